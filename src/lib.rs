@@ -5,9 +5,9 @@
 //! ```text
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime ──containerd's events, lists──┐
 //!                              │ captures                                                 │
-//!                             tap ──► world ──► probe ──► exec ◄──────────────────────────┘
-//!                                      │         └──► prober ──► play ──► runtime, pods
-//!                                      └──────────────► record ──► admin ──► cli
+//!                             tap ──► inventory ──► probe ──► execsync ◄──────────────────┘
+//!                                         │           └──► prober ──► kubelet ──► runtime, pods
+//!                                         └──► history ──► admin ──► cli
 //! ```
 
 pub mod memory;
@@ -36,21 +36,21 @@ pub mod relay;
 
 pub mod tap;
 
-pub mod world;
+pub mod inventory;
 
 pub mod probe;
 
 pub mod prober;
 
-pub mod play;
+pub mod kubelet;
 
-pub mod exec;
+pub mod execsync;
 
 pub mod procrun;
 
 pub mod bench;
 
-pub mod record;
+pub mod history;
 
 pub mod config;
 

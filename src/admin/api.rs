@@ -4,10 +4,10 @@ mod pods;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{CallRecord, StuckExec};
+use crate::execsync::{CallRecord, StuckExec};
 use crate::prober::{self, KillStats};
-use crate::record::json::milliseconds;
-pub use crate::record::json::{
+use crate::history::json::milliseconds;
+pub use crate::history::json::{
     Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
 };
 

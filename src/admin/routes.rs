@@ -25,12 +25,12 @@ use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
-use crate::exec::ProbeMatch;
-use crate::play::Kubelet;
+use crate::execsync::ProbeMatch;
+use crate::kubelet::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
-use crate::record::json::time;
-use crate::record::{Counts, EventFilter, Filter, Selection};
-use crate::{exec, metrics};
+use crate::history::json::time;
+use crate::history::{Counts, EventFilter, Filter, Selection};
+use crate::{execsync, metrics};
 
 type ApiContext = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
@@ -235,7 +235,7 @@ async fn explain(
     let record = admin.from.calls.get(id).ok_or_else(|| {
         RequestError::BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
     })?;
-    let sentences = exec::explain(&record);
+    let sentences = execsync::explain(&record);
     Ok(Json(api::Explanation { call: (&*record).into(), sentences }).into_response())
 }
 

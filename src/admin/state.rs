@@ -9,15 +9,15 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cri::MeteredChannel;
-use crate::exec::Stuck;
-use crate::play::{ClientPodsSnapshot, Kubelet};
+use crate::execsync::Stuck;
+use crate::kubelet::{ClientPodsSnapshot, Kubelet};
 use crate::prober::{self, ProbeManager};
-use crate::record::{CallHistory, EventHistory, Journal};
+use crate::history::{CallHistory, EventHistory, Journal};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
-use crate::world::Inventory;
-use crate::{exec, metrics, relay, tap};
+use crate::inventory::Inventory;
+use crate::{execsync, metrics, relay, tap};
 
 /// Connections that may follow calls or events at a time: fewer than the admin socket serves, so that a question finds one of the rest.
 pub(super) const MAX_FOLLOWERS: usize = 192;
@@ -63,7 +63,7 @@ pub struct ApiState {
     /// What is counted of probes.
     pub probes: prober::ProberMetrics,
     /// What is counted of ExecSyncs.
-    pub exec: exec::ExecMetrics,
+    pub exec: execsync::ExecMetrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.

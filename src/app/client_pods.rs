@@ -8,14 +8,14 @@ use tracing::{info, warn};
 
 use crate::config::OperatingMode;
 use crate::cri::v1::ContainerState;
-use crate::play::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
-use crate::record::{Event, EventHistory};
+use crate::kubelet::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
+use crate::history::{Event, EventHistory};
 use crate::relay::CallInfo;
 use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
 use crate::tap::{self, DecodedCall, StopRequest};
 use crate::terminal::sanitize;
-use crate::world::{Container, Inventory, Sandbox};
+use crate::inventory::{Container, Inventory, Sandbox};
 
 /// Why what is made is not kept alive, where nothing is.
 const RESTART_WAS_OFF: &str = "created while --enforce restart was off";

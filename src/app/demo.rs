@@ -17,12 +17,12 @@ use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};
-use crate::exec;
-use crate::play::{LogRotatePolicy, ManifestSource};
+use crate::execsync;
+use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
-use crate::record::{EventFilter, EventHistory};
+use crate::history::{EventFilter, EventHistory};
 use crate::relay;
 use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
@@ -94,7 +94,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         http: Some(http),
         http_pods: false,
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
-        exec: exec::SlownessConfig::default(),
+        exec: execsync::SlownessConfig::default(),
         specs: documents.specs(),
         sources: SpecSources::default(),
         enforcement: EnforcementSettings { mode: EnforcementMode::Restart, ..EnforcementSettings::default() },

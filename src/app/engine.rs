@@ -18,17 +18,17 @@ use tracing::{error, info, warn};
 
 use super::client_pods::ClientActionRecorder;
 use crate::containerd::{TaskEvent, TimestampedEvent};
-use crate::exec::{CallRecord, ExecAnalyzer, Stuck};
-use crate::play::Kubelet;
+use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
+use crate::kubelet::Kubelet;
 use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::ProbeManager;
-use crate::record::{CallHistory, Event, EventHistory, Journal};
+use crate::history::{CallHistory, Event, EventHistory, Journal};
 use crate::tap::{
     Call, Decoder, ExecRequest, Observation, Observations, TapEvent, is_object_call, is_read_only,
 };
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
-use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
+use crate::inventory::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
 /// Interval of the search for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -415,7 +415,7 @@ async fn until(due: Option<Instant>) {
 mod tests {
     use super::*;
     use crate::cri::MeteredChannel;
-    use crate::exec;
+    use crate::execsync;
     use crate::probe::SpecResolver;
     use crate::socket::SocketPath;
 
@@ -423,16 +423,16 @@ mod tests {
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
         let analyzer = ExecAnalyzer::start(
-            exec::SlownessConfig::default(),
+            execsync::SlownessConfig::default(),
             SpecResolver::default(),
             client,
-            exec::ExecMetrics::default(),
+            execsync::ExecMetrics::default(),
         );
         let events = Arc::new(EventHistory::default());
         let outputs = Outputs {
             inventory: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
-            calls: Arc::new(CallHistory::new(crate::record::Limits::default())),
+            calls: Arc::new(CallHistory::new(crate::history::Limits::default())),
             events: events.clone(),
             journal: None,
             traces: None,
@@ -443,6 +443,6 @@ mod tests {
         engine.catch_panics(|_| panic!("for the test"));
         engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
         assert_eq!(engine.outputs.faults.get(), 1);
-        assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
+        assert_eq!(events.select(&crate::history::EventFilter::default()).len(), 1);
     }
 }

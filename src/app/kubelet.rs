@@ -13,9 +13,9 @@ use tracing::{info, warn};
 
 use super::server::KubeletDeps;
 use super::signals::ShutdownSignals;
-use crate::play::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
+use crate::kubelet::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
 use crate::probe::{SpecResolver, SpecUpdate};
-use crate::record::{Event, EventHistory, EventType};
+use crate::history::{Event, EventHistory, EventType};
 use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};

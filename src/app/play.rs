@@ -13,7 +13,7 @@ use super::nofile::raise_nofile_limit;
 use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
-use crate::play::{Kubelet, PodStatus, PublishedPod};
+use crate::kubelet::{Kubelet, PodStatus, PublishedPod};
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 

@@ -9,9 +9,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use crate::cri::MeteredChannel;
-use crate::play::Kubelet;
+use crate::kubelet::Kubelet;
 use crate::prober::{ContainerEvent, EventSink, Executor, GlobalEvent, ProbeManager, ProberConfig};
-use crate::record::{Event, EventHistory};
+use crate::history::{Event, EventHistory};
 use crate::socket::SocketPath;
 use crate::tap::{InternalCalls, PodRef};
 use crate::terminal::sanitize;

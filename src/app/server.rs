@@ -21,11 +21,11 @@ use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
-use crate::exec::{self, ExecAnalyzer};
-use crate::play::Kubelet;
+use crate::execsync::{self, ExecAnalyzer};
+use crate::kubelet::Kubelet;
 use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
 use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
-use crate::record::{self, CallHistory, EventHistory, Journal, journal};
+use crate::history::{self, CallHistory, EventHistory, Journal, journal};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
@@ -33,7 +33,7 @@ use crate::socket::{
 use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
-use crate::world::{InspectRequest, RuntimeEvent, Watcher};
+use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -175,12 +175,12 @@ impl Shim {
             tap::TapConfig { hands_on_requests: role == OperatingMode::Restart, ..tap::TapConfig::default() };
         let (tap, decoder) = Tap::new(tap_config, tap_metrics.clone());
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
-        let calls = Arc::new(CallHistory::new(record::Limits::default()));
+        let calls = Arc::new(CallHistory::new(history::Limits::default()));
         let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
         let (events, faults) = (Arc::new(EventHistory::new(redact)), Counter::default());
         let (journal, journal_thread) = start_journal(journal, &events)?.unzip();
         let (traces, traces_task) = config.traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), exec::ExecMetrics::default());
+        let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), execsync::ExecMetrics::default());
         let (inventory, world) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let call_ids = CallIds::starting_at(first_call);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{ExecTiming, Phases};
+use crate::execsync::{ExecTiming, Phases};
 
 /// What was measured both ways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,9 +17,9 @@ use crate::containerd::TaskEvents;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
 use crate::cri::{self, lazy_channel, runtime_client};
-use crate::exec::{ExecMeter, Phases};
+use crate::execsync::{ExecMeter, Phases};
 use crate::socket::SocketPath;
-use crate::world::RuntimeInfo;
+use crate::inventory::RuntimeInfo;
 
 pub use figures::{BenchReport, PathResult, PhaseStats};
 

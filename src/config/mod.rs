@@ -25,10 +25,10 @@ pub use runtime::{RuntimeFlags, RuntimeSettings};
 
 use crate::probe::{SpecResolver, SpecSources, selector};
 use crate::prober::{EnforcementMode, EnforcementSettings};
-use crate::record::journal;
+use crate::history::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
-use crate::{exec, relay, telemetry};
+use crate::{execsync, relay, telemetry};
 
 /// Where containerd listens unless told otherwise.
 const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
@@ -168,7 +168,7 @@ pub struct ServerConfig {
     /// The relay's part.
     pub relay: relay::RelayConfig,
     /// The part of what watches ExecSyncs.
-    pub exec: exec::SlownessConfig,
+    pub exec: execsync::SlownessConfig,
     /// What rules and manifests tell of probes.
     pub specs: SpecResolver,
     /// Where that may change while it runs.
@@ -331,7 +331,7 @@ impl Settings {
                     http,
                     http_pods: flags.http_pods,
                     relay: relay::RelayConfig { upstream, drain_timeout },
-                    exec: exec::SlownessConfig { slow, redact_commands: flags.redact_commands },
+                    exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
                     specs,
                     sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
                     enforcement: EnforcementSettings { mode, most, protected },

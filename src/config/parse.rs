@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use super::{ConfigProblem, Environment, RECORD};
 use crate::probe::Files;
 use crate::prober::{EnforcementMode, KillLimit};
-use crate::record::journal;
+use crate::history::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
 use crate::telemetry::traces::{self, Endpoint};

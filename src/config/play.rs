@@ -8,7 +8,7 @@ use clap::Args;
 use super::file::File;
 use super::parse::{Validator, dir, duration};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
-use crate::play::{LogRotatePolicy, ManifestSource};
+use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
 use crate::telemetry;
 

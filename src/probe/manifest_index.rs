@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::read::manifest::Manifest;
 use super::workload::WorkloadKind;
-use crate::world::Sandbox;
+use crate::inventory::Sandbox;
 
 /// Manifests, of which the first one that makes a pod counts.
 #[derive(Clone, Debug, Default)]

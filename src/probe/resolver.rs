@@ -20,7 +20,7 @@ use super::read::{annotation, manifest};
 use super::rule::Rule;
 use super::source::Source;
 use super::workload::{Workload, WorkloadKind};
-use crate::world::{Container, Sandbox};
+use crate::inventory::{Container, Sandbox};
 
 /// Annotation in which kubectl stores the applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

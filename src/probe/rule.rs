@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wildmatch::WildMatch;
 
 use super::definition::{Probe, ProbeType};
-use crate::world::Sandbox;
+use crate::inventory::Sandbox;
 
 /// Probes for all containers that match.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::world::Sandbox;
+use crate::inventory::Sandbox;
 
 /// The longest beginning of a name to which the API server adds five characters of its own.
 const MAX_GENERATED_BASE: usize = 58;

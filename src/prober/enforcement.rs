@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::probe::Selector;
-use crate::world::{Container, Sandbox};
+use crate::inventory::{Container, Sandbox};
 
 /// What is done about probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use crate::probe::{PodSpec, ProbeType, SpecResolver};
 use crate::relay::CallInfo;
 use crate::tap::{self, StopRequest};
-use crate::world::{Change, InspectRequest, Inventory, Sandbox};
+use crate::inventory::{Change, InspectRequest, Inventory, Sandbox};
 use enforcement::Enforcement;
 use manager::ManagerInner;
 use pod::{Effects, Management};

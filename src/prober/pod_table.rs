@@ -14,7 +14,7 @@ use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, SpecResolver};
 use crate::tap;
-use crate::world::{self, Change, InspectRequest, Inventory, Sandbox};
+use crate::inventory::{self, Change, InspectRequest, Inventory, Sandbox};
 
 /// The pods of the node.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct PodTable {
     pub(super) specs: SpecResolver,
     pub(super) pods: HashMap<Arc<str>, PodEntry>,
     /// Containers whose sandbox is not known yet, by the id of that.
-    pub(super) orphans: HashMap<Arc<str>, Vec<Arc<world::Container>>>,
+    pub(super) orphans: HashMap<Arc<str>, Vec<Arc<inventory::Container>>>,
     /// When a kubelet was seen last.
     pub(super) kubelet_seen: Option<Instant>,
     pub(super) is_over: bool,
@@ -37,7 +37,7 @@ pub(super) struct PodTable {
 #[derive(Debug)]
 pub(super) struct PodEntry {
     pub(super) sandbox: Arc<Sandbox>,
-    pub(super) containers: Vec<Arc<world::Container>>,
+    pub(super) containers: Vec<Arc<inventory::Container>>,
     pub(super) pod: Option<Arc<ProbedPod>>,
 }
 
@@ -127,7 +127,7 @@ impl PodTable {
 
     /// The pod of a container, if it is probed, and the whole id of the container.
     pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<ProbedPod>, Arc<str>)> {
-        let is_it = |known: &&Arc<world::Container>| !id.is_empty() && known.id.starts_with(id);
+        let is_it = |known: &&Arc<inventory::Container>| !id.is_empty() && known.id.starts_with(id);
         let of =
             |entry: &PodEntry| Some((entry.pod.clone()?, entry.containers.iter().find(is_it)?.id.clone()));
         self.pods.values().find_map(of)
@@ -187,7 +187,7 @@ impl PodEntry {
     /// What has to be known of it.
     pub(super) fn missing_info(&self) -> Vec<InspectRequest> {
         let Some(pod) = &self.pod else { return Vec::new() };
-        let is_unknown = |container: &&Arc<world::Container>| match container.state {
+        let is_unknown = |container: &&Arc<inventory::Container>| match container.state {
             ContainerState::ContainerRunning => container.started_at == 0,
             ContainerState::ContainerExited => container.exit.is_none(),
             _ => false,
@@ -205,7 +205,7 @@ impl PodEntry {
 }
 
 /// Adds a container, or what is newly known of it.
-fn upsert_container(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Container>) {
+fn upsert_container(containers: &mut Vec<Arc<inventory::Container>>, container: &Arc<inventory::Container>) {
     match containers.iter_mut().find(|known| known.id == container.id) {
         Some(known) => *known = container.clone(),
         None => containers.push(container.clone()),
@@ -232,7 +232,7 @@ fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
 
 /// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
 /// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
-fn state(container: &world::Container, now: Instant) -> Option<ObservedState> {
+fn state(container: &inventory::Container, now: Instant) -> Option<ObservedState> {
     match container.state {
         ContainerState::ContainerRunning => {
             Some(ObservedState::Running(started(container.started_at, SystemTime::now(), now)?))

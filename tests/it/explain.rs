@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use probeshim::exec::{CallRecord, explain};
-use probeshim::record::json::Call;
+use probeshim::execsync::{CallRecord, explain};
+use probeshim::history::json::Call;
 use serde::Deserialize;
 
 /// A call, as it is recorded, and what is remarkable about it.

@@ -10,7 +10,7 @@ use crate::layout;
 
 /// Modules of wire formats: their types have the names of the domain types that they encode, and are imported
 /// with their module (`json::Call`).
-const WIRE_MODULES: [&str; 2] = ["admin/api", "record/json"];
+const WIRE_MODULES: [&str; 2] = ["admin/api", "history/json"];
 
 #[test]
 fn no_identifier_contains_a_banned_word() {

@@ -9,7 +9,7 @@ use probeshim::containerd::{TaskEvent, TimestampedEvent};
 use probeshim::cri::{MeteredChannel, v1};
 use probeshim::socket::SocketPath;
 use probeshim::tap::{Observation, Observations};
-use probeshim::world::{RuntimeEvent, Source, Watcher};
+use probeshim::inventory::{RuntimeEvent, Source, Watcher};
 use prost::Message;
 use prost_types::{Any, Timestamp};
 use tempfile::TempDir;

@@ -65,7 +65,7 @@ impl Player {
         command.arg("--config").arg(at("config.yaml")).arg("--listen").arg(at("probeshim.sock"));
         command.arg("--admin").arg(&self.admin).arg("--pod-logs").arg(at("pod-logs"));
         command.arg("--state-dir").arg(at("state")).args(["--http", &self.http.to_string(), "--http-pods"]);
-        command.args(["--log", "info,probeshim::play=debug"]).args(&self.more);
+        command.args(["--log", "info,probeshim::kubelet=debug"]).args(&self.more);
         self.server = Some(Server::start("probeshim play", &mut command, &self.log));
     }
 

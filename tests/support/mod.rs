@@ -17,8 +17,8 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use probeshim::exec::CallRecord;
-use probeshim::record::{self, CallHistory, Filter, Selection};
+use probeshim::execsync::CallRecord;
+use probeshim::history::{self, CallHistory, Filter, Selection};
 use probeshim::relay::{self, CallIds, Relay, RelayConfig, RelaySummary};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use probeshim::tap::{self, Call, Decoder, Tap, TapEvent};
@@ -75,7 +75,7 @@ pub fn tapped(drain_timeout: Duration, tap: tap::TapConfig) -> (Shim, Decoder) {
         drain.clone(),
     )
     .unwrap();
-    let calls = Arc::new(CallHistory::new(record::Limits::default()));
+    let calls = Arc::new(CallHistory::new(history::Limits::default()));
     let shim =
         Shim { folder, claim: listening.claim, relay: Some(relay), drain, calls, relay_metrics, tap_metrics };
     (shim, decoder)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
-use crate::play::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
+use crate::kubelet::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
 use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
-use crate::record::json::time;
+use crate::history::json::time;
 use crate::tap;
-use crate::world::{self, Inventory};
+use crate::inventory::{self, Inventory};
 
 /// A pod, as it is on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,18 +145,18 @@ pub struct StatusContainer {
 pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
     let probed: HashMap<&str, &PodReport> =
         probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
-    let mut containers: HashMap<&str, Vec<&Arc<world::Container>>> = HashMap::new();
+    let mut containers: HashMap<&str, Vec<&Arc<inventory::Container>>> = HashMap::new();
     for container in world.containers() {
         containers.entry(container.sandbox.as_deref().unwrap_or_default()).or_default().push(container);
     }
     let mut sandboxes: Vec<_> = world.sandboxes().collect();
     sandboxes
         .sort_by_key(|sandbox| (&sandbox.pod.namespace, &sandbox.pod.name, sandbox.created_at, &sandbox.id));
-    let pod = |sandbox: &Arc<world::Sandbox>| {
+    let pod = |sandbox: &Arc<inventory::Sandbox>| {
         let mut containers = containers.remove(&*sandbox.id).unwrap_or_default();
         containers.sort_by_key(|container| (container.created_at, &container.id));
         let report = probed.get(&*sandbox.id);
-        let of = |container: &Arc<world::Container>| {
+        let of = |container: &Arc<inventory::Container>| {
             let id = container.container_ref.id.as_ref();
             report.and_then(|report| report.containers.iter().find(|known| known.names.id.as_ref() == id))
         };
@@ -258,10 +258,10 @@ impl StatusPod {
 }
 
 impl StatusContainer {
-    fn played(status: &play::ContainerStatusV1, report: Option<&PodReport>) -> Self {
+    fn played(status: &kubelet::ContainerStatusV1, report: Option<&PodReport>) -> Self {
         let id = status.container_id.rsplit('/').next().unwrap_or_default();
         let report = report.and_then(|report| report.container(id));
-        let play::ContainerState { waiting, running, terminated } = &status.state;
+        let kubelet::ContainerState { waiting, running, terminated } = &status.state;
         let (state, reason, message) = match (waiting, terminated) {
             (Some(waiting), _) => ("waiting", waiting.reason.clone(), waiting.message.clone()),
             (_, Some(ended)) => ("exited", ended.reason.clone(), ended.message.clone()),
@@ -285,7 +285,7 @@ impl StatusContainer {
         }
     }
 
-    fn new(container: &world::Container, report: Option<&ContainerReport>) -> Self {
+    fn new(container: &inventory::Container, report: Option<&ContainerReport>) -> Self {
         let state = match container.state {
             ContainerState::ContainerCreated => "created",
             ContainerState::ContainerRunning => "running",
@@ -322,8 +322,8 @@ impl From<&PodCondition> for StatusCondition {
     }
 }
 
-impl From<&play::PodStatusCondition> for StatusCondition {
-    fn from(condition: &play::PodStatusCondition) -> Self {
+impl From<&kubelet::PodStatusCondition> for StatusCondition {
+    fn from(condition: &kubelet::PodStatusCondition) -> Self {
         Self {
             r#type: condition.r#type.to_owned(),
             status: condition.status.to_owned(),

@@ -8,7 +8,7 @@ use super::probe;
 use crate::probe::definition::{Probe, ProbeType};
 use crate::probe::pod_spec::RestartPolicy;
 use crate::probe::source::Source;
-use crate::world::Sandbox;
+use crate::inventory::Sandbox;
 
 /// What begins the keys of all of them.
 const ANNOTATION_PREFIX: &str = "probeshim.io/";

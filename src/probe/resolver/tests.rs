@@ -15,7 +15,7 @@ use crate::probe::read::cursor::Cursor;
 use crate::probe::read::probe;
 use crate::probe::{RestartPolicy, Selector, annotation_problems};
 use crate::tap::Observation;
-use crate::world;
+use crate::inventory;
 
 fn seen(
     name: &str,
@@ -57,9 +57,9 @@ fn seen_in(
         annotations: texts(of_container),
         ..Default::default()
     };
-    let (mut world, now) = (Arc::<world::Inventory>::default(), Instant::now());
+    let (mut world, now) = (Arc::<inventory::Inventory>::default(), Instant::now());
     world.fold(
-        world::Source::List,
+        inventory::Source::List,
         now,
         now,
         vec![Observation::Sandbox(sandbox), Observation::Container(container)],

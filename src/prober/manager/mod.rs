@@ -20,7 +20,7 @@ use crate::prober::meter::ThreadUse;
 use crate::prober::metrics::ProberMetrics;
 use crate::prober::pod::{Effects, ProbedPod};
 use crate::prober::pod_table::PodTable;
-use crate::world::InspectRequest;
+use crate::inventory::InspectRequest;
 
 use killer::KillTask;
 use worker::Worker;

@@ -17,7 +17,7 @@ use crate::prober::pod::ProbeWorker;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
 use crate::tap::{Observation, StopRequest};
-use crate::world::{Inventory, Source};
+use crate::inventory::{Inventory, Source};
 
 /// Longer than any period here.
 pub(super) const SETTLED: Duration = Duration::from_secs(200);

@@ -1,0 +1,90 @@
+//! What stands out of the evidence, a sentence each.
+
+use std::time::Duration;
+
+use super::percent;
+use crate::execsync::evidence::{CpuUsage, Evidence, PressureStall};
+use crate::terminal::format::duration;
+
+/// The part of the time that was measured from which standing still is worth a sentence.
+const NOTABLE_STALL: f64 = 0.1;
+
+/// The part of the periods of its quota in which a container was throttled from which it is worth a sentence.
+const NOTABLE_THROTTLING: f64 = 0.1;
+
+/// The part of the processes allowed from which their number is worth a sentence.
+const NEARLY_ALL: f64 = 0.9;
+
+/// The load for each processor from which it is worth a sentence.
+const NOTABLE_LOAD: f64 = 1.5;
+
+/// What stands out of what was measured.
+pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
+    let mut found = Vec::new();
+    let window = duration(evidence.window);
+    if evidence.is_frozen == Some(true) {
+        found.push("The container is frozen: nothing in it can run.".to_owned());
+    }
+    if let Some(cpu) = evidence.cpu.filter(is_notable) {
+        let quota =
+            cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
+        found.push(format!(
+            "The container was throttled{quota} in {} of {} periods within {window}, for {} summed over its processors.",
+            cpu.throttled_periods,
+            cpu.periods,
+            duration(cpu.throttled)
+        ));
+    }
+    if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
+        found.push(format!(
+            "The kernel killed {kills} of the container's processes because its memory was used up."
+        ));
+    }
+    if let Some((current, max)) = evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
+        && ratio(current, max) >= NEARLY_ALL
+    {
+        found.push(format!("The container has {current} of at most {max} processes and threads."));
+    }
+    let (owner, pressure, measured) = match evidence.container_pressure {
+        Some(pressure) => ("the container", Some(pressure), evidence.window),
+        None => ("the node", evidence.node_pressure, evidence.psi_window),
+    };
+    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, owner, measured)));
+    if let Some((load, processors)) = evidence.load
+        && load >= NOTABLE_LOAD * f64::from(u32::try_from(processors).unwrap_or(u32::MAX))
+    {
+        found.push(format!("The node's load was {load} over the last minute, with {processors} processors."));
+    }
+    if let (container @ 2.., node) | (container, node @ 10..) = evidence.in_flight {
+        found.push(format!(
+            "When it ended, {container} ExecSyncs were in flight in the container and {node} on the node, itself included."
+        ));
+    }
+    found
+}
+
+fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String> {
+    let all = [("processor time", pressure.cpu), ("storage", pressure.io), ("memory", pressure.memory)];
+    let notable = all.into_iter().filter(|(_, stalled)| {
+        !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
+    });
+    let sentence = |(what, stalled)| {
+        format!(
+            "Processes of {owner} stood still for want of {what} for {} of {} ({}).",
+            duration(stalled),
+            duration(window),
+            percent(stalled, window)
+        )
+    };
+    notable.map(sentence).collect()
+}
+
+/// Whether a container was throttled often enough for a sentence.
+fn is_notable(cpu: &CpuUsage) -> bool {
+    cpu.throttled_periods > 0 && ratio(cpu.throttled_periods, cpu.periods) >= NOTABLE_THROTTLING
+}
+
+#[expect(clippy::cast_precision_loss, reason = "processes")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

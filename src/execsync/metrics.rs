@@ -1,0 +1,212 @@
+//! What is counted of ExecSyncs, and of what is known of the node.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::analysis::CallRecord;
+use super::identity::ProbeMatch;
+use super::phases::Phases;
+use super::watchdog::{Stuck, StuckKind};
+use crate::inventory::Inventory;
+
+/// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.
+const PHASES: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Upper bounds of the margin, in seconds; below 0 the answer came after the timeout.
+const MARGINS: [f64; 12] = [-30.0, -5.0, -1.0, 0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Probes whose margin is told apart; a node has fewer. Others are counted together.
+const PROBES: usize = 2_000;
+
+/// What is counted of the execs and the node. Copies share it.
+#[derive(Clone, Debug)]
+pub struct ExecMetrics {
+    phases: Family<PhaseLabel, Histogram>,
+    states: Family<StateLabel, Counter>,
+    assessments: Family<AssessmentLabel, Counter>,
+    margins: Family<ProbeLabels, Histogram>,
+    probes: Arc<Mutex<HashSet<ProbeLabels>>>,
+    in_flight: Gauge,
+    busiest: Gauge,
+    stuck: Family<KindLabel, Gauge>,
+    sandboxes: Gauge,
+    containers: Gauge,
+    refused: Counter,
+    unsampled: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabel {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AssessmentLabel {
+    assessment: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeLabels {
+    namespace: String,
+    pod: String,
+    container: String,
+    probe: &'static str,
+}
+
+impl Default for ExecMetrics {
+    fn default() -> Self {
+        Self {
+            phases: Family::new_with_constructor(|| Histogram::new(PHASES)),
+            states: Family::default(),
+            assessments: Family::default(),
+            margins: Family::new_with_constructor(|| Histogram::new(MARGINS)),
+            probes: Arc::default(),
+            in_flight: Gauge::default(),
+            busiest: Gauge::default(),
+            stuck: Family::default(),
+            sandboxes: Gauge::default(),
+            containers: Gauge::default(),
+            refused: Counter::default(),
+            unsampled: Counter::default(),
+        }
+    }
+}
+
+impl ExecMetrics {
+    /// Adds them to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "exec_phase",
+            "Where the time of ExecSyncs went, as far as it is known",
+            Unit::Seconds,
+            self.phases.clone(),
+        );
+        registry.register(
+            "exec_phase_coverage",
+            "ExecSyncs by how much of their phases is known",
+            self.states.clone(),
+        );
+        registry.register("exec_assessments", "ExecSyncs by how they went", self.assessments.clone());
+        registry.register_with_unit(
+            "exec_margin",
+            "By how much ExecSyncs were faster than their timeout; negative where they were slower",
+            Unit::Seconds,
+            self.margins.clone(),
+        );
+        registry.register("exec_in_flight", "ExecSyncs in flight on the node", self.in_flight.clone());
+        registry.register(
+            "exec_in_flight_busiest",
+            "ExecSyncs in flight in the container that has most of them",
+            self.busiest.clone(),
+        );
+        registry.register("exec_stuck", "ExecSyncs and their processes that are stuck", self.stuck.clone());
+        registry.register("sandboxes", "Pod sandboxes on the node", self.sandboxes.clone());
+        registry.register("containers", "Containers on the node", self.containers.clone());
+        registry.register(
+            "objects_over_limit",
+            "Sandboxes and containers beyond the number of each that probeshim observes",
+            self.refused.clone(),
+        );
+        registry.register(
+            "evidence_not_sampled",
+            "Looks at a container that were not taken, because too many waited",
+            self.unsampled.clone(),
+        );
+    }
+
+    pub(super) fn recorded(&self, record: &CallRecord) {
+        let Some(insight) = record.analysis.as_deref().filter(|_| !record.is_amended) else { return };
+        let state = insight.phases.state();
+        self.states.get_or_create(&StateLabel { state }).inc();
+        self.assessments.get_or_create(&AssessmentLabel { assessment: insight.assessment.name() }).inc();
+        if let Phases::Complete(parts) = &insight.phases {
+            for (phase, time) in parts.named() {
+                if let Some(time) = time {
+                    self.phases.get_or_create(&PhaseLabel { phase }).observe(time.as_secs_f64());
+                }
+            }
+        }
+        if let Some(margin) = insight.margin {
+            self.margins
+                .get_or_create(&self.labels_of(record))
+                .observe(margin.as_signed_ms(|margin| margin.as_secs_f64()));
+        }
+    }
+
+    /// The labels of a probe; those of all others, where there are too many. Calls that are no probe's are counted together.
+    fn labels_of(&self, record: &CallRecord) -> ProbeLabels {
+        let (call, insight) = (&record.call, record.analysis.as_deref());
+        let Some(probe) = insight.and_then(|insight| insight.identity.label()) else {
+            return ProbeLabels { probe: ProbeMatch::UNKNOWN, ..ProbeLabels::default() };
+        };
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let pod = call.pod.as_deref();
+        let labels = ProbeLabels {
+            namespace: text(pod.and_then(|pod| pod.namespace.as_ref())),
+            pod: text(pod.and_then(|pod| pod.name.as_ref())),
+            container: text(call.container.as_deref().and_then(|container| container.name.as_ref())),
+            probe,
+        };
+        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !probes.contains(&labels) && probes.len() >= PROBES {
+            return ProbeLabels { probe: "other", ..ProbeLabels::default() };
+        }
+        probes.insert(labels.clone());
+        labels
+    }
+
+    /// A pod is gone, and nobody asks for its margins any more.
+    pub(super) fn pod_gone(&self, namespace: &str, pod: &str) {
+        let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
+        probes.retain(|labels| {
+            let is_gone = labels.namespace == namespace && labels.pod == pod;
+            if is_gone {
+                self.margins.remove(labels);
+            }
+            !is_gone
+        });
+    }
+
+    /// How many are in flight: on the node, and in the container that has most.
+    pub(super) fn in_flight(&self, all: usize, busiest: usize) {
+        self.in_flight.set(i64::try_from(all).unwrap_or(i64::MAX));
+        self.busiest.set(i64::try_from(busiest).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn stuck(&self, stuck: &Stuck) {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Leaked] {
+            let count = stuck.keys().filter(|(stuck, _)| *stuck == kind).count();
+            let gauge = self.stuck.get_or_create(&KindLabel { kind: kind.name() });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(super) fn world(&self, world: &Inventory) {
+        self.sandboxes.set(i64::try_from(world.sandboxes().count()).unwrap_or(i64::MAX));
+        self.containers.set(i64::try_from(world.containers().count()).unwrap_or(i64::MAX));
+        self.refused.inner().store(world.refused(), Ordering::Relaxed);
+    }
+
+    pub(super) fn not_sampled(&self) {
+        self.unsampled.inc();
+    }
+}

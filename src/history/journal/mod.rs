@@ -1,0 +1,288 @@
+//! Records on disk: lines of JSON in segments, of which the oldest go when there are too many.
+//!
+//! A thread of its own writes. What it has no time for is dropped and counted. What the disk does not take is held and tried again.
+
+mod read;
+mod segments;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+pub(super) use self::read::read_last;
+use self::writer::JournalWriter;
+use super::events::EventHistory;
+use crate::execsync::CallRecord;
+
+/// Records that may wait to be written; as many again are held while the disk takes none.
+const QUEUE_CAPACITY: usize = 4_096;
+
+/// What the journal runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// Where segments are kept; made where it is missing, for its owner alone.
+    pub dir: PathBuf,
+    /// Bytes that they may have together.
+    pub limit: u64,
+}
+
+/// The way to the journal's thread. Copies share it.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    dir: PathBuf,
+    lines: SyncSender<Arc<CallRecord>>,
+    dropped: Counter,
+    failure: watch::Receiver<Option<String>>,
+}
+
+impl Journal {
+    /// Starts the thread, which has written everything and ended once all copies are dropped. It tells the events of failures.
+    pub fn start(settings: JournalConfig, events: Arc<EventHistory>) -> io::Result<(Self, JoinHandle<()>)> {
+        let (lines, written) = sync_channel(QUEUE_CAPACITY);
+        let (failures, failure) = watch::channel(None);
+        let (dir, dropped) = (settings.dir.clone(), Counter::default());
+        let writer = JournalWriter::new(settings, events, dropped.clone(), failures);
+        let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
+        Ok((Self { dir, lines, dropped, failure }, thread))
+    }
+
+    /// Adds what is counted of it to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "records_dropped",
+            "Calls that were not recorded on disk, because too many waited or the disk took no more",
+            self.dropped.clone(),
+        );
+    }
+
+    /// Has a record written.
+    pub fn write(&self, record: Arc<CallRecord>) {
+        if self.lines.try_send(record).is_err() {
+            self.dropped.inc();
+        }
+    }
+
+    /// Where it writes.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Why nothing is written, while the disk takes nothing.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    use std::time::{Duration, SystemTime};
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+    use crate::history::EventFilter;
+    use crate::socket::LockFile;
+    use crate::tap::Call;
+
+    fn record(id: u64) -> CallRecord {
+        CallRecord::unanalyzed(
+            Call::sample(id, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(id)),
+            None,
+            None,
+        )
+    }
+
+    fn written(dir: &Path, limit: u64, ids: std::ops::Range<u64>) {
+        let settings = JournalConfig { dir: dir.to_owned(), limit };
+        let (sender, records) = sync_channel(1000);
+        for id in ids {
+            sender.send(Arc::new(record(id))).unwrap();
+        }
+        drop(sender);
+        let writer = JournalWriter::new(settings, Arc::default(), Counter::default(), watch::channel(None).0);
+        writer.run(&records);
+    }
+
+    fn read(dir: &Path) -> Vec<u64> {
+        let mut ids = Vec::new();
+        read_last(dir, |record| ids.push(record.call.id));
+        ids
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_the_oldest_go() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path().join("state");
+        written(&dir, 1 << 20, 1..4);
+        written(&dir, 1 << 20, 4..6);
+        assert_eq!(read(&dir), [1, 2, 3, 4, 5]);
+        written(&dir, 8_000, 6..200);
+        let sizes: Vec<u64> =
+            segments::list_segments(&dir).unwrap().into_iter().map(|(_, size)| size).collect();
+        assert!(sizes.iter().sum::<u64>() <= 8_000 && sizes.len() > 4, "{sizes:?}");
+        let last = read(&dir);
+        assert!(last.is_sorted() && last.len() > 10 && last.ends_with(&[198, 199]), "{last:?}");
+    }
+
+    #[test]
+    fn a_torn_line_is_passed_over_and_closed() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        written(dir_guard.path(), 1 << 20, 1..3);
+        let path = segments::path_of(dir_guard.path(), 1);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 10]).unwrap();
+        assert_eq!(read(dir_guard.path()), [1]);
+        written(dir_guard.path(), 1 << 20, 3..4);
+        assert_eq!(read(dir_guard.path()), [1, 3]);
+    }
+
+    /// A journal that writes records until something is so.
+    struct Recording {
+        journal: Journal,
+        thread: JoinHandle<()>,
+        events: Arc<EventHistory>,
+        next: u64,
+    }
+
+    impl Recording {
+        fn start(dir: PathBuf) -> Self {
+            let events = Arc::new(EventHistory::default());
+            let settings = JournalConfig { dir, limit: 1 << 20 };
+            let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
+            Self { journal, thread, events, next: 0 }
+        }
+
+        fn until(&mut self, mut so: impl FnMut(&Journal) -> bool) {
+            while !so(&self.journal) {
+                self.journal.write(Arc::new(record(self.next)));
+                self.next += 1;
+                thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+
+        fn reasons(&self) -> Vec<&'static str> {
+            self.events.select(&EventFilter::default()).iter().map(|event| event.reason).collect()
+        }
+
+        fn end(self) {
+            drop(self.journal);
+            self.thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn recording_resumes_when_the_directory_is_writable_again() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let (file, dir) = (dir_guard.path().join("file"), dir_guard.path().join("file/calls"));
+        fs::write(&file, "").unwrap();
+        let mut recording = Recording::start(dir.clone());
+        recording.until(|journal| journal.failure().is_some());
+        let reason = recording.journal.failure().unwrap();
+        assert!(reason.contains("Not a directory"), "{reason}");
+        assert_eq!(recording.reasons(), ["RecordWriteFailed"]);
+        fs::remove_file(&file).unwrap();
+        recording.until(|journal| journal.failure().is_none());
+        assert_eq!(recording.reasons(), ["RecordWriteFailed", "RecordWriteRecovered"]);
+        let last = recording.next - 1;
+        recording.end();
+        let ids = read(&dir);
+        assert_eq!(ids, (0..=last).collect::<Vec<_>>(), "what waited meanwhile is not lost");
+    }
+
+    #[test]
+    fn the_failure_names_the_probeshim_that_holds_the_directory() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let lock = LockFile::acquire(&dir_guard.path().join("calls")).unwrap();
+        let mut recording = Recording::start(dir_guard.path().to_owned());
+        recording.until(|journal| journal.failure().is_some());
+        let reason = recording.journal.failure().unwrap();
+        assert!(reason.starts_with("another probeshim (pid"), "{reason}");
+        drop(lock);
+        // Also where no record arrives meanwhile.
+        while recording.journal.failure().is_some() {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        recording.until(|_| !read(dir_guard.path()).is_empty());
+        assert_eq!(recording.reasons(), Vec::<&str>::new(), "a successor is no reason to worry");
+        recording.end();
+    }
+
+    #[test]
+    fn a_removed_record_directory_is_reported_and_created_again() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path().join("state/calls");
+        let mut recording = Recording::start(dir.clone());
+        recording.until(|_| !read(&dir).is_empty());
+        fs::remove_dir_all(dir_guard.path().join("state")).unwrap();
+        recording.until(|_| !read(&dir).is_empty());
+        assert_eq!(recording.reasons(), ["RecordRemoved"]);
+        assert_eq!(recording.journal.failure(), None);
+        recording.end();
+    }
+
+    /// Segments of an older version, of a newer one and of none: their bytes stay, they are not read, and they do not count for the limit.
+    #[test]
+    fn segments_of_another_version_are_set_aside_unchanged() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
+        written(dir, 1 << 20, 1..3);
+        let bytes = fs::read(segments::path_of(dir, 1)).unwrap();
+        let others = [("v0-", "v0"), ("v2-", "v2"), ("", "no-version")];
+        let names = others.map(|(version, name)| {
+            let old = format!("calls-{version}00000007.jsonl");
+            (dir.join(&old), dir.join(format!("{old}.{name}-set-aside-1")))
+        });
+        for (old, _) in &names {
+            fs::write(old, &bytes).unwrap();
+        }
+        // Only regular files are segments.
+        let directory = dir.join("calls-v3-00000001.jsonl");
+        fs::create_dir(&directory).unwrap();
+        assert_eq!(read(dir), [1, 2], "not read, also before they are set aside");
+        written(dir, 1, 3..5);
+        for (old, new) in &names {
+            assert!(!old.exists() && fs::read(new).unwrap() == bytes, "{}", old.display());
+        }
+        assert!(directory.is_dir());
+        assert_eq!(read(dir).last(), Some(&4));
+        // The same names come again: nothing is overwritten.
+        fs::write(&names[2].0, "other").unwrap();
+        written(dir, 1 << 20, 5..6);
+        assert_eq!(fs::read(&names[2].1).unwrap(), bytes);
+        let second = dir.join("calls-00000007.jsonl.no-version-set-aside-2");
+        assert_eq!(fs::read_to_string(second).unwrap(), "other");
+        let numbers: Vec<u64> =
+            segments::list_segments(dir).unwrap().into_iter().map(|(number, _)| number).collect();
+        assert!(
+            numbers.iter().all(|number| *number < 7),
+            "{numbers:?}: numbers of other versions do not count"
+        );
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_passed_over() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        written(dir_guard.path(), 1 << 20, 1..3);
+        let fifo = segments::path_of(dir_guard.path(), 99);
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        symlink("/dev/zero", segments::path_of(dir_guard.path(), 98)).unwrap();
+        fs::create_dir(segments::path_of(dir_guard.path(), 97)).unwrap();
+        assert_eq!(read(dir_guard.path()), [1, 2]);
+        written(dir_guard.path(), 1 << 20, 3..5);
+        assert_eq!(read(dir_guard.path()), [1, 2, 3, 4]);
+        written(dir_guard.path(), 1, 5..7);
+        assert_eq!(read(dir_guard.path()).last(), Some(&6));
+        assert!(fs::symlink_metadata(fifo).unwrap().file_type().is_fifo(), "it is left alone");
+    }
+}

@@ -1,0 +1,189 @@
+//! A call.
+
+use serde::{Deserialize, Serialize};
+
+use super::insight::{Evidence, Phases, Probe};
+use super::{milliseconds, time};
+use crate::execsync::{Assessment, CallRecord, ExecAnalysis};
+use crate::{relay, tap};
+
+/// A call that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Call {
+    pub id: u64,
+    pub start: String,
+    pub method: String,
+    pub duration_ms: f64,
+    pub code: String,
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+    pub peer: Option<Peer>,
+    pub pod: Option<Pod>,
+    pub container: Option<Container>,
+    pub exec: Option<Exec>,
+    /// Why probeshim stopped the container, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill: Option<Kill>,
+}
+
+/// Why probeshim stopped a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Kill {
+    pub probe: String,
+    pub message: String,
+    pub threshold: u32,
+    pub grace_period_seconds: u32,
+    /// The last attempts that failed, in their order.
+    pub failures: Vec<Failure>,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Failure {
+    pub time: String,
+    pub message: String,
+}
+
+/// Who made a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Peer {
+    pub uid: u32,
+    pub pid: Option<i32>,
+    pub program: Option<String>,
+}
+
+/// The pod that a call was about. What is not known is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Pod {
+    pub id: Option<String>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<String>,
+}
+
+/// The container that a call was about. What is not known is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Container {
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub attempt: Option<u32>,
+}
+
+/// What an ExecSync executed. Without an answer, or with one that was not decoded, there is no exit code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Exec {
+    pub command: Vec<String>,
+    pub command_truncated: bool,
+    pub timeout_seconds: i64,
+    pub exit_code: Option<i32>,
+    pub stdout_bytes: Option<usize>,
+    pub stderr_bytes: Option<usize>,
+    /// Whose it was; null where nothing tells.
+    pub probe: Option<Probe>,
+    /// By how much it was faster than its timeout; negative where it was slower.
+    pub margin_ms: Option<f64>,
+    pub phases: Option<Phases>,
+    /// `fine`, `slow` or `failed`.
+    pub assessment: Option<String>,
+    /// Of a slow call: `half-of-timeout`, `threshold` or `three-medians`.
+    pub slow_because: Option<String>,
+    /// When the command started, after the beginning of a call that does not tell how it ended.
+    pub started_ms: Option<f64>,
+    /// When it ended, which may have been after the call.
+    pub exited_ms: Option<f64>,
+    /// How it ended: its exit code, or 128 and a signal.
+    pub exit_status: Option<u32>,
+    /// Whether it was killed.
+    pub killed: Option<bool>,
+    pub evidence: Option<Evidence>,
+}
+
+impl From<&CallRecord> for Call {
+    fn from(record: &CallRecord) -> Self {
+        let call = &record.call;
+        let insight = record.analysis.as_deref();
+        Self {
+            id: call.id,
+            start: time(call.start),
+            method: call.method.to_string(),
+            duration_ms: milliseconds(call.duration),
+            code: call.ending.to_string(),
+            request_bytes: call.request_bytes,
+            response_bytes: call.response_bytes,
+            peer: call.peer.as_deref().map(Peer::from),
+            pod: call.pod.as_deref().map(Pod::from),
+            container: call.container.as_deref().map(Container::from),
+            exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
+            kill: call.kill.as_deref().map(Kill::from),
+        }
+    }
+}
+
+impl From<&tap::KillRecord> for Kill {
+    fn from(kill: &tap::KillRecord) -> Self {
+        let tap::KillRecord { probe, message, threshold, grace_period, failures } = kill.clone();
+        let failure =
+            |failure: tap::ProbeFailure| Failure { time: time(failure.at), message: failure.message };
+        let failures = failures.into_iter().map(failure).collect();
+        Self { probe, message, threshold, grace_period_seconds: grace_period, failures }
+    }
+}
+
+impl From<&relay::Peer> for Peer {
+    fn from(peer: &relay::Peer) -> Self {
+        Self { uid: peer.uid, pid: peer.pid, program: peer.program.clone() }
+    }
+}
+
+impl From<&tap::PodRef> for Pod {
+    fn from(pod: &tap::PodRef) -> Self {
+        let tap::PodRef { id, namespace, name, uid } = pod.clone();
+        Self { id, namespace, name, uid }
+    }
+}
+
+impl From<&tap::ContainerRef> for Container {
+    fn from(container: &tap::ContainerRef) -> Self {
+        let tap::ContainerRef { id, name, attempt } = container.clone();
+        Self { id, name, attempt }
+    }
+}
+
+impl Exec {
+    fn new(exec: &tap::ExecCall, insight: Option<&ExecAnalysis>) -> Self {
+        let command_outcome = insight.and_then(|insight| insight.command_outcome);
+        Self {
+            command: exec.command.clone(),
+            command_truncated: exec.truncated,
+            timeout_seconds: exec.timeout_seconds,
+            exit_code: exec.result.map(|result| result.exit_code),
+            stdout_bytes: exec.result.map(|result| result.stdout_bytes),
+            stderr_bytes: exec.result.map(|result| result.stderr_bytes),
+            probe: insight.and_then(|insight| Probe::from_match(&insight.identity)),
+            margin_ms: insight
+                .and_then(|insight| insight.margin)
+                .map(|margin| margin.as_signed_ms(milliseconds)),
+            phases: insight.map(|insight| Phases::from(&insight.phases)),
+            assessment: insight.map(|insight| insight.assessment.name().to_owned()),
+            slow_because: insight.and_then(|insight| match insight.assessment {
+                Assessment::Slow(why) => Some(why.name().to_owned()),
+                Assessment::Fine | Assessment::Failed => None,
+            }),
+            started_ms: command_outcome.and_then(|outcome| outcome.started).map(milliseconds),
+            exited_ms: command_outcome.and_then(|outcome| outcome.exited).map(milliseconds),
+            exit_status: command_outcome.and_then(|outcome| outcome.status),
+            killed: command_outcome.and_then(|outcome| outcome.is_killed()),
+            evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
+        }
+    }
+}

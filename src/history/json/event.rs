@@ -1,0 +1,41 @@
+//! An event.
+
+use serde::{Deserialize, Serialize};
+
+use super::time;
+use crate::history::events::{self, EventType};
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Event {
+    pub time: String,
+    /// `Normal` or `Warning`.
+    pub r#type: String,
+    pub reason: String,
+    pub namespace: Option<String>,
+    pub pod: Option<String>,
+    pub container: Option<String>,
+    pub message: String,
+    pub count: u64,
+}
+
+impl From<&events::Event> for Event {
+    fn from(event: &events::Event) -> Self {
+        let pod = event.pod.as_deref();
+        let severity = match event.severity {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
+        Self {
+            time: time(event.time),
+            r#type: severity.to_owned(),
+            reason: event.reason.to_owned(),
+            namespace: pod.and_then(|pod| pod.namespace.clone()),
+            pod: pod.and_then(|pod| pod.name.clone()),
+            container: event.container.as_deref().and_then(|container| container.name.clone()),
+            message: event.message.clone(),
+            count: event.count,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! How much memory records take, about.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::cri::MethodName;
+use crate::execsync::{CallRecord, Evidence, ExecAnalysis, Phases};
+use crate::relay::Peer;
+use crate::tap::{Call, ContainerRef, ExecCall, KillRecord, PodRef, ProbeFailure};
+
+/// What an allocation costs beside what is in it, about, in bytes.
+const ALLOCATION: usize = 16;
+
+/// The memory that some records take together. What several of them share counts once.
+#[derive(Debug, Default)]
+pub(super) struct MemoryAccounting {
+    bytes: usize,
+    /// How many records hold what is at an address.
+    shared: HashMap<usize, u32>,
+}
+
+impl MemoryAccounting {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A record is kept.
+    pub(super) fn add(&mut self, record: &CallRecord) {
+        self.bytes += record_size(record);
+        for (address, weight) in shared(record) {
+            let holders = self.shared.entry(address).or_default();
+            *holders += 1;
+            if *holders == 1 {
+                self.bytes += weight;
+            }
+        }
+    }
+
+    /// A record that was kept is let go.
+    pub(super) fn remove(&mut self, record: &CallRecord) {
+        self.bytes -= record_size(record);
+        for (address, weight) in shared(record) {
+            let Some(holders) = self.shared.get_mut(&address) else { continue };
+            *holders -= 1;
+            if *holders == 0 {
+                self.shared.remove(&address);
+                self.bytes -= weight;
+            }
+        }
+    }
+}
+
+/// What a record has for itself.
+fn record_size(record: &CallRecord) -> usize {
+    let path = match &record.call.method {
+        MethodName::Known(_) => 0,
+        MethodName::Unknown(path) => block(path),
+    };
+    let exec = record.call.exec.as_ref().map_or(0, |exec| {
+        let text: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
+        size_of::<ExecCall>() + 2 * ALLOCATION + text
+    });
+    let kill = record.call.kill.as_ref().map_or(0, |kill| {
+        let failures: usize =
+            kill.failures.iter().map(|failure| size_of::<ProbeFailure>() + block(&failure.message)).sum();
+        size_of::<KillRecord>() + ALLOCATION + block(&kill.probe) + block(&kill.message) + failures
+    });
+    let insight = record.analysis.as_ref().map_or(0, |insight| {
+        let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
+        let candidates = match &insight.phases {
+            Phases::Ambiguous { candidates, .. } => {
+                candidates.iter().map(|exec| size_of::<Box<str>>() + block(exec)).sum()
+            }
+            _ => 0,
+        };
+        size_of::<ExecAnalysis>() + ALLOCATION + evidence + candidates
+    });
+    size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
+}
+
+/// What a record shares with others, perhaps: where it is, and its weight.
+fn shared(record: &CallRecord) -> impl Iterator<Item = (usize, usize)> {
+    let call = &record.call;
+    let text = |text: &Option<String>| text.as_deref().map_or(0, block);
+    let pod = call.pod.as_ref().map(|pod| {
+        let texts = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(text);
+        (Arc::as_ptr(pod).addr(), size_of::<PodRef>() + ALLOCATION + texts.iter().sum::<usize>())
+    });
+    let container = call.container.as_ref().map(|container| {
+        let texts = text(&container.id) + text(&container.name);
+        (Arc::as_ptr(container).addr(), size_of::<ContainerRef>() + ALLOCATION + texts)
+    });
+    let peer = call
+        .peer
+        .as_ref()
+        .map(|peer| (Arc::as_ptr(peer).addr(), size_of::<Peer>() + ALLOCATION + text(&peer.program)));
+    [pod, container, peer].into_iter().flatten()
+}
+
+/// A text on the heap.
+fn block(text: &str) -> usize {
+    text.len() + ALLOCATION
+}

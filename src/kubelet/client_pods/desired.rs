@@ -1,0 +1,413 @@
+//! What clients have done through the relay → what is kept alive of it. A fold, which does nothing itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cri::RedactedBytes;
+use crate::kubelet::spec::identity;
+use crate::tap;
+
+/// Why something is not kept that a client has stopped or removed.
+const RELEASED_REASON: &str = "stopped or removed by a client";
+
+/// How many containers are remembered of a sandbox that their owner has let go.
+const MAX_RELEASED: usize = 64;
+
+/// The request with which a client had something made, as its bytes came; or why they are not known.
+pub type CapturedRequest = Result<RedactedBytes, String>;
+
+/// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodKey {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// Something that was done with a pod: by a client through the relay, where nothing else is said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientAction {
+    /// It had a sandbox made, with this id.
+    SandboxCreated(Option<String>, CapturedRequest),
+    /// We have made another sandbox, with this id.
+    SandboxRecreated(String),
+    /// It had a container made, of this name.
+    ContainerCreated {
+        /// The container's name.
+        name: String,
+        /// Its id.
+        id: Option<String>,
+        /// The request.
+        request: CapturedRequest,
+    },
+    /// It had one started.
+    ContainerStarted(String),
+    /// We have made another attempt of one.
+    ContainerRecreated {
+        /// The container's name.
+        name: String,
+        /// The id of the attempt.
+        id: Option<String>,
+        /// Its number.
+        attempt: u32,
+    },
+    /// One has ended, and is not started again for it: the container of this name and id.
+    ContainerCompleted(String, String),
+    /// It had one stopped or removed, which is its own again.
+    ContainerReleased(String),
+    /// It had the sandbox stopped, with everything in it.
+    PodReleased,
+    /// It had the sandbox removed.
+    SandboxRemoved,
+    /// The sandbox is not there any more, whoever has removed it.
+    SandboxGone,
+}
+
+/// What is kept, by pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct DesiredState(BTreeMap<PodKey, ClientPod>);
+
+/// What is kept of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ClientPod {
+    pub(super) sandbox: CapturedRequest,
+    /// The id of the newest sandbox, be it the client's or one of ours.
+    pub(super) sandbox_id: Option<String>,
+    /// Its containers, in the order in which they were made.
+    pub(super) containers: Vec<ClientContainer>,
+}
+
+/// What is kept of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ClientContainer {
+    pub(super) name: String,
+    pub(super) request: CapturedRequest,
+    pub(super) stage: ClientStage,
+    /// The id of the instance that its owner has made, by which one request is told from the same that was sent before.
+    pub(super) first: Option<String>,
+    /// The id of its newest instance, be it the client's or one of ours.
+    pub(super) id: Option<String>,
+    /// The last attempt of it that we have made; 0 for none.
+    pub(super) attempt: u32,
+}
+
+/// How far a client has come with a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ClientStage {
+    /// It has it made.
+    Created,
+    /// It has it started: from then on it is kept alive.
+    Started,
+    /// It has ended, and its policy is that it is not started again: nor is it once nobody remembers that it was there.
+    Finished,
+    /// It has it stopped or removed.
+    Released,
+}
+
+impl PodKey {
+    /// The key of a pod, if all its names are known.
+    #[must_use]
+    pub fn from_pod_ref(pod: &tap::PodRef) -> Option<Self> {
+        let tap::PodRef { namespace, name, uid, .. } = pod;
+        Some(Self { namespace: namespace.clone()?, name: name.clone()?, uid: uid.clone()? })
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&identity(&self.namespace, &self.name, &self.uid))
+    }
+}
+
+impl DesiredState {
+    /// Takes what was done with a pod.
+    pub(super) fn take(&mut self, key: &PodKey, act: ClientAction) {
+        match act {
+            ClientAction::SandboxCreated(id, request) => {
+                let client_pod = ClientPod { sandbox: request, sandbox_id: id, containers: Vec::new() };
+                self.0.insert(key.clone(), client_pod);
+            }
+            ClientAction::SandboxRemoved => drop(self.0.remove(key)),
+            ClientAction::SandboxGone => {
+                // What is kept alive is made again, with its sandbox; of the rest nobody knows any more.
+                let lives_on = |it: &ClientContainer| it.is_restartable() && it.stage == ClientStage::Started;
+                if !self.0.get(key).is_some_and(|pod| pod.containers.iter().any(lives_on)) {
+                    self.0.remove(key);
+                }
+            }
+            ClientAction::ContainerCreated { name, id, request } => self.seen(key).created(name, id, request),
+            ClientAction::ContainerStarted(name) => self.seen(key).started(name),
+            ClientAction::SandboxRecreated(_)
+            | ClientAction::ContainerRecreated { .. }
+            | ClientAction::ContainerCompleted(..)
+            | ClientAction::ContainerReleased(_)
+            | ClientAction::PodReleased => {
+                if let Some(pod) = self.0.get_mut(key) {
+                    pod.take(act);
+                }
+            }
+        }
+    }
+
+    /// A pod of which something is known from now on.
+    fn seen(&mut self, key: &PodKey) -> &mut ClientPod {
+        let not_seen = || ClientPod {
+            sandbox: Err(not_seen("RunPodSandbox")),
+            sandbox_id: None,
+            containers: Vec::new(),
+        };
+        self.0.entry(key.clone()).or_insert_with(not_seen)
+    }
+
+    /// What is kept of a pod.
+    pub(super) fn pod(&self, key: &PodKey) -> Option<&ClientPod> {
+        self.0.get(key)
+    }
+
+    /// Puts back what was kept before.
+    pub(super) fn restore(&mut self, key: PodKey, client_pod: ClientPod) {
+        self.0.insert(key, client_pod);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PodKey, &ClientPod)> {
+        self.0.iter()
+    }
+}
+
+impl ClientContainer {
+    /// Whether it is kept alive, or was until its end.
+    pub(super) fn is_restartable(&self) -> bool {
+        matches!(self.stage, ClientStage::Started | ClientStage::Finished) && self.request.is_ok()
+    }
+
+    /// It is its owner's again; what it was made with is nobody's business any more.
+    fn release(&mut self) {
+        (self.request, self.stage, self.attempt) =
+            (Err(RELEASED_REASON.to_owned()), ClientStage::Released, 0);
+    }
+}
+
+impl ClientPod {
+    /// Takes what was done with a pod of which something is known.
+    fn take(&mut self, act: ClientAction) {
+        match act {
+            ClientAction::SandboxRecreated(id) => self.sandbox_id = Some(id),
+            ClientAction::ContainerRecreated { name, id, attempt } => {
+                if let Some(container) = self.container(&name) {
+                    (container.id, container.attempt) = (id, attempt);
+                    if container.stage == ClientStage::Finished {
+                        // It was wanted otherwise meanwhile.
+                        container.stage = ClientStage::Started;
+                    }
+                }
+            }
+            ClientAction::ContainerCompleted(name, id) => {
+                let container = self.container(&name).filter(|it| it.id.as_ref() == Some(&id));
+                if let Some(container) = container.filter(|it| it.stage == ClientStage::Started) {
+                    container.stage = ClientStage::Finished;
+                }
+            }
+            ClientAction::ContainerReleased(name) => {
+                if let Some(container) = self.container(&name) {
+                    container.release();
+                    self.forget_the_oldest();
+                }
+            }
+            ClientAction::PodReleased => {
+                self.sandbox = Err(RELEASED_REASON.to_owned());
+                self.containers.iter_mut().for_each(ClientContainer::release);
+            }
+            ClientAction::SandboxCreated(..)
+            | ClientAction::ContainerCreated { .. }
+            | ClientAction::ContainerStarted(_)
+            | ClientAction::SandboxRemoved
+            | ClientAction::SandboxGone => {}
+        }
+    }
+
+    fn created(&mut self, name: String, id: Option<String>, request: CapturedRequest) {
+        let (first, stage) = (id.clone(), ClientStage::Created);
+        let container = ClientContainer { name, request, stage, first, id, attempt: 0 };
+        match self.container(&container.name) {
+            Some(known) => *known = container,
+            None => self.containers.push(container),
+        }
+    }
+
+    fn started(&mut self, name: String) {
+        match self.container(&name) {
+            Some(known) if known.stage == ClientStage::Created => known.stage = ClientStage::Started,
+            Some(_) => {}
+            None => {
+                let request = Err(not_seen("CreateContainer"));
+                let (first, stage) = (None, ClientStage::Started);
+                self.containers.push(ClientContainer { name, request, stage, first, id: None, attempt: 0 });
+            }
+        }
+    }
+
+    /// What is known of the container of a name.
+    pub(super) fn newest(&self, name: &str) -> Option<&ClientContainer> {
+        self.containers.iter().find(|known| known.name == name)
+    }
+
+    fn container(&mut self, name: &str) -> Option<&mut ClientContainer> {
+        self.containers.iter_mut().find(|known| known.name == name)
+    }
+
+    /// Names that nobody uses any more would become more and more in a sandbox that lives long.
+    fn forget_the_oldest(&mut self) {
+        let is_released = |it: &ClientContainer| it.stage == ClientStage::Released;
+        if self.containers.iter().filter(|it| is_released(it)).count() > MAX_RELEASED
+            && let Some(oldest) = self.containers.iter().position(is_released)
+        {
+            self.containers.remove(oldest);
+        }
+    }
+
+    /// Whether its owner has let a container go.
+    pub(super) fn is_released(&self, container: &str) -> bool {
+        self.newest(container).is_some_and(|known| known.stage == ClientStage::Released)
+    }
+
+    /// Why a container is not started again when it ends, if it is not.
+    pub(super) fn not_restartable_reason(&self, container: &str) -> Option<&str> {
+        match self.newest(container) {
+            None => Some("its CreateContainer was not seen"),
+            Some(ClientContainer { request: Err(reason), .. }) => Some(reason),
+            Some(ClientContainer { stage: ClientStage::Created, .. }) => {
+                Some("its StartContainer was not seen")
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+fn not_seen(what: &str) -> String {
+    format!("its {what} was not seen")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> PodKey {
+        let [namespace, name, uid] = ["n", "a", "u"].map(str::to_owned);
+        PodKey { namespace, name, uid }
+    }
+
+    fn ran() -> ClientAction {
+        ClientAction::SandboxCreated(None, Ok(RedactedBytes(b"pod".as_slice().into())))
+    }
+
+    fn created(name: &str) -> ClientAction {
+        let (id, request) = (Some(format!("id of {name}")), Ok(RedactedBytes(name.as_bytes().into())));
+        ClientAction::ContainerCreated { name: name.to_owned(), id, request }
+    }
+
+    /// The names of containers that are kept alive, after all of this was done.
+    fn applied(acts: Vec<ClientAction>) -> Vec<String> {
+        let mut desired = DesiredState::default();
+        for act in acts {
+            desired.take(&key(), act);
+        }
+        let containers = desired.pod(&key()).map(|it| it.containers.clone()).unwrap_or_default();
+        containers.iter().filter(|it| it.is_restartable()).map(|it| it.name.clone()).collect()
+    }
+
+    #[test]
+    fn what_a_client_has_started_is_kept_until_it_lets_it_go() {
+        let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
+        let release = |name: &str| ClientAction::ContainerReleased(name.to_owned());
+        let lost = ClientAction::ContainerCreated {
+            name: "a".to_owned(),
+            id: None,
+            request: Err("too long".to_owned()),
+        };
+        let attempted = ClientAction::ContainerRecreated { name: "a".to_owned(), id: None, attempt: 1 };
+        for (acts, expected) in [
+            (vec![], &[][..]),
+            (vec![ran(), created("a")], &[]),
+            (vec![ran(), created("a"), started("a")], &["a"]),
+            (vec![ran(), created("b"), started("b"), created("a"), started("a")], &["b", "a"]),
+            (vec![created("a"), started("a")], &["a"]),
+            (vec![ran(), started("a")], &[]),
+            (vec![ran(), lost, started("a")], &[]),
+            (vec![ran(), created("a"), started("a"), release("a")], &[]),
+            (vec![ran(), created("a"), started("a"), release("a"), started("a")], &[]),
+            (vec![ran(), created("a"), started("a"), release("a"), created("a"), started("a")], &["a"]),
+            (vec![ran(), created("a"), started("a"), created("a")], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::PodReleased], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::SandboxRemoved], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::SandboxGone], &["a"]),
+            (vec![ran(), created("a"), ClientAction::SandboxGone, started("a")], &[]),
+            (vec![ran(), created("a"), started("a"), ran()], &[]),
+            (vec![release("a"), attempted], &[]),
+        ] {
+            assert_eq!(applied(acts.clone()), expected, "{acts:?}");
+        }
+    }
+
+    #[test]
+    fn why_something_is_not_kept_is_known() {
+        let mut desired = DesiredState::default();
+        desired.take(&key(), created("a"));
+        let request = Err("it is too long".to_owned());
+        desired.take(&key(), ClientAction::ContainerCreated { name: "b".to_owned(), id: None, request });
+        desired.take(&key(), created("c"));
+        desired.take(&key(), ClientAction::ContainerReleased("c".to_owned()));
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.sandbox, Err("its RunPodSandbox was not seen".to_owned()));
+        let obstacles = ["a", "b", "c", "d"].map(|name| client_pod.not_restartable_reason(name));
+        assert_eq!(
+            obstacles,
+            [
+                Some("its StartContainer was not seen"),
+                Some("it is too long"),
+                Some(RELEASED_REASON),
+                Some("its CreateContainer was not seen")
+            ]
+        );
+        desired.take(&key(), ClientAction::ContainerStarted("a".to_owned()));
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.not_restartable_reason("a"), None);
+        assert!(client_pod.is_released("c") && !client_pod.is_released("a"));
+        desired.take(&key(), ClientAction::PodReleased);
+        assert!(desired.pod(&key()).unwrap().is_released("a"));
+    }
+
+    #[test]
+    fn what_has_finished_is_so_until_its_owner_makes_it_again() {
+        let mut desired = DesiredState::default();
+        let stage = |state: &DesiredState| state.pod(&key()).unwrap().containers[0].stage;
+        let finished = |id: &str| ClientAction::ContainerCompleted("a".to_owned(), id.to_owned());
+        for (act, expected) in [
+            (created("a"), ClientStage::Created),
+            (finished("id of a"), ClientStage::Created),
+            (ClientAction::ContainerStarted("a".to_owned()), ClientStage::Started),
+            (finished("another"), ClientStage::Started),
+            (finished("id of a"), ClientStage::Finished),
+            (created("a"), ClientStage::Created),
+            (ClientAction::ContainerStarted("a".to_owned()), ClientStage::Started),
+        ] {
+            desired.take(&key(), act.clone());
+            assert_eq!(stage(&desired), expected, "{act:?}");
+        }
+    }
+
+    #[test]
+    fn unused_names_are_removed() {
+        let mut desired = DesiredState::default();
+        desired.take(&key(), created("first"));
+        for number in 0..1000 {
+            let name = format!("job-{number}");
+            desired.take(&key(), created(&name));
+            desired.take(&key(), ClientAction::ContainerReleased(name));
+        }
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.containers.len(), 1 + MAX_RELEASED);
+        assert!(client_pod.is_released("job-999") && client_pod.containers[0].name == "first");
+    }
+}

@@ -1,0 +1,83 @@
+//! The variables of a container, and what of its pod they and its files tell.
+
+use std::collections::HashMap;
+
+use crate::kubelet::node::NodeInfo;
+use crate::kubelet::spec::{Container, EnvField, Pod, ResourceField, StringMap, VariableValue};
+use crate::probe::expand_word;
+
+/// What of a pod is known only once it has a sandbox.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kubelet) struct EnvFacts<'a> {
+    pub(in crate::kubelet) pod: &'a Pod,
+    pub(in crate::kubelet) node: &'a NodeInfo,
+    /// Its addresses, the first one first.
+    pub(in crate::kubelet) addresses: &'a [String],
+}
+
+/// The variables of a container, by their names: of several the last, and those of its own before those of `ConfigMap`s and Secrets.
+pub(in crate::kubelet) fn variables(container: &Container, facts: &EnvFacts<'_>) -> Vec<(String, String)> {
+    let mut known: HashMap<String, String> = HashMap::new();
+    for from in &container.env_from {
+        known.extend(from.data.iter().map(|(key, value)| (format!("{}{key}", from.prefix), value.clone())));
+    }
+    for variable in &container.env {
+        let value = match &variable.value {
+            VariableValue::Literal(text) => expand_word(text, &known),
+            VariableValue::Field(of) => field(of, facts),
+            VariableValue::Resource(of) => resource(of, &container.name, facts),
+            VariableValue::Given(Some(value)) => value.clone(),
+            VariableValue::Given(None) => continue,
+        };
+        known.insert(variable.name.clone(), value);
+    }
+    let mut variables: Vec<(String, String)> = known.into_iter().collect();
+    variables.sort_unstable();
+    variables
+}
+
+/// What is known of a pod.
+pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> String {
+    let EnvFacts { pod, node, addresses } = *facts;
+    let get = |texts: &StringMap, key: &String| texts.get(key).cloned().unwrap_or_default();
+    let of_host = || vec![node.address.clone()];
+    match field {
+        EnvField::Name => pod.name.clone(),
+        EnvField::Namespace => pod.namespace.clone(),
+        EnvField::Uid => pod.uid.clone(),
+        EnvField::Label(key) => get(&pod.labels, key),
+        EnvField::Annotation(key) => get(&pod.annotations, key),
+        EnvField::Labels => map(&pod.labels),
+        EnvField::Annotations => map(&pod.annotations),
+        EnvField::NodeName => node.name.clone(),
+        // No service account is played.
+        EnvField::ServiceAccount => String::new(),
+        EnvField::HostIp | EnvField::HostIps => node.address.clone(),
+        EnvField::PodIp if pod.host.network => node.address.clone(),
+        EnvField::PodIp => addresses.first().cloned().unwrap_or_default(),
+        EnvField::PodIps => if pod.host.network { of_host() } else { addresses.to_vec() }.join(","),
+    }
+}
+
+/// A line for each, as the kubelet writes maps to files.
+fn map(texts: &StringMap) -> String {
+    let line = |(key, text): (&String, &String)| format!("{key}={}", serde_json::json!(text));
+    texts.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A limit or request of a container, in units of its divisor; of a limit that is not set, what the node has.
+pub(in crate::kubelet) fn resource(of: &ResourceField, container: &str, facts: &EnvFacts<'_>) -> String {
+    let EnvFacts { pod, node, .. } = *facts;
+    let name = of.container.as_deref().unwrap_or(container);
+    let resources = pod.container(name).map(|container| &container.resources);
+    let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
+    match map.and_then(|map| map.get(&of.resource)) {
+        Some(quantity) => quantity.div_ceil(of.divisor).to_string(),
+        None if of.is_limit && of.resource == "cpu" => node.cpus.to_string(),
+        None if of.is_limit && of.resource == "memory" => {
+            let divisor = of.divisor.units().max(1).unsigned_abs();
+            node.memory.div_ceil(divisor).to_string()
+        }
+        None => "0".to_owned(),
+    }
+}

@@ -1,0 +1,117 @@
+//! What containers may use, in the kernel's terms.
+
+use std::collections::BTreeMap;
+
+use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
+use crate::kubelet::node::NodeInfo;
+use crate::kubelet::quantity::Quantity;
+use crate::kubelet::spec::{Container, Pod, Qos, Resources};
+use crate::probe::ContainerKind;
+
+/// Microseconds of a period in which a container may use its quota.
+const PERIOD: i64 = 100_000;
+
+/// The smallest quota that the kernel takes.
+const MIN_QUOTA_PERIOD: i64 = 1_000;
+
+/// The shares of one processor, and the fewest and most that the kernel takes.
+const SHARES_PER_CPU: i64 = 1_024;
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
+
+/// How readily the kernel kills a container for want of memory, by how good its pod's resources are.
+const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
+const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;
+const BURSTABLE_OOM_SCORE_ADJ: (i64, i64) = (3, 999);
+
+pub(super) fn none() -> LinuxContainerResources {
+    LinuxContainerResources::default()
+}
+
+/// Those of a container.
+pub(super) fn container_resources(
+    pod: &Pod,
+    container: &Container,
+    node: &NodeInfo,
+) -> LinuxContainerResources {
+    let limits = &container.resources.limits;
+    let limit = |page_size: &String| {
+        // Kubernetes writes 2Mi where CRI has 2MB.
+        let key = format!("hugepages-{}i", page_size.trim_end_matches('B'));
+        let limit = limits.get(&key).map_or(0, |limit| limit.units().unsigned_abs());
+        HugepageLimit { page_size: page_size.clone(), limit }
+    };
+    let common = linux_resources(&container.resources);
+    LinuxContainerResources {
+        oom_score_adj: oom_score(pod, container, node),
+        hugepage_limits: node.page_sizes.iter().map(limit).collect(),
+        // No swap beyond its memory.
+        memory_swap_limit_in_bytes: common.memory_limit_in_bytes,
+        ..common
+    }
+}
+
+/// Those of all containers of a pod.
+pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
+    let mut all = Resources::default();
+    let sum = |into: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
+        for (name, quantity) in more {
+            let before = into.get(name).copied().unwrap_or_default();
+            into.insert(name.clone(), before + *quantity);
+        }
+    };
+    for container in pod.containers.iter().filter(|container| container.role != ContainerKind::Init) {
+        sum(&mut all.requests, &container.resources.requests);
+        sum(&mut all.limits, &container.resources.limits);
+    }
+    // What one of the first needs alone counts where it is more.
+    for container in pod.containers.iter().filter(|container| container.role == ContainerKind::Init) {
+        let Resources { requests, limits } = &container.resources;
+        for (into, own) in [(&mut all.requests, requests), (&mut all.limits, limits)] {
+            for (name, quantity) in own {
+                let known = into.entry(name.clone()).or_default();
+                *known = (*known).max(*quantity);
+            }
+        }
+    }
+    linux_resources(&all)
+}
+
+fn linux_resources(resources: &Resources) -> LinuxContainerResources {
+    let Resources { requests, limits } = resources;
+    let cpu = requests.get("cpu").or_else(|| limits.get("cpu"));
+    let shares = cpu.map_or(MIN_SHARES, |cpu| cpu.thousandths().saturating_mul(SHARES_PER_CPU) / 1_000);
+    let limit = limits.get("cpu").filter(|limit| !limit.is_zero());
+    let quota =
+        limit.map_or(0, |limit| (limit.thousandths().saturating_mul(PERIOD) / 1_000).max(MIN_QUOTA_PERIOD));
+    LinuxContainerResources {
+        cpu_period: PERIOD,
+        cpu_quota: quota,
+        cpu_shares: shares.clamp(MIN_SHARES, MAX_SHARES),
+        memory_limit_in_bytes: limits.get("memory").map_or(0, |limit| limit.units()),
+        ..LinuxContainerResources::default()
+    }
+}
+
+fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
+    match pod.qos() {
+        Qos::Guaranteed => GUARANTEED_OOM_SCORE_ADJ,
+        Qos::BestEffort => BEST_EFFORT_OOM_SCORE_ADJ,
+        Qos::Burstable => {
+            let requested = |container: &Container| {
+                let request = container.resources.requests.get("memory");
+                request.map_or(0, |request| request.units())
+            };
+            let mut requested_here = requested(container);
+            if container.role == ContainerKind::Sidecar {
+                // It is not to go before those that it is there for.
+                let least = pod.regular_containers().map(|regular| requested(regular)).min();
+                requested_here = requested_here.max(least.unwrap_or(0));
+            }
+            let memory = i64::try_from(node.memory).unwrap_or(i64::MAX).max(1);
+            let share = i128::from(requested_here) * 1_000 / i128::from(memory);
+            let score = 1_000 - i64::try_from(share).unwrap_or(i64::MAX).min(1_000);
+            score.clamp(BURSTABLE_OOM_SCORE_ADJ.0, BURSTABLE_OOM_SCORE_ADJ.1)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What containers may do, in CRI's terms: what is said of one counts before what is said of its pod.
+
+use crate::cri::v1::security_profile::ProfileType;
+use crate::cri::v1::{
+    Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
+    NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
+};
+use crate::kubelet::spec::{Container, Pod};
+
+/// What the kubelet hides of `/proc` and `/sys`, and what it lets nobody write to.
+const MASKED: [&str; 12] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
+    let pod_context = &pod.security.common;
+    LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(pod)),
+        selinux_options: pod_context.selinux.clone(),
+        run_as_user: value(pod_context.user),
+        run_as_group: value(pod_context.group),
+        supplemental_groups: groups(pod),
+        supplemental_groups_policy: groups_policy(pod),
+        privileged: pod.containers.iter().any(|container| container.security.is_privileged),
+        seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        ..LinuxSandboxSecurityContext::default()
+    }
+}
+
+/// Where nobody says who it runs as, the image does.
+pub(super) fn container_security(
+    pod: &Pod,
+    container: &Container,
+    image: Option<&Image>,
+) -> LinuxContainerSecurityContext {
+    let (container_context, pod_context) = (&container.security, &pod.security.common);
+    let user = container_context.common.user.or(pod_context.user);
+    let of_image = image.filter(|_| user.is_none());
+    let has_capabilities = !container_context.add.is_empty() || !container_context.drop.is_empty();
+    let paths = |paths: &[&str]| {
+        let is_shown = container_context.sees_all_of_proc;
+        paths.iter().filter(|_| !is_shown).map(|path| (*path).to_owned()).collect()
+    };
+    LinuxContainerSecurityContext {
+        capabilities: has_capabilities.then(|| Capability {
+            add_capabilities: container_context.add.clone(),
+            drop_capabilities: container_context.drop.clone(),
+            ..Capability::default()
+        }),
+        privileged: container_context.is_privileged,
+        namespace_options: Some(namespaces(pod)),
+        selinux_options: container_context.common.selinux.clone().or_else(|| pod_context.selinux.clone()),
+        run_as_user: value(user).or_else(|| of_image.and_then(user_of)),
+        run_as_username: of_image.map(|image| image.username.clone()).unwrap_or_default(),
+        run_as_group: value(container_context.common.group.or(pod_context.group)),
+        readonly_rootfs: container_context.has_read_only_root,
+        supplemental_groups: groups(pod),
+        supplemental_groups_policy: groups_policy(pod),
+        no_new_privs: container_context.may_gain_privileges == Some(false),
+        masked_paths: paths(&MASKED),
+        readonly_paths: paths(&READ_ONLY),
+        seccomp: Some(
+            container_context
+                .common
+                .seccomp
+                .clone()
+                .or_else(|| pod_context.seccomp.clone())
+                .unwrap_or_else(|| profile(ProfileType::Unconfined)),
+        ),
+        apparmor: container_context.common.apparmor.clone().or_else(|| pod_context.apparmor.clone()),
+        ..LinuxContainerSecurityContext::default()
+    }
+}
+
+/// The number of the user of an image; root where it says nothing.
+fn user_of(image: &Image) -> Option<Int64Value> {
+    image.uid.or_else(|| image.username.is_empty().then_some(Int64Value { value: 0 }))
+}
+
+fn namespaces(pod: &Pod) -> NamespaceOption {
+    let of_host = |is: bool| if is { NamespaceMode::Node } else { NamespaceMode::Pod };
+    let processes = match (pod.host.pid, pod.shares_processes) {
+        (true, _) => NamespaceMode::Node,
+        (false, true) => NamespaceMode::Pod,
+        (false, false) => NamespaceMode::Container,
+    };
+    NamespaceOption {
+        network: of_host(pod.host.network).into(),
+        pid: processes.into(),
+        ipc: of_host(pod.host.ipc).into(),
+        target_id: String::new(),
+        userns_options: Some(UserNamespace { mode: NamespaceMode::Node.into(), ..UserNamespace::default() }),
+    }
+}
+
+fn groups(pod: &Pod) -> Vec<i64> {
+    pod.security.fs_group.into_iter().chain(pod.security.supplemental_groups.iter().copied()).collect()
+}
+
+fn groups_policy(pod: &Pod) -> i32 {
+    let is_strict = pod.security.is_strict_about_groups;
+    if is_strict { SupplementalGroupsPolicy::Strict } else { SupplementalGroupsPolicy::Merge }.into()
+}
+
+fn value(number: Option<i64>) -> Option<Int64Value> {
+    number.map(|value| Int64Value { value })
+}
+
+fn profile(kind: ProfileType) -> SecurityProfile {
+    SecurityProfile { profile_type: kind.into(), localhost_ref: String::new() }
+}

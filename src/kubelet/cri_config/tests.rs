@@ -1,0 +1,133 @@
+//! What the runtime is asked for, held to what a kubelet 1.36 was seen to ask for.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::kubelet::read::tests::{play, pod};
+
+fn node() -> NodeInfo {
+    NodeInfo {
+        name: "node".to_owned(),
+        address: "192.0.2.2".to_owned(),
+        memory: 25 << 30,
+        page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
+        dns: Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
+        cpus: 2,
+        etc_hosts: String::new(),
+        logs: PathBuf::from("/logs"),
+        keep_logs: false,
+        pods: PathBuf::from("/pods"),
+        state: "/state".to_owned(),
+    }
+}
+
+fn made(pod: &Pod, name: &str) -> ContainerConfig {
+    let (node, container) = (node(), pod.container(name).unwrap());
+    let addresses = ["10.0.0.4".to_owned()];
+    let variables = variables(container, &EnvFacts { pod, node: &node, addresses: &addresses });
+    let inputs =
+        ContainerInputs { attempt: 3, image: "sha256:1", image_status: None, variables, mounts: Vec::new() };
+    super::container(pod, container, &node, inputs)
+}
+
+#[test]
+fn hashes_are_those_of_a_kubelet() {
+    for (name, expected) in
+        [("second", "bd7fc93b"), ("side", "4b33f2c4"), ("init", "d40a8274"), ("main", "9e7e0a2c")]
+    {
+        let pod = pod(&format!("{{containers: [{{name: {name}, image: 'probeshim.test/busybox:1'}}]}}"));
+        assert_eq!(hash(&pod.containers[0]), expected, "{name}");
+    }
+}
+
+#[test]
+fn container_configs_equal_those_of_a_kubelet() {
+    let pod = pod(
+        "{terminationGracePeriodSeconds: 3, securityContext: {fsGroup: 2000, supplementalGroups: [3000], runAsUser: 0},
+          containers: [{name: main, image: 'i:1', command: [sh, -c, 'echo $(A) $(NODE) $$(A) $(UNKNOWN)'], args: ['x$(B)'],
+            env: [{name: A, value: one}, {name: B, value: '$(A)-two'},
+              {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}},
+              {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}},
+              {name: L, valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['absent']\"}}},
+              {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}},
+              {name: MEM, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}],
+            ports: [{name: web, containerPort: 8080}, {containerPort: 53, protocol: UDP, hostPort: 15353, hostIP: 127.0.0.1}],
+            resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 1500m, memory: 128Mi}},
+            lifecycle: {preStop: {exec: {command: [sh, -c, 'true']}}},
+            securityContext: {allowPrivilegeEscalation: false, capabilities: {add: [NET_ADMIN]}, runAsGroup: 5}}]}",
+    );
+    let config = made(&pod, "main");
+    assert_eq!(config.command[2], "echo one node $(A) $(UNKNOWN)");
+    assert_eq!(config.args, ["xone-two"]);
+    let envs = config.envs.iter().map(|env| format!("{}={}", env.key, String::from_utf8_lossy(&env.value)));
+    let expected = ["A=one", "B=one-two", "CPU=2", "IP=10.0.0.4", "L=", "MEM=64", "NODE=node"];
+    assert_eq!(envs.collect::<Vec<_>>(), expected);
+    assert_eq!((config.log_path.as_str(), config.metadata.unwrap().attempt), ("main/3.log", 3));
+    let note = |key: &str| config.annotations[&format!("io.kubernetes.{key}")].clone();
+    assert_eq!(note("container.restartCount"), "3");
+    assert_eq!(note("pod.terminationGracePeriod"), "3");
+    assert_eq!(note("container.preStopHandler"), r#"{"exec":{"command":["sh","-c","true"]}}"#);
+    let ports = r#"[{"name":"web","containerPort":8080,"protocol":"TCP"},{"hostPort":15353,"containerPort":53,"protocol":"UDP","hostIP":"127.0.0.1"}]"#;
+    assert_eq!(note("container.ports"), ports);
+    let linux = config.linux.unwrap();
+    let resources = linux.resources.unwrap();
+    assert_eq!((resources.cpu_period, resources.cpu_quota, resources.cpu_shares), (100_000, 150_000, 102));
+    assert_eq!(
+        (resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes),
+        (128 << 20, 128 << 20)
+    );
+    assert_eq!((resources.oom_score_adj, resources.hugepage_limits.len()), (998, 2));
+    let security = linux.security_context.unwrap();
+    assert!(security.no_new_privs && security.masked_paths.len() == 12 && security.readonly_paths.len() == 5);
+    assert_eq!(security.supplemental_groups, [2000, 3000]);
+    assert_eq!((security.run_as_user.unwrap().value, security.run_as_group.unwrap().value), (0, 5));
+}
+
+#[test]
+fn sandbox_configs_equal_those_of_a_kubelet() {
+    let text = "{kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
+        spec: {hostname: myhost, dnsConfig: {nameservers: [1.2.3.4], options: [{name: ndots, value: '3'}, {name: edns0}]},
+        initContainers: [{name: side, image: i, restartPolicy: Always, ports: [{containerPort: 9}]}],
+        containers: [{name: main, image: i, ports: [{containerPort: 80}]}]}}";
+    let pods = play(text).unwrap();
+    let config = sandbox(&pods[0], &node(), 2, "then");
+    let dns = config.dns_config.unwrap();
+    assert_eq!(
+        (dns.servers.join(" "), dns.options.join(" ")),
+        ("9.9.9.9 1.2.3.4".into(), "ndots:3 edns0".into())
+    );
+    assert_eq!((config.hostname.as_str(), config.log_directory.as_str()), ("myhost", "/logs/test_p_u"));
+    assert_eq!((config.port_mappings.len(), config.metadata.unwrap().attempt), (1, 2));
+    assert_eq!(config.labels["io.kubernetes.pod.uid"], "u");
+    assert_eq!((config.labels["app"].as_str(), config.annotations["note"].as_str()), ("x", "hello"));
+    assert_eq!(config.annotations["kubernetes.io/config.source"], "file");
+    assert_eq!(config.annotations["kubernetes.io/config.seen"], "then");
+    let resources = config.linux.unwrap().resources.unwrap();
+    assert_eq!((resources.cpu_period, resources.cpu_shares, resources.oom_score_adj), (100_000, 2, 0));
+}
+
+#[test]
+fn a_pod_in_the_network_of_its_host_has_no_name_of_its_own() {
+    let pod = pod(
+        "{hostNetwork: true, hostPID: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}",
+    );
+    let config = sandbox(&pod, &node(), 0, "");
+    assert_eq!((config.hostname.as_str(), config.port_mappings[0].host_port), ("", 80));
+    let security = made(&pod, "a").linux.unwrap().security_context.unwrap();
+    let namespaces = security.namespace_options.unwrap();
+    assert_eq!((namespaces.network, namespaces.pid, namespaces.ipc), (2, 2, 0));
+}
+
+#[test]
+fn how_good_a_pods_resources_are() {
+    for (resources, expected, score) in [
+        ("{}", "BestEffort", 1_000),
+        ("{limits: {cpu: 1, memory: 1Gi}}", "Guaranteed", -997),
+        ("{requests: {memory: 5Gi}}", "Burstable", 800),
+        ("{limits: {cpu: 1}}", "Burstable", 999),
+    ] {
+        let pod = pod(&format!("{{containers: [{{name: a, image: i, resources: {resources}}}]}}"));
+        let made = made(&pod, "a").linux.unwrap().resources.unwrap();
+        assert_eq!((pod.qos().name(), made.oom_score_adj), (expected, score), "{resources}");
+    }
+}

@@ -1,0 +1,146 @@
+//! When logs are rotated and which of their files stay, as the kubelet decides it.
+
+use std::time::Duration;
+
+use crate::kubelet::quantity::as_int64;
+
+/// Suffix of a rotated log that is compressed.
+pub(super) const COMPRESSED: &str = ".gz";
+
+/// Suffix of a file that is being written.
+pub(super) const TEMPORARY: &str = ".tmp";
+
+/// Limits of the log of each container. The defaults are the kubelet's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRotatePolicy {
+    /// Size in bytes from which a log is rotated; `None` for never.
+    pub max_size: Option<u64>,
+    /// Number of files that a log may have, the one that is written to included.
+    pub max_files: usize,
+    /// Time from the end of one check of all logs to the next.
+    pub monitor_interval: Duration,
+}
+
+/// Names of rotated logs to remove and to compress before the log itself is rotated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RotationPlan {
+    /// Files to remove, in this order: leftovers of failed rotations, then the oldest logs.
+    pub(super) remove: Vec<String>,
+    /// Files to compress, the oldest first.
+    pub(super) compress: Vec<String>,
+}
+
+impl Default for LogRotatePolicy {
+    fn default() -> Self {
+        Self { max_size: Some(10 << 20), max_files: 5, monitor_interval: Duration::from_secs(10) }
+    }
+}
+
+impl LogRotatePolicy {
+    /// Reads the value of `containerLogMaxSize`.
+    pub fn parse_max_size(text: &str) -> Result<Option<u64>, String> {
+        let allowed = "write a whole number of bytes as Kubernetes does, such as 10Mi, or -1 for no rotation";
+        let size = as_int64(text).ok_or_else(|| format!("is not a size; {allowed}"))?;
+        // A negative size disables rotation.
+        Ok(u64::try_from(size).ok())
+    }
+
+    /// Reads the value of `containerLogMaxFiles`.
+    pub fn parse_max_files(text: &str) -> Result<usize, String> {
+        let files = text.parse::<i32>().ok().and_then(|files| usize::try_from(files).ok());
+        files
+            .filter(|files| *files > 1)
+            .ok_or_else(|| "is not a number of files; write a whole number from 2".to_owned())
+    }
+
+    /// Checks the value of `containerLogMonitorInterval`.
+    pub fn check_monitor_interval(interval: Duration) -> Result<Duration, String> {
+        if interval < Duration::from_secs(3) {
+            return Err("is too short; write a duration from 3s to 24h, such as 10s".to_owned());
+        }
+        Ok(interval)
+    }
+}
+
+impl RotationPlan {
+    /// Decides what becomes of the files whose names begin with the name of a log and a dot. With the log itself and the one that it
+    /// is about to become there are at most `max_files` afterwards.
+    pub(super) fn new(mut names: Vec<String>, max_files: usize) -> Self {
+        names.sort();
+        let (mut used, mut remove): (Vec<_>, Vec<_>) =
+            names.iter().cloned().partition(|name| is_in_use(name, &names));
+        let excess = used.len().saturating_sub(max_files.saturating_sub(2));
+        remove.extend(used.drain(..excess));
+        used.retain(|name| !name.ends_with(COMPRESSED));
+        Self { remove, compress: used }
+    }
+}
+
+/// Whether a file is a log: neither unfinished nor one whose compressed form is there.
+fn is_in_use(name: &str, names: &[String]) -> bool {
+    let compressed = format!("{name}{COMPRESSED}");
+    !name.ends_with(TEMPORARY) && (name.ends_with(COMPRESSED) || !names.contains(&compressed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(names: &[&str], max_files: usize) -> (Vec<String>, Vec<String>) {
+        let plan = RotationPlan::new(names.iter().map(ToString::to_string).collect(), max_files);
+        (plan.remove, plan.compress)
+    }
+
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn leftovers_and_the_oldest_logs_are_removed_and_the_rest_is_compressed() {
+        for (names, max_files, remove, compress) in [
+            (&[][..], 5, &[][..], &[][..]),
+            (&["l.1"], 5, &[], &["l.1"]),
+            (&["l.2", "l.1.gz"], 5, &[], &["l.2"]),
+            (&["l.3", "l.1.gz", "l.2.gz"], 5, &[], &["l.3"]),
+            // Two more are about to be there.
+            (&["l.4", "l.2.gz", "l.1.gz", "l.3.gz"], 5, &["l.1.gz"], &["l.4"]),
+            (&["l.1.gz", "l.2.gz", "l.3.gz"], 3, &["l.1.gz", "l.2.gz"], &[]),
+            (&["l.1.gz", "l.2"], 2, &["l.1.gz", "l.2"], &[]),
+            // A rotation that was interrupted while it compressed, and one that was before it removed what it had compressed.
+            (&["l.1", "l.1.tmp"], 5, &["l.1.tmp"], &["l.1"]),
+            (&["l.1", "l.1.gz"], 5, &["l.1"], &[]),
+            (
+                &["l.1.gz.tmp", "l.1", "l.1.gz", "l.2.gz", "l.3", "l.4"],
+                4,
+                &["l.1", "l.1.gz.tmp", "l.1.gz", "l.2.gz"],
+                &["l.3", "l.4"],
+            ),
+        ] {
+            assert_eq!(plan(names, max_files), (owned(remove), owned(compress)), "{names:?} of {max_files}");
+        }
+    }
+
+    #[test]
+    fn limits_are_read_as_the_kubelet_reads_them() {
+        for (text, size) in [
+            ("10Mi", Some(10 << 20)),
+            ("1e3", Some(1_000)),
+            ("0", Some(0)),
+            ("+10Mi", Some(10 << 20)),
+            ("-1", None),
+            ("-10Mi", None),
+            ("-0", Some(0)),
+        ] {
+            assert_eq!(LogRotatePolicy::parse_max_size(text), Ok(size), "{text}");
+        }
+        for text in ["", "-", "10MiB", "1.5", "1.5Ki", "1000m", "--1", "ten"] {
+            assert!(LogRotatePolicy::parse_max_size(text).is_err(), "{text}");
+        }
+        assert_eq!(LogRotatePolicy::parse_max_files("2"), Ok(2));
+        for text in ["1", "0", "-5", "", "2.5", "99999999999"] {
+            assert!(LogRotatePolicy::parse_max_files(text).is_err(), "{text}");
+        }
+        let interval = LogRotatePolicy::check_monitor_interval;
+        assert!(interval(Duration::from_secs(3)).is_ok() && interval(Duration::from_millis(2_999)).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! Files of a volume, all of which change at once: they are links into a folder, which is a link itself (as the kubelet's atomic writer).
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, readlinkat, renameat, statat, symlinkat, unlinkat};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use super::beneath::{self, Links, make, open_or_make};
+use super::{removal, volumes};
+use crate::kubelet::cri_config::{EnvFacts, field, resource};
+use crate::kubelet::spec::{ProjectedFile, VolumeContent};
+
+/// The link to the folder that counts.
+const DATA: &str = "..data";
+
+/// Name of the next link before it takes the place of the one that counts.
+const NEXT: &str = "..data_tmp";
+
+/// Mode of the directories that hold files.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Writes the files of a volume, and gives new ones to a group. Where they are so already, completes what a crash may have interrupted.
+pub(super) fn write(
+    volume: &OwnedFd,
+    files: &[ProjectedFile],
+    mode: u32,
+    group: Option<u32>,
+    facts: &EnvFacts<'_>,
+) -> io::Result<()> {
+    let content = |file: &ProjectedFile| match &file.content {
+        VolumeContent::Given(content) => content.clone(),
+        VolumeContent::Field(of) => field(of, facts).into_bytes(),
+        VolumeContent::Resource(of) => resource(of, "", facts).into_bytes(),
+    };
+    let files: Vec<(&ProjectedFile, Vec<u8>)> = files.iter().map(|file| (file, content(file))).collect();
+    let mut digest = Sha256::new_with_prefix(mode.to_le_bytes());
+    for (file, content) in &files {
+        digest.update(format!("{}\0{:?}\0{}\0", file.path, file.mode, content.len()));
+        digest.update(content);
+    }
+    let digest = digest.finalize();
+    let name = digest.iter().take(8).fold("..".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+    let current = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
+    if current.as_deref() != Some(OsStr::new(&name)) {
+        let dir = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
+        for (file, content) in &files {
+            write_file(&dir, &file.path, content, file.mode.unwrap_or(mode))?;
+        }
+        if let Some(group) = group {
+            volumes::give(volume, group)?;
+            volumes::apply_fs_group(&dir, group)?;
+        }
+        ignore_missing(unlinkat(volume, NEXT, AtFlags::empty()))?;
+        symlinkat(&name, volume, NEXT)?;
+        renameat(volume, NEXT, volume, DATA)?;
+    }
+    let names = files.iter().filter_map(|(file, _)| file.path.split('/').find(|part| !part.is_empty()));
+    let names: BTreeSet<&str> = names.collect();
+    for name in &names {
+        if statat(volume, *name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            symlinkat(Path::new(DATA).join(name), volume, *name)?;
+        }
+    }
+    remove_others(volume, &names, &name)
+}
+
+/// Removes links to files that the volume has no more, and the directories of earlier contents. Other directories stay: a subPath that names no
+/// file has made them, and containers may have them mounted.
+fn remove_others(volume: &OwnedFd, names: &BTreeSet<&str>, current: &str) -> io::Result<()> {
+    for entry in Dir::read_from(volume)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." || name == DATA || name == current {
+            continue;
+        }
+        if name.as_bytes().starts_with(b"..") {
+            removal::remove(volume, name)?;
+        } else if !names.contains(&*name.to_string_lossy()) {
+            match unlinkat(volume, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => {}
+                removed => ignore_missing(removed)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes one file at a path below a directory.
+fn write_file(dir: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let path: PathBuf = Path::new(path).components().collect();
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let above = open_or_make(dir, above, DIRECTORY_MODE, Links::Refuse)?;
+    beneath::write_file(above, name, content, mode)
+}
+
+/// Ignores that a file to remove does not exist.
+fn ignore_missing(result: Result<(), Errno>) -> io::Result<()> {
+    if result == Err(Errno::NOENT) { Ok(()) } else { Ok(result?) }
+}

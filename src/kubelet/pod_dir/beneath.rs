@@ -1,0 +1,216 @@
+//! Lookups below a directory whose content others may change at any time: none of them leads out of the directory.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, readlinkat,
+};
+use rustix::io::Errno;
+
+/// Number of times that `openat2` is called while renames elsewhere disturb it (EAGAIN), before the lookup is done step by step.
+const MAX_OPENAT2_CALLS: u32 = 64;
+
+/// Maximum number of links that one lookup follows, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
+/// Whether links on the way are followed. A link never leads out of the directory in which the lookup begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Followed, as users of volumes expect.
+    Follow,
+    /// Refused with ELOOP: nothing of ours is behind a link.
+    Refuse,
+}
+
+/// Opens an absolute path and follows its links. Callers name directories of probeshim, or a hostPath, whose links the kubelet follows too.
+pub(super) fn trusted(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens an absolute path. Fails with ELOOP where there is a link on it.
+pub(in crate::kubelet) fn without_links(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
+    open(trusted(Path::new("/"))?, below, flags, Links::Refuse)
+}
+
+/// Opens a path below a directory. Fails with EXDEV where the path or a link on it leads out of the directory.
+pub(super) fn open(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let flags = flags | OFlags::CLOEXEC;
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    if links == Links::Refuse {
+        resolve |= ResolveFlags::NO_SYMLINKS;
+    }
+    let opened = try_openat2(|| openat2(dir.as_fd(), path, flags, Mode::empty(), resolve));
+    opened.map_or_else(|| walk(dir.as_fd(), path, flags, links), |opened| Ok(opened?))
+}
+
+/// Opens an entry of a directory without following a link. Fails with EXDEV where something is mounted there.
+pub(super) fn open_on_same_mount(dir: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    if !is_name(name) {
+        return Err(Errno::INVAL.into());
+    }
+    let (dir, flags) = (dir.as_fd(), flags | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match try_openat2(|| openat2(dir, name, flags, Mode::empty(), resolve)) {
+        Some(opened) => Ok(opened?),
+        None => open_with_mount_id(dir, name, flags),
+    }
+}
+
+/// Opens an entry of a directory as `open_on_same_mount` does, on kernels without `openat2`.
+fn open_with_mount_id(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let opened = openat(dir, name, flags, Mode::empty())?;
+    if mount_id(dir)? == mount_id(opened.as_fd())? { Ok(opened) } else { Err(Errno::XDEV.into()) }
+}
+
+/// Returns the id of the mount that a descriptor is open on.
+fn mount_id(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Calls `openat2` until nothing disturbs it. Returns `None` where the lookup has to be done without it.
+fn try_openat2(mut openat2: impl FnMut() -> Result<OwnedFd, Errno>) -> Option<Result<OwnedFd, Errno>> {
+    for _ in 0..MAX_OPENAT2_CALLS {
+        match openat2() {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // Before Linux 5.6, or behind a filter of system calls that does not know it.
+            Err(Errno::NOSYS | Errno::PERM) => return None,
+            opened => return Some(opened),
+        }
+    }
+    None
+}
+
+/// Opens a path below a directory as `openat2` does, one component at a time. Every directory on the way is held by its descriptor, so that
+/// renames cannot lead the lookup elsewhere.
+fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut ahead = reversed(path)?;
+    let mut passed = vec![openat(dir, ".", step | OFlags::DIRECTORY, Mode::empty())?];
+    let mut link_count = 0;
+    while let Some(name) = ahead.pop() {
+        if name == ".." {
+            passed.pop();
+            if passed.is_empty() {
+                return Err(Errno::XDEV.into());
+            }
+            continue;
+        }
+        let parent = passed.last().ok_or(Errno::XDEV)?;
+        let next = openat(parent, &name, step, Mode::empty())?;
+        match FileType::from_raw_mode(fstat(&next)?.st_mode) {
+            FileType::Symlink => {
+                link_count += 1;
+                if links == Links::Refuse || link_count > MAX_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes());
+                ahead.extend(reversed(Path::new(&target))?);
+            }
+            kind => {
+                let has_to_be = !ahead.is_empty() || flags.contains(OFlags::DIRECTORY);
+                if has_to_be && kind != FileType::Directory {
+                    return Err(Errno::NOTDIR.into());
+                }
+                passed.push(next);
+            }
+        }
+    }
+    let found = passed.pop().ok_or(Errno::XDEV)?;
+    if flags.contains(OFlags::PATH) {
+        return Ok(found);
+    }
+    Ok(openat(CWD, descriptor_path(&found), flags - OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+/// Components of a relative path, the last one first.
+fn reversed(path: &Path) -> Result<Vec<OsString>, Errno> {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(_) | Component::ParentDir => Ok(Some(part.as_os_str().to_owned())),
+        Component::CurDir => Ok(None),
+        Component::RootDir | Component::Prefix(_) => Err(Errno::XDEV),
+    };
+    path.components().rev().filter_map(|it| part(it).transpose()).collect()
+}
+
+/// Returns the path by which the kernel finds the file that a descriptor is open on.
+pub(super) fn descriptor_path(descriptor: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
+}
+
+/// Opens what is at a path below a directory, as `O_PATH`. Where nothing is there, makes the missing directories with `mode`, whatever the umask.
+/// Fails with EEXIST where a link that leads nowhere is in the way.
+pub(super) fn open_or_make(dir: impl AsFd, path: &Path, mode: u32, links: Links) -> io::Result<OwnedFd> {
+    let is_missing = |opened: &io::Result<OwnedFd>| {
+        opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let opened = open(&dir, path, OFlags::PATH, links);
+    if !is_missing(&opened) {
+        return opened;
+    }
+    let components: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
+    let mut there = components.len();
+    let mut parent = opened;
+    while is_missing(&parent) && there > 0 {
+        there -= 1;
+        let prefix: PathBuf = components[..there].iter().collect();
+        parent = open(&dir, &prefix, OFlags::PATH | OFlags::DIRECTORY, links);
+    }
+    let mut parent = parent?;
+    for part in &components[there..] {
+        parent = make(&parent, part, mode)?;
+    }
+    Ok(parent)
+}
+
+/// Makes a directory in another one, and opens it; opens it only where it is there already.
+pub(super) fn make(parent: impl AsFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
+    if !is_name(name) {
+        return Err(Errno::INVAL.into());
+    }
+    let mode = Mode::from_raw_mode(mode);
+    let result = mkdirat(&parent, name, mode);
+    if let Err(error) = result
+        && error != Errno::EXIST
+    {
+        return Err(error.into());
+    }
+    // A link that has taken its place is not followed. Another directory may have: it is in the same parent, then.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match (openat(&parent, name, flags, Mode::empty()), result) {
+        (Ok(opened), Ok(())) => {
+            fchmod(&opened, mode)?;
+            Ok(opened)
+        }
+        (Err(Errno::NOTDIR | Errno::LOOP), Err(error)) => Err(error.into()),
+        (opened, _) => Ok(opened?),
+    }
+}
+
+/// Writes a file in a directory, over what was in it.
+pub(super) fn write_file(parent: impl AsFd, name: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
+    if !is_name(name) {
+        return Err(Errno::INVAL.into());
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(content)?;
+    Ok(fchmod(&file, Mode::from_raw_mode(mode))?)
+}
+
+/// Whether a text is the name of one entry of a directory.
+pub(super) fn is_name(text: &OsStr) -> bool {
+    let mut components = Path::new(text).components();
+    matches!((components.next(), components.next()), (Some(Component::Normal(only)), None) if only == text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Directories of emptyDir volumes: on disk, or a tmpfs of their own.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, RenameFlags, fchmod, renameat, renameat_with};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+
+use super::beneath::{Links, descriptor_path, make, open, open_on_same_mount};
+use super::{removal, volumes};
+
+/// Mode of an emptyDir, which every user of its pod may use.
+const MODE: u32 = 0o777;
+
+/// Name of a directory until it is complete. No volume may have it.
+const UNFINISHED: &str = "..unfinished";
+
+/// An emptyDir as its volume describes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EmptyDir {
+    /// Whether it is a tmpfs, which takes the right to mount.
+    pub(super) in_memory: bool,
+    /// Size of the tmpfs in bytes.
+    pub(super) size: Option<u64>,
+    /// Group of the pod.
+    pub(super) group: Option<u32>,
+}
+
+impl EmptyDir {
+    /// Creates the directory, unless it is there, and mounts its tmpfs, unless it is mounted: a crash or a reboot may have come between.
+    pub(super) fn ensure(self, parent: impl AsFd, name: &OsStr) -> io::Result<()> {
+        match open(&parent, Path::new(name), OFlags::PATH, Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(&parent, name)?,
+            there => drop(there?),
+        }
+        if !self.in_memory {
+            return Ok(());
+        }
+        match open_on_same_mount(&parent, name, OFlags::PATH | OFlags::DIRECTORY) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(()),
+            opened => self.mount(&opened?),
+        }
+    }
+
+    /// Creates the directory under another name, so that one of its own name has its mode and group.
+    fn create(self, parent: impl AsFd, name: &OsStr) -> io::Result<()> {
+        removal::remove(&parent, OsStr::new(UNFINISHED))?;
+        let directory = make(&parent, OsStr::new(UNFINISHED), MODE)?;
+        fchmod(&directory, Mode::from_raw_mode(MODE))?;
+        if let Some(group) = self.group {
+            volumes::give(&directory, group)?;
+        }
+        match renameat_with(&parent, UNFINISHED, &parent, name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(renameat(&parent, UNFINISHED, &parent, name)?),
+            renamed => Ok(renamed?),
+        }
+    }
+
+    fn mount(self, point: &OwnedFd) -> io::Result<()> {
+        let mode = self.group.map_or(MODE, |_| volumes::GROUP_DIRECTORY_MODE | MODE);
+        let mut options = format!("mode={mode:o}");
+        options.extend(self.group.map(|group| format!(",gid={group}")));
+        options.extend(self.size.map(|size| format!(",size={size}")));
+        let options = CString::new(options).unwrap_or_default();
+        Ok(mount("tmpfs", descriptor_path(point), "tmpfs", MountFlags::empty(), options.as_c_str())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    use rustix::mount::{UnmountFlags, unmount};
+
+    use super::super::beneath::trusted;
+    use super::*;
+    use crate::kubelet::pod_dir::mountinfo::mounted_below;
+    use crate::kubelet::pod_dir::tests::{may_mount, skip::skip};
+
+    #[test]
+    fn a_directory_is_complete_or_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, path) = (trusted(dir.path()).unwrap(), dir.path().join("v"));
+        // A crash came before it had its mode.
+        fs::create_dir_all(dir.path().join(UNFINISHED).join("x")).unwrap();
+        let group = rustix::process::getegid().as_raw();
+        let volume = EmptyDir { in_memory: false, size: None, group: Some(group) };
+        volume.ensure(&parent, OsStr::new("v")).unwrap();
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, group));
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!((left, fs::read_dir(&path).unwrap().count()), (vec!["v".into()], 0));
+        // Containers may do with it what they like.
+        fs::write(path.join("file"), "x").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        volume.ensure(&parent, OsStr::new("v")).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
+        assert!(path.join("file").exists());
+    }
+
+    #[test]
+    fn memory_is_mounted_once_and_also_where_a_crash_has_left_a_directory_alone() {
+        if !may_mount() {
+            return skip("mounts take the right to mount");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (parent, path) = (trusted(&root).unwrap(), root.join("v"));
+        fs::create_dir(&path).unwrap();
+        let volume = EmptyDir { in_memory: true, size: Some(1 << 20), group: Some(4_242) };
+        let ensured = [(); 2].map(|()| volume.ensure(&parent, OsStr::new("v")));
+        let (mounted, found) = (mounted_below(&root).unwrap(), fs::metadata(&path).unwrap());
+        for point in &mounted {
+            unmount(point, UnmountFlags::NOFOLLOW).unwrap();
+        }
+        assert!(ensured.iter().all(Result::is_ok), "{ensured:?}");
+        assert_eq!(mounted, [path]);
+        assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, 4_242));
+    }
+}

@@ -1,0 +1,244 @@
+//! What of a pod lies on this host.
+
+#[path = "../../../tests/support/skip.rs"]
+#[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
+pub(super) mod skip;
+
+pub(super) mod limited;
+mod subpaths;
+
+use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::*;
+use crate::kubelet::node::NodeInfo;
+use crate::kubelet::read::tests::play;
+use crate::kubelet::spec::HostPathKind;
+
+/// The files of a pod, with what tells of it.
+struct TestHost {
+    _dir: tempfile::TempDir,
+    node: NodeInfo,
+}
+
+impl TestHost {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // As the kernel tells of mounts below it.
+        let path = dir.path().canonicalize().unwrap();
+        let (logs, pods) = (path.join("logs"), path.join("pods"));
+        let node = NodeInfo {
+            address: "192.0.2.2".to_owned(),
+            ..NodeInfo::detect(logs, false, pods, String::new())
+        };
+        Self { _dir: dir, node }
+    }
+
+    fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> EnvFacts<'a> {
+        EnvFacts { pod, node: &self.node, addresses }
+    }
+}
+
+/// Whether this machine lets us mount.
+pub(super) fn may_mount() -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), c"size=4096");
+    mounted.and_then(|()| unmount(dir.path(), UnmountFlags::empty())).is_ok()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+const DOCUMENTS: &str = "
+{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}
+---
+kind: Pod
+metadata: {name: p, uid: u, labels: {app: web}}
+spec:
+  hostAliases: [{ip: 10.1.2.3, hostnames: [foo, bar]}]
+  containers:
+  - name: main
+    image: i
+    env: [{name: DIR, value: sub}]
+    volumeMounts:
+    - {name: empty, mountPath: /e, subPathExpr: '$(DIR)/deep'}
+    - {name: files, mountPath: /f, readOnly: true, recursiveReadOnly: IfPossible}
+    - {name: down, mountPath: /d}
+  volumes:
+  - {name: empty, emptyDir: {}}
+  - {name: files, configMap: {name: c, defaultMode: 384, items: [{key: mode, path: a/mode}, {key: other, path: other, mode: 420}]}}
+  - {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+";
+
+#[test]
+fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
+    let host = TestHost::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let (dir, addresses) = (PodDir::for_pod(&pod, &host.node.pods), ["10.0.0.4".to_owned()]);
+    dir.prepare(&host.facts(&pod, &addresses)).unwrap();
+    let root = host.node.pods.join("u");
+    let files = root.join("volumes/kubernetes.io~configmap/files");
+    assert_eq!((read(&files.join("a/mode")), read(&files.join("other"))), ("fast".into(), "x".into()));
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&files.join("a/mode")), mode(&files.join("other"))), (0o600, 0o644));
+    let labels = root.join("volumes/kubernetes.io~downward-api/down/labels");
+    assert_eq!(read(&labels), "app=\"web\"");
+    let facts = host.facts(&pod, &addresses);
+    let variables = super::super::cri_config::variables(&pod.containers[0], &facts);
+    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
+    let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
+    assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
+    assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());
+    assert_eq!(
+        mounts.iter().map(|mount| mount.readonly).collect::<Vec<_>>(),
+        [false, true, true, false, false]
+    );
+    assert_eq!(mode(Path::new(&mounts[0].host_path)), 0o777, "as its volume");
+    assert!(mounts.iter().all(|mount| !mount.recursive_read_only), "the runtime cannot");
+    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, true, false).unwrap();
+    let recursive: Vec<bool> = mounts.iter().map(|mount| mount.recursive_read_only).collect();
+    assert_eq!(recursive, [false, true, false, false, false]);
+    let hosts = read(Path::new(&mounts[3].host_path));
+    assert!(
+        hosts.ends_with("10.0.0.4\tp\n\n# Entries added by HostAliases.\n10.1.2.3\tfoo\tbar\n"),
+        "{hosts}"
+    );
+    assert_eq!(mode(Path::new(&mounts[4].host_path)), 0o666);
+
+    let before = fs::read_link(files.join("..data")).unwrap();
+    dir.prepare(&host.facts(&pod, &addresses)).unwrap();
+    assert_eq!(fs::read_link(files.join("..data")).unwrap(), before, "nothing has changed");
+    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
+    let other = other.unwrap().remove(0);
+    dir.prepare(&host.facts(&other, &addresses)).unwrap();
+    assert_eq!((read(&files.join("a/mode")), read(&files.join("third"))), ("slow".into(), "x".into()));
+    assert!(!files.join("other").exists() && !files.join(before).exists());
+    dir.remove().unwrap();
+    assert!(!root.exists());
+    dir.remove().unwrap();
+}
+
+/// The process may be killed after any step of an update.
+#[test]
+fn an_interrupted_update_of_a_volume_is_completed() {
+    let host = TestHost::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let dir = PodDir::for_pod(&pod, &host.node.pods);
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
+    let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(&files).unwrap();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    // The new files are in use, and have no link yet; those of before are there, with a link.
+    fs::remove_file(files.join("other")).unwrap();
+    fs::create_dir_all(files.join("..0123456789abcdef/x")).unwrap();
+    symlink("..0123456789abcdef", files.join("..data_tmp")).unwrap();
+    symlink("..data/left", files.join("left")).unwrap();
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
+    assert_eq!(names(), before);
+    assert_eq!(read(&files.join("other")), "x");
+}
+
+#[test]
+fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
+    let host = TestHost::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let dir = PodDir::for_pod(&pod, &host.node.pods);
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
+    let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    fs::create_dir(files.join("absent")).unwrap();
+    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow")).unwrap().remove(0);
+    dir.prepare(&host.facts(&other, &[])).unwrap();
+    assert_eq!(read(&files.join("a/mode")), "slow");
+    assert!(files.join("absent").is_dir());
+}
+
+#[test]
+fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(at("file"), "").unwrap();
+    for (name, kind, expected) in [
+        ("file", "File", Ok(())),
+        ("file", "Directory", Err("is not a directory")),
+        ("absent", "", Ok(())),
+        ("absent", "File", Err("is not a file")),
+        ("file", "Socket", Err("is not a socket file")),
+        ("new", "DirectoryOrCreate", Ok(())),
+        ("new", "Directory", Ok(())),
+        ("made", "FileOrCreate", Ok(())),
+        ("made", "File", Ok(())),
+    ] {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i}}], volumes: [{{name: v, hostPath: {{path: {}, type: '{kind}'}}}}]}}}}",
+            at(name)
+        );
+        let (host, pod) = (TestHost::new(), play(&text).unwrap().remove(0));
+        let prepared = PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[]));
+        match expected {
+            Ok(()) => prepared.unwrap(),
+            Err(reason) => assert!(prepared.unwrap_err().to_string().ends_with(reason), "{name} {kind}"),
+        }
+    }
+}
+
+#[test]
+fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
+    let host = TestHost::new();
+    let mut pod = Pod::clone(&play(DOCUMENTS).unwrap()[0]);
+    let dir = tempfile::tempdir_in(host.node.pods.parent().unwrap()).unwrap();
+    let name = dir.path().file_name().unwrap().to_str().unwrap().to_owned();
+    fs::create_dir(&host.node.pods).unwrap();
+    for uid in [format!("../{name}"), "..".to_owned(), ".".to_owned(), String::new()] {
+        pod.uid = uid;
+        let directory = PodDir::for_pod(&pod, &host.node.pods);
+        assert!(
+            directory.prepare(&host.facts(&pod, &[])).is_err() && directory.remove().is_err(),
+            "{}",
+            pod.uid
+        );
+    }
+    assert!(dir.path().is_dir() && host.node.pods.is_dir());
+}
+
+#[test]
+fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::skip("groups are given by root");
+    }
+    let host = TestHost::new();
+    let documents = DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}");
+    let pod = play(&documents).unwrap().remove(0);
+    PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[])).unwrap();
+    let volumes = host.node.pods.join("u/volumes");
+    for (path, mode) in [
+        ("kubernetes.io~empty-dir/empty", 0o2777),
+        ("kubernetes.io~configmap/files", 0o2775),
+        ("kubernetes.io~configmap/files/a", 0o2775),
+        ("kubernetes.io~configmap/files/a/mode", 0o660),
+        ("kubernetes.io~configmap/files/other", 0o664),
+    ] {
+        let found = fs::metadata(volumes.join(path)).unwrap();
+        assert_eq!((found.gid(), found.mode() & 0o7777), (4242, mode), "{path}");
+    }
+}
+
+#[test]
+fn a_path_of_the_host_is_made_without_following_a_dangling_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    symlink(path.join("elsewhere"), path.join("link")).unwrap();
+    for kind in [HostPathKind::FileOrCreate, HostPathKind::DirectoryOrCreate] {
+        assert!(volumes::host_path(&path.join("link"), kind).is_err(), "{kind:?}");
+    }
+    assert!(!path.join("elsewhere").exists());
+    volumes::host_path(&path.join("new/deep"), HostPathKind::DirectoryOrCreate).unwrap();
+    assert_eq!(fs::metadata(path.join("new/deep")).unwrap().mode() & 0o777, 0o755);
+}

@@ -1,0 +1,204 @@
+//! The image of a container, as the kubelet sees to it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+use tonic::Status;
+use wildmatch::WildMatch;
+
+use super::failure::StartError;
+use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
+use crate::kubelet::backoff::BackoffError;
+use crate::kubelet::context::WorkerContext;
+use crate::kubelet::spec::{Container, Credential, Pod, PullPolicy};
+use crate::tap;
+use crate::terminal::{format, sanitize};
+
+/// Whose image it is, and what it is for.
+pub(super) struct ImagePuller<'a> {
+    pub(super) context: &'a WorkerContext,
+    pub(super) pod: &'a Pod,
+    pub(super) container: &'a Container,
+    pub(super) names: (&'a Arc<tap::PodRef>, &'a Arc<tap::ContainerRef>),
+    pub(super) sandbox: &'a PodSandboxConfig,
+}
+
+impl ImagePuller<'_> {
+    /// Sees to it that the image is there. Returns what the runtime calls it, and what it knows of it.
+    pub(super) async fn ensure_image(&self) -> Result<(String, Option<Image>), StartError> {
+        let image = self.container.image.as_str();
+        let there = match self.container.pull_policy {
+            PullPolicy::Always => None,
+            _ => self.status(image).await.inspect_err(|error| {
+                self.tell("InspectFailed", true, error.message.clone());
+            })?,
+        };
+        match (there, self.container.pull_policy) {
+            (Some(there), _) => {
+                let message = format!(
+                    "Container image {image:?} already present on machine and can be accessed by the pod"
+                );
+                self.tell("Pulled", false, message);
+                Ok((there.id.clone(), Some(there)))
+            }
+            (None, PullPolicy::Never) => {
+                let message = format!("Container image {image:?} is not present with pull policy of Never");
+                self.tell("ErrImageNeverPull", true, message.clone());
+                Err(StartError::new("ErrImageNeverPull", message))
+            }
+            (None, _) => self.pull(image).await,
+        }
+    }
+
+    async fn pull(&self, image: &str) -> Result<(String, Option<Image>), StartError> {
+        let key = format!("{}/{image}", self.pod.uid);
+        if let Err(BackoffError { delay, until }) = self.context.image_backoff.check(&key, SystemTime::now())
+        {
+            self.tell("BackOff", false, format!("Back-off pulling image {image:?}"));
+            let message = format!("Back-off pulling image {image:?}, for {}", format::duration(delay));
+            return Err(StartError { until: Some(until), ..StartError::new("ImagePullBackOff", message) });
+        }
+        self.tell("Pulling", false, format!("Pulling image {image:?}"));
+        let started = Instant::now();
+        match self.pull_with_credentials(image).await {
+            Ok(pulled) => {
+                let status = self.status(&pulled).await?;
+                let size = status.as_ref().map_or(0, |image| image.size);
+                let took = format::duration(started.elapsed());
+                self.tell(
+                    "Pulled",
+                    false,
+                    format!("Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes."),
+                );
+                Ok((pulled, status))
+            }
+            Err(status) => {
+                let reason = sanitize(status.message());
+                self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
+                let now = SystemTime::now();
+                let delay = self.context.image_backoff.record_failure(&key, now);
+                let error = StartError::new("ErrImagePull", reason);
+                Err(StartError { until: Some(now + delay), ..error })
+            }
+        }
+    }
+
+    /// Pulls it with the credentials that fit, one after the other, or with none. Returns what the runtime calls it.
+    async fn pull_with_credentials(&self, image: &str) -> Result<String, Status> {
+        let mut auths: Vec<Option<AuthConfig>> =
+            credentials(image, &self.pod.credentials).into_iter().map(Some).collect();
+        if auths.is_empty() {
+            auths.push(None);
+        }
+        let mut refused = Status::unknown("no credentials were tried");
+        for auth in auths {
+            let request = PullImageRequest {
+                image: Some(self.spec(image)),
+                auth,
+                sandbox_config: Some(self.sandbox.clone()),
+            };
+            // It may take as long as it takes.
+            match self.context.images.clone().pull_image(request).await {
+                Ok(answer) => return Ok(answer.into_inner().image_ref),
+                Err(status) => refused = status,
+            }
+        }
+        Err(refused)
+    }
+
+    fn spec(&self, image: &str) -> ImageSpec {
+        let annotations = self.sandbox.annotations.clone();
+        let user_specified_image = self.container.image.clone();
+        let runtime_handler = self.pod.runtime_handler.clone();
+        ImageSpec {
+            image: image.to_owned(),
+            annotations,
+            user_specified_image,
+            runtime_handler,
+            image_ref: String::new(),
+        }
+    }
+
+    async fn status(&self, image: &str) -> Result<Option<Image>, StartError> {
+        let request = ImageStatusRequest { image: Some(self.spec(image)), verbose: false };
+        let answered =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.images.clone().image_status(request)).await;
+        let answer = answered.map_err(|status| {
+            let message = format!("Failed to inspect image {image:?}: {}", sanitize(status.message()));
+            StartError::new("ImageInspectError", message)
+        })?;
+        Ok(answer.image)
+    }
+
+    fn tell(&self, reason: &'static str, is_warning: bool, message: String) {
+        self.context.record_event(self.names.0, Some(self.names.1), (reason, is_warning), message);
+    }
+}
+
+/// The credentials that fit an image, those that say most of where it is first; where none does, those of the default registry (as the
+/// kubelet's keyring).
+fn credentials(image: &str, known: &[Credential]) -> Vec<AuthConfig> {
+    let (first, rest) = image.split_once('/').unwrap_or(("", image));
+    let is_of_default = ["", "docker.io", "index.docker.io"].contains(&first)
+        || !first.contains(['.', ':']) && first != "localhost";
+    let (host, path) = match first {
+        "" => ("docker.io", format!("library/{rest}")),
+        _ if is_of_default && !first.ends_with("docker.io") => ("docker.io", image.to_owned()),
+        _ => (first, rest.to_owned()),
+    };
+    let fits = |credential: &&Credential| {
+        let (of, below) = credential.registry.split_once('/').unwrap_or((&credential.registry, ""));
+        let (pattern, parts): (Vec<&str>, Vec<&str>) = (of.split('.').collect(), host.split('.').collect());
+        pattern.len() == parts.len()
+            && pattern.iter().zip(parts).all(|(pattern, part)| WildMatch::new(pattern).matches(part))
+            && path.starts_with(below)
+    };
+    let mut all: Vec<&Credential> = known.iter().filter(fits).collect();
+    if all.is_empty() && is_of_default {
+        all = known.iter().filter(|credential| credential.registry == "index.docker.io").collect();
+    }
+    all.sort_by(|one, other| other.registry.cmp(&one.registry));
+    let auth = |credential: &Credential| AuthConfig {
+        username: credential.user.clone(),
+        password: credential.password.clone(),
+        ..AuthConfig::default()
+    };
+    all.into_iter().map(auth).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_registries_and_places_in_them() {
+        let credential = |registry: &str| Credential {
+            registry: registry.to_owned(),
+            user: registry.to_owned(),
+            password: "secret".to_owned(),
+        };
+        let known =
+            ["ghcr.io", "ghcr.io/a", "*.example.com", "index.docker.io", "127.0.0.1:5000"].map(credential);
+        for (image, expected) in [
+            ("ghcr.io/a/b:1", &["ghcr.io/a", "ghcr.io"][..]),
+            ("ghcr.io/b", &["ghcr.io"]),
+            ("my.example.com/x", &["*.example.com"]),
+            ("my.own.example.com/x", &[]),
+            ("busybox", &["index.docker.io"]),
+            ("me/busybox:1", &["index.docker.io"]),
+            ("docker.io/me/busybox", &["index.docker.io"]),
+            ("127.0.0.1:5000/x", &["127.0.0.1:5000"]),
+            ("127.0.0.1:5001/x", &[]),
+        ] {
+            let found = credentials(image, &known);
+            let users: Vec<&str> = found.iter().map(|auth| auth.username.as_str()).collect();
+            assert_eq!(users, expected, "{image}");
+            assert!(
+                found.iter().all(|auth| auth.server_address.is_empty()),
+                "the runtime would hold it to a URL"
+            );
+        }
+    }
+}

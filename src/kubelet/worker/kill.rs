@@ -1,0 +1,309 @@
+//! Ends containers as the kubelet does: one for a probe or a change, or all of a pod in their order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::PodWorker;
+use super::compute_actions::{ContainerToKill, KillReason};
+use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::kubelet::cri_config;
+use crate::kubelet::logs::remove_log;
+use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
+use crate::kubelet::spec::{Container, Pod, PodOrigin};
+use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
+use crate::prober::{ContainerNames, HookContext, HookError, KillPlan, PodReport, ProbeReport};
+use crate::tap;
+
+/// Whose turn it is, where all containers of a pod are ended.
+type TerminationOrder = HashMap<String, CancellationToken>;
+
+impl PodWorker {
+    /// How a container is ended, with the pod's grace period.
+    pub(super) fn kill_spec(&self, container: &Container, message: String) -> KillPlan {
+        let grace_period = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        KillPlan { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), blocked_by: None }
+    }
+
+    /// Ends one container that is doomed.
+    pub(super) async fn kill_container(
+        &self,
+        to_kill: &ContainerToKill,
+        runtime_status: &RuntimePodStatus,
+        report: Option<&PodReport>,
+    ) -> Result<(), Status> {
+        let ContainerToKill { id, name, message, reason } = to_kill;
+        let Some(container) = self.pod.container(name) else { return Ok(()) };
+        let mut ending = self.kill_spec(container, message.clone());
+        let mut mark = None;
+        ending.grace_period = grace_period(ending.grace_period, *reason, |kind| {
+            Some(report?.container(id)?.probe(kind)?.probe.clone())
+        });
+        if let KillReason::Probe(kind) = reason {
+            let probe = report.and_then(|it| it.container(id)?.probe(*kind));
+            mark = probe.map(|probe| kill_record(probe, &ending));
+        }
+        // Whoever comes after us has to know why it ended.
+        self.context.state.flush().await;
+        let killed = self.kill(&names(runtime_status, id, name), id, ending, mark, &[]).await;
+        if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.context.prober) {
+            prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
+        }
+        killed
+    }
+
+    /// Ends a container: its hook, SIGTERM, its grace period, SIGKILL. Those that come first have to have ended before SIGTERM, as far as the
+    /// grace period allows.
+    pub(super) async fn kill(
+        &self,
+        names: &Arc<tap::ContainerRef>,
+        id: &Arc<str>,
+        ending: KillPlan,
+        mark: Option<tap::KillRecord>,
+        first: &[CancellationToken],
+    ) -> Result<(), Status> {
+        self.record_event(Some(names), ("Killing", false), ending.message.clone());
+        let started = Instant::now();
+        self.pre_stop(names, id, &ending).await;
+        let left = wait_for_predecessors(first, ending.grace_period_after(started.elapsed())).await;
+        let both = ContainerNames { pod: self.names.clone(), container: names.clone() };
+        let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
+        self.context.executor.stop(&both, id, left, mark).await
+    }
+
+    async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
+        let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
+        let name = names.name.as_deref().unwrap_or_default();
+        let container = self.pod.container(name).map(|container| container.spec.clone());
+        let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+        let hooked = self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default());
+        if let Err(HookError::Failed(_)) = hooked.run(hook, self.context.executor.clone(), Some(period)).await
+        {
+            self.record_event(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
+        }
+    }
+
+    /// A container whose hook is to be run.
+    pub(super) fn hook_context(
+        &self,
+        container: &Arc<ContainerSpec>,
+        names: &Arc<tap::ContainerRef>,
+        id: &Arc<str>,
+        address: &str,
+    ) -> HookContext {
+        HookContext {
+            names: ContainerNames { pod: self.names.clone(), container: names.clone() },
+            id: id.clone(),
+            container: container.clone(),
+            address: address.into(),
+        }
+    }
+
+    /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come
+    /// last, in the reverse of their order. Then the sandboxes are stopped.
+    pub(super) async fn kill_all(&self, runtime_status: &RuntimePodStatus, least: u32) -> Result<(), Status> {
+        let alive: Vec<&ContainerInstance> = runtime_status.live().collect();
+        let turns: TerminationOrder =
+            alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
+        let kills = alive.iter().map(|instance| self.kill_in_order(instance, runtime_status, &turns, least));
+        for killed in join_all(kills).await {
+            killed?;
+        }
+        for sandbox in &runtime_status.sandboxes {
+            let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
+            ignore_not_found(
+                with_timeout(
+                    RUNTIME_REQUEST_TIMEOUT,
+                    self.context.relay_client.clone().stop_pod_sandbox(request),
+                )
+                .await,
+            )?;
+        }
+        Ok(())
+    }
+
+    async fn kill_in_order(
+        &self,
+        instance: &ContainerInstance,
+        runtime_status: &RuntimePodStatus,
+        turns: &TerminationOrder,
+        least: u32,
+    ) -> Result<(), Status> {
+        let names = names(runtime_status, &instance.id, &instance.name);
+        let message = format!("Stopping container {}", instance.name);
+        let ending = match self.pod.container(&instance.name) {
+            Some(container) => self.kill_spec(container, message),
+            None if self.pod.origin == PodOrigin::Orphan => {
+                annotated_kill_spec(&instance.annotations, message)
+            }
+            // The manifest knows it no more.
+            None => KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None },
+        };
+        let ending = KillPlan { grace_period: ending.grace_period.max(least), ..ending };
+        let first = predecessors(&self.pod, &instance.name, turns);
+        let killed = self.kill(&names, &instance.id, ending, None, &first).await;
+        if let Some(turn) = turns.get(&instance.name) {
+            turn.cancel();
+        }
+        killed
+    }
+
+    /// Removes a container, and its log with what was rotated of it, unless logs stay.
+    pub(super) async fn remove_with_log(&self, instance: &ContainerInstance) -> Result<(), Status> {
+        self.remove(&instance.id).await?;
+        if !self.context.node.keep_logs {
+            let logs = cri_config::log_dir(&self.pod, &self.context.node.logs).join(&instance.name);
+            remove_log(logs.join(format!("{}.log", instance.restart_count))).await;
+        }
+        Ok(())
+    }
+
+    /// Removes a container.
+    pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        ignore_not_found(
+            with_timeout(
+                RUNTIME_REQUEST_TIMEOUT,
+                self.context.relay_client.clone().remove_container(request),
+            )
+            .await,
+        )?;
+        self.context.probe_killed.forget(id);
+        Ok(())
+    }
+}
+
+/// The end of a container of which only what is noted at it is known.
+fn annotated_kill_spec(noted: &ContainerSpec, message: String) -> KillPlan {
+    let grace_period = noted.annotated_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
+    KillPlan { message, grace_period, pre_stop: noted.pre_stop().cloned(), blocked_by: None }
+}
+
+/// Those that have to end before a container of a pod does.
+fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<CancellationToken> {
+    if pod.container(name).is_none_or(|container| container.role != ContainerKind::Sidecar) {
+        return Vec::new();
+    }
+    let later = pod.init_containers().rev().take_while(|container| container.name != name);
+    let later = later.filter(|container| container.role == ContainerKind::Sidecar);
+    let all = pod.regular_containers().chain(later);
+    all.filter_map(|container| turns.get(&container.name).cloned()).collect()
+}
+
+/// Waits for those that come first, for so many seconds at most. Returns how many are left.
+async fn wait_for_predecessors(first: &[CancellationToken], seconds: u32) -> u32 {
+    if first.is_empty() {
+        return seconds;
+    }
+    let started = Instant::now();
+    let all = join_all(first.iter().map(CancellationToken::cancelled));
+    let _ = timeout(Duration::from_secs(seconds.into()), all).await;
+    let waited = u32::try_from(started.elapsed().as_secs()).unwrap_or(u32::MAX);
+    seconds.saturating_sub(waited).max(KillPlan::MIN_GRACE_PERIOD)
+}
+
+/// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
+/// that (as the kubelet's `setTerminationGracePeriod`).
+fn grace_period(of_pod: u32, reason: KillReason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
+    match reason {
+        KillReason::Probe(kind) => probe(kind).and_then(|it| it.termination_grace_period).unwrap_or(of_pod),
+        KillReason::Reset => 0,
+        KillReason::Other => of_pod,
+    }
+}
+
+/// What is told of a call that ends a container for a probe.
+fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
+    tap::KillRecord {
+        probe: report.probe_type.name().to_owned(),
+        message: ending.message.clone(),
+        threshold: report.probe.failure_threshold,
+        grace_period: ending.grace_period,
+        failures: report.failures.clone(),
+    }
+}
+
+/// What a container is called, as it was seen.
+fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<tap::ContainerRef> {
+    let attempt =
+        runtime_status.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
+    Arc::new(tap::ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::read::tests::pod;
+    use crate::probe::ProbeType::{Liveness, Startup};
+
+    /// Table 9.9, `KillContainerGracePeriod`. The row in which nobody says anything is none here: then the pod has what the API server fills
+    /// in, also with a kubelet.
+    #[test]
+    fn table_9_9_kill_container_grace_period() {
+        for (of_pod, liveness, startup, reason, expected) in [
+            (Some(2), None, None, KillReason::Other, 2),
+            (Some(2), None, None, KillReason::Probe(Liveness), 2),
+            (None, None, None, KillReason::Other, 30),
+            (Some(5), Some(10), None, KillReason::Probe(Liveness), 10),
+            (Some(10), Some(5), None, KillReason::Probe(Liveness), 5),
+            (Some(5), None, Some(10), KillReason::Probe(Startup), 10),
+            (Some(10), None, Some(5), KillReason::Probe(Startup), 5),
+            (Some(5), Some(10), Some(20), KillReason::Probe(Startup), 20),
+            (Some(5), Some(10), Some(20), KillReason::Probe(Liveness), 10),
+            (Some(5), Some(10), Some(20), KillReason::Other, 5),
+            (Some(5), Some(10), Some(20), KillReason::Reset, 0),
+        ] {
+            let probe = |kind: &str, grace: Option<u32>| {
+                let grace = grace.map(|grace| format!(", terminationGracePeriodSeconds: {grace}"));
+                format!(", {kind}: {{tcpSocket: {{port: 80}}{}}}", grace.unwrap_or_default())
+            };
+            let of_pod = of_pod.map(|grace: u32| format!("terminationGracePeriodSeconds: {grace}, "));
+            let pod = pod(&format!(
+                "{{{}containers: [{{name: a, image: i{}{}}}]}}",
+                of_pod.unwrap_or_default(),
+                probe("livenessProbe", liveness),
+                probe("startupProbe", startup),
+            ));
+            let of_pod = pod.spec.termination_grace_period.unwrap();
+            let of = |kind| pod.containers[0].spec.probe(kind).cloned();
+            assert_eq!(grace_period(of_pod, reason, of), expected, "{reason:?}: {pod:?}");
+        }
+    }
+
+    /// Table 9.9, `TerminationOrdering`: the seconds after which containers are told to end, and have ended, that take so long for it.
+    #[tokio::test(start_paused = true)]
+    async fn table_9_9_termination_ordering() {
+        let side = |name: &str| format!("{{name: {name}, image: i, restartPolicy: Always}}");
+        let pod = pod(&format!(
+            "{{initContainers: [{}, {{name: init, image: i}}, {}], containers: [{{name: a, image: i}}, {{name: b, image: i}}]}}",
+            side("first"),
+            side("second"),
+        ));
+        for (grace, takes, expected) in [
+            // The one that was started last ends first, once the regular ones have.
+            (30, [3, 4, 2, 1], [("a", 0, 3), ("b", 0, 4), ("second", 4, 6), ("first", 6, 7)]),
+            // All have the same time for it; who comes last, the least that anybody gets.
+            (8, [3, 6, 100, 100], [("a", 0, 3), ("b", 0, 6), ("second", 6, 8), ("first", 8, 10)]),
+            (5, [100, 100, 100, 100], [("a", 0, 5), ("b", 0, 5), ("second", 5, 7), ("first", 5, 7)]),
+        ] {
+            let names = ["a", "b", "second", "first"];
+            let turns: TerminationOrder =
+                names.map(|name| (name.to_owned(), CancellationToken::new())).into();
+            let started = Instant::now();
+            let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
+                let left = wait_for_predecessors(&predecessors(&pod, name, &turns), grace).await;
+                let seconds = started.elapsed().as_secs();
+                tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
+                turns[name].cancel();
+                (name, seconds, started.elapsed().as_secs())
+            }));
+            assert_eq!(ended.await, expected, "with {grace}s");
+        }
+    }
+}

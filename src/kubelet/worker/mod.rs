@@ -1,0 +1,369 @@
+//! One pod that is played: a worker that looks what is so, decides what is to be done, does it, and begins again (as the kubelet's worker
+//! of a pod).
+
+mod client_pod;
+mod compute_actions;
+mod failure;
+mod image;
+mod kill;
+mod mounts;
+mod requeue;
+mod start_container;
+mod status;
+mod sync;
+mod terminate;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::debug;
+
+use super::context::WorkerContext;
+use super::pod_dir::PodDir;
+use super::published_pod::{FailureCause, PublishedPod};
+use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
+use super::spec::{Pod, PodOrigin};
+use super::v1::PodStatus;
+use crate::probe::{PodSpec, ProbeType};
+use crate::prober::{EnforcementMode, PodReport, ProbeResult};
+use crate::tap;
+use crate::terminal::sanitize;
+use crate::inventory::Sandbox;
+
+use client_pod::Created;
+use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
+use requeue::{Requeue, RequeueDelay};
+use status::{StatusInputs, WaitingReasons};
+
+/// When it is tried again where the runtime has to come to itself, or a pod is to end.
+const TERMINATION_RETRY: Duration = Duration::from_secs(1);
+
+/// What is said of a pod that has run for too long.
+const DEADLINE_EXCEEDED: (&str, &str) =
+    ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+
+/// What tells a worker to do something.
+#[derive(Debug, Default)]
+pub(super) struct WorkerSignals {
+    /// Something has happened.
+    pub(super) sync: Notify,
+    /// The pod is to end, and be removed.
+    pub(super) terminate: CancellationToken,
+    /// And that at once.
+    pub(super) force: CancellationToken,
+}
+
+/// Plays one pod.
+#[derive(Debug)]
+pub(super) struct PodWorker {
+    context: Arc<WorkerContext>,
+    pod: Arc<Pod>,
+    /// What it is to be from now on.
+    pods: watch::Receiver<Arc<Pod>>,
+    names: Arc<tap::PodRef>,
+    dir: PodDir,
+    signals: Arc<WorkerSignals>,
+    published: watch::Sender<PublishedPod>,
+    state: Mutex<WorkerState>,
+}
+
+/// What is remembered from one sync to the next.
+#[derive(Debug, Default)]
+struct WorkerState {
+    /// Why containers have not been started.
+    reasons: WaitingReasons,
+    /// Whether all containers are being removed to start again.
+    is_resetting: bool,
+    /// Containers whose subPaths could not be unmounted, which was logged.
+    unreleased: HashSet<String>,
+    /// Sandbox and containers created for a client since the last check whether it still wants them.
+    created: Created,
+}
+
+/// What a sync has come to.
+enum SyncResult {
+    /// Something was done: it is looked at again at once.
+    Changed,
+    /// There was nothing to do.
+    NoChange,
+    /// It has failed, and is tried again no earlier than this.
+    Retry(Option<SystemTime>),
+    /// The pod has come to its end.
+    Terminal,
+}
+
+/// Why a sync was not done.
+#[derive(Debug, thiserror::Error)]
+enum SyncError {
+    /// The runtime did not do something.
+    #[error("{}", sanitize(.0.message()))]
+    Runtime(#[from] Status),
+    /// A volume is not to be had.
+    #[error("{0}")]
+    Volumes(String),
+}
+
+impl PodWorker {
+    pub(super) fn new(
+        context: Arc<WorkerContext>,
+        pods: watch::Receiver<Arc<Pod>>,
+        signals: Arc<WorkerSignals>,
+        published: watch::Sender<PublishedPod>,
+    ) -> Self {
+        let pod = pods.borrow().clone();
+        let dir = PodDir::for_pod(&pod, &context.node.pods);
+        let names = Arc::new(names(&pod));
+        Self { context, pod, pods, names, dir, signals, published, state: Mutex::default() }
+    }
+
+    /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
+    pub(super) async fn run(mut self) -> bool {
+        let signals = self.signals.clone();
+        if self.pod.origin == PodOrigin::Orphan {
+            self.terminate().await;
+            return self.cleanup().await;
+        }
+        if self.pod.is_client_pod() {
+            self.run_client_pod().await;
+            return true;
+        }
+        if let Some(prober) = &self.context.prober {
+            // Its workers begin before there is anything to probe.
+            prober.add_pod(self.pending_sandbox());
+        }
+        tokio::select! {
+            () = self.run_loop() => {}
+            () = signals.terminate.cancelled() => {}
+        }
+        self.terminate().await;
+        signals.terminate.cancelled().await;
+        self.cleanup().await
+    }
+
+    /// The sandbox that the pod will have, before it exists.
+    fn pending_sandbox(&self) -> Sandbox {
+        let text = |texts: &super::spec::StringMap| texts.iter().collect();
+        let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
+        Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
+    }
+
+    /// Syncs again and again, until the pod has come to its end.
+    async fn run_loop(&mut self) {
+        let mut requeue = Requeue::default();
+        loop {
+            self.pod = self.pods.borrow_and_update().clone();
+            let synced = self.sync().await;
+            if matches!(synced, Ok(SyncResult::Terminal)) {
+                return;
+            }
+            self.wait(requeue.after(synced, &self.pod)).await;
+        }
+    }
+
+    /// Waits until the next sync.
+    async fn wait(&mut self, delay: RequeueDelay) {
+        let due = match delay {
+            RequeueDelay::Short(pause) => return sleep(pause).await,
+            RequeueDelay::Until(due) => due,
+        };
+        // One that has passed is seen as soon as the runtime answers.
+        let ahead = self.remaining_deadline().filter(|left| !left.is_zero());
+        let due = ahead.map_or(due, |left| due.min(Instant::now() + left));
+        tokio::select! {
+            () = sleep_until(due) => {}
+            () = self.signals.sync.notified() => {}
+            _ = self.pods.changed() => {}
+            () = self.signals.terminate.cancelled() => {}
+        }
+    }
+
+    /// Looks what is so, and does what is to be done.
+    async fn sync(&self) -> Result<SyncResult, SyncError> {
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        self.record_completed(&runtime_status);
+        let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
+        if self.killed_for_good(&runtime_status) {
+            self.published.send_modify(|published| published.failure = Some(FailureCause::Killed));
+        }
+        let status = self.update_status(&runtime_status, report.as_ref(), false).await?;
+        if status.is_terminal() {
+            return Ok(SyncResult::Terminal);
+        }
+        if self.remaining_deadline().is_some_and(|left| left.is_zero()) {
+            let (reason, message) = DEADLINE_EXCEEDED;
+            self.record_event(None, (reason, false), message.to_owned());
+            self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
+            return Ok(SyncResult::Terminal);
+        }
+        if self.is_paused() {
+            return Ok(SyncResult::Retry(None));
+        }
+        self.prune_exited(&runtime_status).await;
+        if !self.pod.is_client_pod() {
+            self.release_subpaths(&runtime_status).await;
+            self.prepare_pod_dir(runtime_status.addresses()).await?;
+        }
+        let probe_result = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
+        let actions = compute_pod_actions(ActionInputs {
+            pod: &self.pod,
+            runtime_status: &runtime_status,
+            probe_result: &probe_result,
+            probe_spec: self.probe_spec(report.as_ref()),
+            probe_killed: &|id| self.context.probe_killed.has(id),
+        });
+        debug!(pod = self.pod.full_name(), ?actions, "sync");
+        let has_failed = |instance: &&ContainerInstance| {
+            ProbeType::KILLING
+                .into_iter()
+                .any(|kind| probe_result(&instance.id, kind) == Some(ProbeResult::Failure))
+        };
+        for instance in runtime_status.live().filter(has_failed) {
+            self.context.probe_killed.add(&instance.id);
+        }
+        if self.pod.is_client_pod() && !self.still_managed().await {
+            return Ok(SyncResult::Changed);
+        }
+        self.run_publishing_status(
+            &runtime_status,
+            Box::pin(self.execute(actions, &runtime_status, report.as_ref())),
+        )
+        .await
+    }
+
+    /// Whether the worker starts and kills nothing.
+    fn is_paused(&self) -> bool {
+        let restart_is_off =
+            || self.context.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
+        self.context.kubelet.is_active() || self.pod.is_client_pod() && restart_is_off()
+    }
+
+    /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
+    /// manager); it is looked at once this is done.
+    async fn run_publishing_status<T>(
+        &self,
+        runtime_status: &RuntimePodStatus,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut sync_requested = false;
+        loop {
+            tokio::select! {
+                output = &mut work => {
+                    if sync_requested {
+                        self.signals.sync.notify_one();
+                    }
+                    return output;
+                }
+                () = self.signals.sync.notified() => {
+                    sync_requested = true;
+                    let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
+                    // It was asked what the runtime calls itself before.
+                    let _ = self.update_status(runtime_status, report.as_ref(), false).await;
+                }
+            }
+        }
+    }
+
+    /// Whether a container was killed because of a probe and will not be restarted.
+    fn killed_for_good(&self, runtime_status: &RuntimePodStatus) -> bool {
+        let mut ended = runtime_status.containers.iter().filter(|instance| {
+            instance.state == InstanceState::Exited
+                && self.context.probe_killed.has(&instance.id)
+                && runtime_status.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
+        });
+        ended.any(|instance| {
+            let container = self.pod.container(&instance.name);
+            container
+                .is_some_and(|container| !should_restart_after_kill(&self.pod, container, instance, true))
+        })
+    }
+
+    /// Time until the active deadline, if the pod has one.
+    fn remaining_deadline(&self) -> Option<Duration> {
+        let limit = Duration::from_secs(self.pod.active_deadline?.into());
+        let ran = SystemTime::now().duration_since(self.published.borrow().started);
+        Some(limit.saturating_sub(ran.unwrap_or_default()))
+    }
+
+    /// Computes and publishes the status of the pod.
+    async fn update_status(
+        &self,
+        runtime_status: &RuntimePodStatus,
+        report: Option<&PodReport>,
+        is_terminal: bool,
+    ) -> Result<PodStatus, Status> {
+        let runtime = self.context.runtime_name().await?;
+        let (before, started) = self.last_status();
+        let state = self.lock();
+        let inputs = StatusInputs {
+            pod: &self.pod,
+            node: &self.context.node,
+            runtime_status,
+            report,
+            probe_spec: self.probe_spec(report),
+            reasons: &state.reasons,
+            before: before.as_ref(),
+            is_terminal,
+            is_resetting: state.is_resetting,
+            runtime,
+            started,
+        };
+        let mut new = status::status(&inputs, SystemTime::now());
+        drop(state);
+        if self.published.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
+            let (reason, message) = DEADLINE_EXCEEDED;
+            new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
+        }
+        let sandbox = runtime_status.sandbox().map(|sandbox| sandbox.id.to_string());
+        let (pod, status) = (self.pod.clone(), new.clone());
+        self.published.send_modify(|published| {
+            (published.pod, published.sandbox) = (pod, sandbox);
+            published.update(status);
+        });
+        Ok(new)
+    }
+
+    /// Its last status, and when it was seen first.
+    fn last_status(&self) -> (Option<PodStatus>, SystemTime) {
+        let published = self.published.borrow();
+        (published.status.clone(), published.started)
+    }
+
+    /// The probe spec of the pod, as known by now; `None` without a prober.
+    fn probe_spec<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
+        self.context.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WorkerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pod_ip(&self) -> Option<String> {
+        let published = self.published.borrow();
+        published.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
+    }
+
+    fn record_event(
+        &self,
+        container: Option<&Arc<tap::ContainerRef>>,
+        what: (&'static str, bool),
+        message: String,
+    ) {
+        self.context.record_event(&self.names, container, what, message);
+    }
+}
+
+/// What a pod is called before it has a sandbox.
+fn names(pod: &Pod) -> tap::PodRef {
+    let text = |text: &String| Some(text.clone());
+    tap::PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
+}
+
+#[cfg(test)]
+mod backoff_tests;

@@ -1,0 +1,92 @@
+//! Mounts of a container, and the bind mounts of its subPaths: made before it is created, gone after it has ended.
+
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+use super::PodWorker;
+use crate::cri::v1::Mount;
+use crate::kubelet::cri_config::EnvFacts;
+use crate::kubelet::runtime_status::RuntimePodStatus;
+use crate::kubelet::spec::{Container, VolumeSource};
+use crate::kubelet::subpath_mounts::MountOwner;
+use crate::terminal::sanitize;
+
+impl PodWorker {
+    /// Prepares what a container has of this host. Fails with the reason, for people.
+    pub(super) async fn mounts(
+        &self,
+        container: &Container,
+        addresses: &[String],
+        variables: &[(String, String)],
+        recurses: bool,
+    ) -> Result<Vec<Mount>, String> {
+        let points = self.dir.subpath_targets(container);
+        let binds = !points.is_empty() && self.context.binds_subpaths().await?;
+        if points.is_empty() && self.uses_memory(container) {
+            // The container finds the directory below the tmpfs then.
+            self.context.report_unreachable_mounts().await;
+        }
+        if binds {
+            self.context.subpath_mounts.record(&points, &self.mount_owner(&container.name));
+            // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
+            self.context.state.flush().await;
+        }
+        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
+        let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
+        let variables = variables.to_vec();
+        let mounted = spawn_blocking(move || {
+            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses };
+            dir.mounts(&container, &facts, &variables, recurses, binds)
+        });
+        match mounted.await {
+            Ok(mounted) => mounted.map_err(|error| {
+                if let Some(details) = error.details() {
+                    let pod = self.pod.full_name();
+                    warn!(pod, container = name, "{error}: {}", sanitize(&details));
+                }
+                error.to_string()
+            }),
+            Err(_) => Err("probeshim panicked while it prepared the mounts".to_owned()),
+        }
+    }
+
+    /// Returns whether a container mounts an emptyDir in memory.
+    fn uses_memory(&self, container: &Container) -> bool {
+        let in_memory =
+            |source: &VolumeSource| matches!(source, VolumeSource::EmptyDir { is_memory: true, .. });
+        let mut volumes = self.pod.volumes.iter().filter(|volume| in_memory(&volume.source));
+        volumes.any(|volume| container.mounts.iter().any(|mount| mount.volume == volume.name))
+    }
+
+    /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
+    /// the next sync.
+    pub(super) async fn release_subpaths(&self, runtime_status: &RuntimePodStatus) {
+        let known = self.context.subpath_mounts.containers_of(&self.pod.uid);
+        self.lock().unreleased.retain(|name| known.contains(name));
+        for name in known {
+            if runtime_status.live().any(|instance| instance.name == name) {
+                continue;
+            }
+            let (dir, container) = (self.dir.clone(), name.clone());
+            match spawn_blocking(move || dir.release(&container)).await {
+                Ok(Ok(())) => {
+                    let owner = self.mount_owner(&name);
+                    self.context.subpath_mounts.forget(|known| *known == owner);
+                }
+                Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
+                    let (pod, error) = (self.pod.full_name(), sanitize(&error.to_string()));
+                    warn!(
+                        pod,
+                        container = name,
+                        "a subPath is not unmounted yet, and is tried again: {error}"
+                    );
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    fn mount_owner(&self, container: &str) -> MountOwner {
+        MountOwner { uid: self.pod.uid.clone(), container: container.to_owned() }
+    }
+}

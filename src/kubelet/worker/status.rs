@@ -1,0 +1,327 @@
+//! The status of a pod: from what it is, what the runtime says of it, and what its probes say (section 8 of what the kubelet does).
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::compute_actions::should_restart;
+use crate::kubelet::node::NodeInfo;
+use crate::kubelet::pod_dir::message;
+use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
+use crate::kubelet::spec::{Container, Pod};
+use crate::kubelet::v1::{
+    Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated,
+};
+use crate::probe::{ContainerKind, PodSpec, ProbeType};
+use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
+
+/// Why a container does not run: one word, and a sentence.
+pub(super) type WaitingReasons = HashMap<String, (String, String)>;
+
+/// What a status is made of.
+pub(super) struct StatusInputs<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) node: &'a NodeInfo,
+    pub(super) runtime_status: &'a RuntimePodStatus,
+    /// What probes say, if there are any.
+    pub(super) report: Option<&'a PodReport>,
+    /// What is probed, by all sources; `None` where nothing is.
+    pub(super) probe_spec: Option<&'a PodSpec>,
+    pub(super) reasons: &'a WaitingReasons,
+    /// The last status.
+    pub(super) before: Option<&'a PodStatus>,
+    /// Nothing of it will run any more.
+    pub(super) is_terminal: bool,
+    /// Whether all containers are being removed to start again.
+    pub(super) is_resetting: bool,
+    /// What the runtime calls itself.
+    pub(super) runtime: &'a str,
+    /// When the pod was seen first.
+    pub(super) started: SystemTime,
+}
+
+/// The status of a pod at a time.
+pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
+    let StatusInputs { pod, node, runtime_status, before, .. } = *basis;
+    let init: Vec<ContainerStatusV1> =
+        pod.init_containers().map(|container| basis.container(container)).collect();
+    let regular: Vec<ContainerStatusV1> =
+        pod.regular_containers().map(|container| basis.container(container)).collect();
+    let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
+    let phase = phase(&pod.spec, basis.is_terminal, stage);
+    let addresses = if pod.host.network {
+        vec![node.address.clone()]
+    } else {
+        let known =
+            runtime_status.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
+        // One that has ended keeps what it had.
+        known
+            .or_else(|| before.map(|before| before.pod_ips.iter().map(|it| it.ip.clone()).collect()))
+            .unwrap_or_default()
+    };
+    let address = |ip: &String| Address { ip: ip.clone() };
+    let mut status = PodStatus {
+        phase: phase.name(),
+        host_ip: node.address.clone(),
+        host_ips: vec![Address { ip: node.address.clone() }],
+        pod_ip: addresses.first().cloned().unwrap_or_default(),
+        pod_ips: addresses.iter().map(address).collect(),
+        start_time: time_of(basis.started),
+        init_container_statuses: init,
+        container_statuses: regular,
+        qos_class: pod.qos().name(),
+        ..PodStatus::default()
+    };
+    status.conditions = conditions(basis, phase, &status, now);
+    status
+}
+
+/// How far a container has come, as its phase counts.
+fn stage(status: Option<&ContainerStatusV1>) -> ContainerProgress {
+    let Some(ContainerStatusV1 { state, last_state, started, .. }) = status else {
+        return ContainerProgress::Waiting;
+    };
+    match (&state.running, &state.terminated, &last_state.terminated) {
+        (Some(_), _, _) => ContainerProgress::Running { is_started: *started },
+        (_, Some(Terminated { exit_code, .. }), _) => ContainerProgress::Ended(Some(*exit_code)),
+        (_, _, Some(Terminated { exit_code, .. })) => ContainerProgress::BackOff(*exit_code),
+        _ => ContainerProgress::Waiting,
+    }
+}
+
+impl StatusInputs<'_> {
+    fn container(&self, container: &Container) -> ContainerStatusV1 {
+        let name = &container.name;
+        let before = self.before.and_then(|before| before.containers().find(|known| known.name == *name));
+        let Some(newest) = self.runtime_status.latest(name) else {
+            return self.default_waiting(container, before);
+        };
+        let mut status = ContainerStatusV1 {
+            name: name.clone(),
+            state: self.state(container, newest),
+            last_state: ContainerState::default(),
+            ready: false,
+            restart_count: newest.restart_count.max(before.map_or(0, |before| before.restart_count)),
+            image: newest.image.clone(),
+            image_id: newest.image_id.clone(),
+            container_id: self.id(&newest.id),
+            started: false,
+            user: newest.user.as_ref().map_or(Value::Null, |user| {
+                json!({"linux": {"uid": user.uid, "gid": user.gid, "supplementalGroups": user.supplemental_groups}})
+            }),
+        };
+        status.last_state = match (self.runtime_status.all(name).nth(1), before) {
+            (Some(earlier), _) => self.state(container, earlier),
+            // It has been removed since.
+            (None, Some(before)) if before.container_id == status.container_id => before.last_state.clone(),
+            (None, Some(before)) if before.state.terminated.is_some() => before.state.clone(),
+            (None, _) => ContainerState::default(),
+        };
+        (status.started, status.ready) = self.started_and_ready(container, newest);
+        self.set_waiting_reason(container, newest, &mut status);
+        status
+    }
+
+    /// One that is not there yet, or not any more.
+    fn default_waiting(
+        &self,
+        container: &Container,
+        before: Option<&ContainerStatusV1>,
+    ) -> ContainerStatusV1 {
+        if let Some(before) =
+            before.filter(|it| container.role == ContainerKind::Init && it.state.terminated.is_some())
+        {
+            return before.clone();
+        }
+        let has_init = self.pod.init_containers().next().is_some();
+        let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+        let reason = if self.is_resetting { "RestartingAllContainers" } else { reason };
+        let (reason, message) =
+            self.reasons.get(&container.name).map_or((reason, ""), |(reason, message)| (reason, message));
+        let last_state = before.map(|before| match before.state.terminated {
+            Some(_) => before.state.clone(),
+            None => before.last_state.clone(),
+        });
+        ContainerStatusV1 {
+            name: container.name.clone(),
+            state: ContainerState::waiting(reason, message),
+            last_state: last_state.unwrap_or_default(),
+            restart_count: before.map_or(0, |before| before.restart_count),
+            image: container.image.clone(),
+            ..ContainerStatusV1::default()
+        }
+    }
+
+    fn state(&self, container: &Container, instance: &ContainerInstance) -> ContainerState {
+        match instance.state {
+            InstanceState::Running => ContainerState {
+                running: Some(Running { started_at: time(instance.started_at) }),
+                ..ContainerState::default()
+            },
+            InstanceState::Exited => ContainerState {
+                terminated: Some(self.terminated(container, instance)),
+                ..ContainerState::default()
+            },
+            InstanceState::Created | InstanceState::Unknown => ContainerState::waiting("", ""),
+        }
+    }
+
+    fn terminated(&self, container: &Container, instance: &ContainerInstance) -> Terminated {
+        let log = (container.fallback_to_logs_on_error && instance.exit_code != 0)
+            .then_some(instance.log.as_path());
+        let messages = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
+        let text: Vec<String> = messages.into_iter().filter(|message| !message.is_empty()).collect();
+        Terminated {
+            exit_code: instance.exit_code,
+            reason: instance.reason.clone(),
+            message: text.join(": "),
+            started_at: time(instance.started_at),
+            finished_at: time(instance.finished_at),
+            container_id: self.id(&instance.id),
+        }
+    }
+
+    fn id(&self, id: &str) -> String {
+        format!("{}://{id}", self.runtime)
+    }
+
+    /// Whether a container has started, and whether it is ready.
+    fn started_and_ready(&self, container: &Container, instance: &ContainerInstance) -> (bool, bool) {
+        let is_running = instance.state == InstanceState::Running;
+        if container.role == ContainerKind::Init {
+            let is_done = instance.state == InstanceState::Exited && instance.exit_code == 0;
+            return (is_running, is_done);
+        }
+        let container_report = self.report.and_then(|report| report.container(&instance.id));
+        if let Some(report) = container_report.filter(|_| is_running) {
+            return (report.is_started, report.is_ready);
+        }
+        let probe_spec = self.probe_spec.and_then(|probe_spec| probe_spec.container(&container.name));
+        let has = |kind| probe_spec.is_some_and(|probe_spec| probe_spec.probe(kind).is_some());
+        let is_started = is_running && !has(ProbeType::Startup);
+        (is_started, is_started && !has(ProbeType::Readiness))
+    }
+
+    /// One that could not be started waits, and how it ended is what was before.
+    fn set_waiting_reason(
+        &self,
+        container: &Container,
+        newest: &ContainerInstance,
+        status: &mut ContainerStatusV1,
+    ) {
+        let Some((reason, message)) = self.reasons.get(&container.name) else { return };
+        let has_ended = newest.state == InstanceState::Exited;
+        // One that runs before the others and has ended well is taken to be done, even where it is started again.
+        let is_done = has_ended && container.role != ContainerKind::Regular && newest.exit_code == 0;
+        let is_over = has_ended && !should_restart(self.pod, container, newest);
+        if newest.state == InstanceState::Running || is_done || is_over {
+            return;
+        }
+        let state = std::mem::replace(&mut status.state, ContainerState::waiting(reason, message));
+        if state.terminated.is_some() {
+            status.last_state = state;
+        }
+    }
+}
+
+fn conditions(
+    basis: &StatusInputs<'_>,
+    phase: PodPhase,
+    status: &PodStatus,
+    now: SystemTime,
+) -> Vec<PodStatusCondition> {
+    let initialised = initialised(basis.pod, status);
+    let is_lasting = |status: &&ContainerStatusV1| {
+        basis.pod.container(&status.name).is_some_and(|container| container.role != ContainerKind::Init)
+    };
+    let lasting: Vec<(&str, bool)> =
+        status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
+    let [containers_ready, ready] = readiness(phase, &lasting)
+        .map(|prober::PodCondition { is_met, reason, message, .. }| (is_met, reason, message));
+    let has_sandbox = basis
+        .runtime_status
+        .sandbox()
+        .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
+    let met = |is_met: bool| (is_met, None, None);
+    let may_reset = basis
+        .pod
+        .containers
+        .iter()
+        .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
+    let resetting = may_reset.then(|| {
+        let status = match phase {
+            PodPhase::Succeeded => (false, Some("PodCompleted"), None),
+            PodPhase::Failed => (false, Some("PodFailed"), None),
+            _ if basis.is_resetting => {
+                let message = "container exited with restart policy rule".to_owned();
+                (true, Some("RestartAllContainersStarted"), Some(message))
+            }
+            _ => met(false),
+        };
+        ("AllContainersRestarting", status)
+    });
+    let all: [(&'static str, ConditionStatus); 5] = [
+        ("PodReadyToStartContainers", met(has_sandbox)),
+        ("Initialized", initialised),
+        ("Ready", ready),
+        ("ContainersReady", containers_ready),
+        ("PodScheduled", met(true)),
+    ];
+    let condition = |(kind, (is_met, reason, message)): (&'static str, ConditionStatus)| {
+        let status = if is_met { "True" } else { "False" };
+        let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
+        let unchanged = before.filter(|before| before.status == status);
+        let since = unchanged.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
+        let last_transition_time = since;
+        PodStatusCondition {
+            r#type: kind,
+            status,
+            last_probe_time: None,
+            last_transition_time,
+            reason,
+            message,
+        }
+    };
+    all.into_iter().chain(resetting).map(condition).collect()
+}
+
+/// Whether something is so, and why not: one word, and a sentence.
+type ConditionStatus = (bool, Option<&'static str>, Option<String>);
+
+fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
+    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatusV1)| {
+        if container.role == ContainerKind::Sidecar { status.started } else { status.ready }
+    };
+    let all = pod.init_containers().zip(&status.init_container_statuses);
+    let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();
+    let has_started = |status: &ContainerStatusV1| {
+        status.state.running.is_some()
+            || status.state.terminated.is_some()
+            || status.last_state.terminated.is_some()
+    };
+    if status.phase == "Succeeded" {
+        (true, Some("PodCompleted"), None)
+    } else if left.is_empty() || status.container_statuses.iter().any(has_started) {
+        (true, None, None)
+    } else {
+        let message = format!("containers with incomplete status: [{}]", left.join(" "));
+        (false, Some("ContainersNotInitialized"), Some(message))
+    }
+}
+
+/// In whole seconds, as Kubernetes writes times.
+fn time(nanoseconds: i64) -> String {
+    written(Timestamp::from_nanosecond(nanoseconds.into()))
+}
+
+/// The same of a time.
+fn time_of(time: SystemTime) -> String {
+    written(Timestamp::try_from(time))
+}
+
+fn written(time: Result<Timestamp, jiff::Error>) -> String {
+    let seconds = time.and_then(|time| Timestamp::from_second(time.as_second()));
+    seconds.map(|seconds| seconds.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,246 @@
+//! Does what is to be done for a pod, in the kubelet's order: reset, kill, sandbox, init containers, regular containers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::task::spawn_blocking;
+use tonic::Status;
+use tracing::debug;
+
+use super::compute_actions::PodActions;
+use super::failure::StartError;
+use super::start_container::StartContext;
+use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
+use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
+use crate::kubelet::cri_config::{self, EnvFacts};
+use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
+use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
+use crate::kubelet::spec::PodOrigin;
+use crate::probe::ContainerKind;
+use crate::prober::PodReport;
+use crate::terminal::sanitize;
+
+impl PodWorker {
+    pub(super) async fn execute(
+        &self,
+        actions: PodActions,
+        runtime_status: &RuntimePodStatus,
+        report: Option<&PodReport>,
+    ) -> Result<SyncResult, SyncError> {
+        if actions.create_sandbox.is_some()
+            && let PodOrigin::Client { request: Err(reason), .. } = &self.pod.origin
+        {
+            let message = format!("The sandbox has ended, and cannot be made again: {reason}");
+            self.record_event(None, ("NotRestartable", true), message);
+            return Ok(SyncResult::NoChange);
+        }
+        if !actions.containers_to_reset.is_empty() {
+            return self.reset(&actions, runtime_status, report).await;
+        }
+        let is_done = self.kill_containers(&actions, runtime_status, report).await?;
+        if actions.init_containers_to_start.is_empty()
+            && actions.containers_to_start.is_empty()
+            && actions.create_sandbox.is_none()
+        {
+            return Ok(if is_done { SyncResult::Changed } else { SyncResult::NoChange });
+        }
+        // What is known of it has to outlive what is made now.
+        self.context.state.flush().await;
+        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status);
+        let (sandbox, addresses) = match actions.create_sandbox {
+            Some(_) => self.run_sandbox(&config, authored).await?,
+            None => {
+                (actions.sandbox.clone().unwrap_or_else(|| "".into()), runtime_status.addresses().to_vec())
+            }
+        };
+        if actions.create_sandbox.is_some() && self.pod.is_client_pod() {
+            self.track_created_sandbox(&sandbox);
+            if !self.still_managed().await {
+                return Ok(SyncResult::Changed);
+            }
+        } else if addresses.is_empty() && !self.pod.host.network && !self.pod.is_client_pod() {
+            // Another one is made, as by the kubelet, once it has been looked at again.
+            return Ok(SyncResult::Retry(Some(SystemTime::now() + TERMINATION_RETRY)));
+        }
+        let start =
+            StartContext { sandbox: &sandbox, config: &config, addresses: &addresses, runtime_status };
+        Ok(self.start_all(&actions, start).await)
+    }
+
+    /// Ends and removes everything, for all to start again with the next sync.
+    async fn reset(
+        &self,
+        actions: &PodActions,
+        runtime_status: &RuntimePodStatus,
+        report: Option<&PodReport>,
+    ) -> Result<SyncResult, SyncError> {
+        self.lock().is_resetting = true;
+        self.update_status(runtime_status, report, false).await?;
+        for to_kill in &actions.containers_to_reset {
+            if runtime_status.live().any(|instance| instance.id == to_kill.id) {
+                self.kill_container(to_kill, runtime_status, report).await?;
+            }
+            self.remove(&to_kill.id).await?;
+        }
+        Ok(SyncResult::Changed)
+    }
+
+    /// Ends the pod as a whole, or single containers one after the other. Tells whether there was anything to end.
+    async fn kill_containers(
+        &self,
+        actions: &PodActions,
+        runtime_status: &RuntimePodStatus,
+        report: Option<&PodReport>,
+    ) -> Result<bool, SyncError> {
+        let mut any_killed = !actions.containers_to_kill.is_empty();
+        if actions.kill_pod {
+            if actions.create_sandbox.is_some() && actions.sandbox.is_some() {
+                let message = "Pod sandbox changed, it will be killed and re-created.";
+                self.record_event(None, ("SandboxChanged", false), message.to_owned());
+            }
+            any_killed |= runtime_status.live().next().is_some()
+                || runtime_status.sandboxes.iter().any(|it| it.is_ready);
+            let killed = self.kill_all(runtime_status, 0).await;
+            killed.inspect_err(|status| {
+                let message = format!("error killing pod: {}", sanitize(status.message()));
+                self.record_event(None, ("FailedKillPod", true), message);
+            })?;
+            if actions.create_sandbox.is_some() {
+                // Those of the last sandbox would tell that the new one is initialised.
+                for instance in runtime_status.containers.iter().filter(|it| self.is_init(it)) {
+                    self.remove_with_log(instance).await?;
+                }
+            }
+        }
+        for to_kill in &actions.containers_to_kill {
+            self.kill_container(to_kill, runtime_status, report).await?;
+        }
+        Ok(any_killed)
+    }
+
+    /// Starts containers, those that run first before the others. One of those that fails holds all up that come after it.
+    async fn start_all(&self, actions: &PodActions, context: StartContext<'_>) -> SyncResult {
+        let mut failures: Vec<StartError> = Vec::new();
+        for name in actions.init_containers_to_start.iter().chain(&actions.containers_to_start) {
+            let Some(container) = self.pod.container(name).cloned() else { continue };
+            match self.start(&container, context).await {
+                Ok(()) => drop(self.lock().reasons.remove(name)),
+                Err(error) => {
+                    let reason = (error.reason.to_owned(), error.message.clone());
+                    self.lock().reasons.insert(name.clone(), reason);
+                    failures.push(error);
+                    if container.role == ContainerKind::Init {
+                        break;
+                    }
+                }
+            }
+        }
+        if failures.is_empty() {
+            self.lock().is_resetting = false;
+            return SyncResult::Changed;
+        }
+        SyncResult::Retry(failures.iter().filter_map(|failure| failure.until).min())
+    }
+
+    /// What sandbox the pod has, or is to have, and in which words its owner has asked for it, if it has one.
+    fn sandbox_config(
+        &self,
+        new_attempt: Option<u32>,
+        runtime_status: &RuntimePodStatus,
+    ) -> (PodSandboxConfig, Option<RawRunPodSandbox>) {
+        let attempt = new_attempt.or(runtime_status.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
+        if let Some((authored, config)) = self.sandbox_request(attempt) {
+            return (config, Some(authored));
+        }
+        let first_seen =
+            jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default();
+        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &first_seen), None)
+    }
+
+    /// Makes a sandbox. Returns its id and its addresses.
+    async fn run_sandbox(
+        &self,
+        config: &PodSandboxConfig,
+        authored: Option<RawRunPodSandbox>,
+    ) -> Result<(Arc<str>, Vec<String>), SyncError> {
+        let failed = |status: &Status| {
+            let message = format!("Failed to create pod sandbox: {}", sanitize(status.message()));
+            self.record_event(None, ("FailedCreatePodSandBox", true), message);
+        };
+        let logs = config.log_directory.clone();
+        let log_dir_created = if logs.is_empty() {
+            Ok(())
+        } else if authored.is_some() {
+            // Where a client has its logs is for it to say.
+            std::fs::create_dir_all(&logs)
+        } else {
+            make_log_directory(&self.context.node.logs, Path::new(&logs))
+        };
+        log_dir_created.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
+        let request = RunPodSandboxRequest {
+            config: Some(config.clone()),
+            runtime_handler: self.pod.runtime_handler.clone(),
+        };
+        let run = match authored {
+            Some(authored) => {
+                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.context.raw_client.run_pod_sandbox(authored))
+                    .await
+            }
+            None => {
+                with_timeout(
+                    RUNTIME_REQUEST_TIMEOUT * 2,
+                    self.context.relay_client.clone().run_pod_sandbox(request),
+                )
+                .await
+            }
+        };
+        let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        let sandbox = runtime_status.sandboxes.iter().find(|sandbox| sandbox.id == id);
+        Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
+    }
+
+    /// Keeps of each container the newest, and the newest that has exited; and of the sandboxes those that such a container is in, and the
+    /// newest.
+    pub(super) async fn prune_exited(&self, runtime_status: &RuntimePodStatus) {
+        for instance in runtime_status.garbage() {
+            // Logs of clients' containers are theirs.
+            let removed = if self.pod.is_client_pod() {
+                self.remove(&instance.id).await
+            } else {
+                self.remove_with_log(instance).await
+            };
+            if let Err(status) = removed {
+                debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
+            }
+        }
+        for sandbox in runtime_status.old_sandboxes() {
+            if let Err(status) = self.remove_sandbox(&sandbox.id).await {
+                debug!(sandbox = %sandbox.id, "a dead sandbox was not removed: {}", status.message());
+            }
+        }
+    }
+
+    fn is_init(&self, instance: &ContainerInstance) -> bool {
+        self.pod.init_containers().any(|container| container.name == instance.name)
+    }
+
+    /// Makes the pod's files.
+    pub(super) async fn prepare_pod_dir(&self, addresses: &[String]) -> Result<(), SyncError> {
+        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
+        let addresses = addresses.to_vec();
+        let prepared = spawn_blocking(move || {
+            dir.prepare(&EnvFacts { pod: &pod, node: &context.node, addresses: &addresses })
+        });
+        let (reason, message) = match prepared.await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error @ VolumeError::SetUp { .. })) => ("FailedMount", error.to_string()),
+            Ok(Err(error)) => ("Failed", format!("error making pod data directories: {error}")),
+            Err(_) => ("Failed", "error making pod data directories: probeshim panicked".to_owned()),
+        };
+        self.record_event(None, (reason, true), message.clone());
+        Err(SyncError::Volumes(message))
+    }
+}

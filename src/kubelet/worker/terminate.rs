@@ -1,0 +1,202 @@
+//! Ends a pod, and removes everything of it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tonic::Status;
+use tracing::warn;
+
+use super::{PodWorker, SyncError, TERMINATION_RETRY};
+use crate::cri::v1::RemovePodSandboxRequest;
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::kubelet::cri_config;
+use crate::kubelet::pod_dir::remove_log_directory;
+use crate::kubelet::runtime_status::RuntimePodStatus;
+use crate::terminal::sanitize;
+
+/// The shortest grace period of a pod that is deleted, in seconds: its hooks run in any case.
+const MIN_TERMINATION_GRACE: u32 = 1;
+
+/// How long the runtime may take to remove a pod that is to be gone at once.
+const FORCED_REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Pause between attempts to remove the files of a pod in a hurry.
+const HURRIED_RETRY: Duration = Duration::from_millis(100);
+
+/// Attempts to remove the directory of a pod's logs.
+const REMOVE_ATTEMPTS: usize = 5;
+
+impl PodWorker {
+    /// Ends everything of the pod.
+    pub(super) async fn terminate(&self) {
+        if let Some(prober) = &self.context.prober {
+            prober.stop_liveness_and_startup(&self.names);
+        }
+        self.published.send_modify(|published| published.is_ending = true);
+        self.context.registry.mark_terminating(&self.pod.uid);
+        let force = self.signals.force.clone();
+        loop {
+            let ended = tokio::select! {
+                ended = self.try_terminate() => ended,
+                () = force.cancelled() => return,
+            };
+            let Err(error) = ended else { return };
+            if self.never_created() {
+                return;
+            }
+            warn!(pod = self.pod.full_name(), "a pod was not ended: {error}");
+            self.record_event(None, ("FailedKillPod", true), format!("error killing pod: {error}"));
+            tokio::select! {
+                () = sleep(TERMINATION_RETRY) => {}
+                () = force.cancelled() => return,
+            }
+        }
+    }
+
+    async fn try_terminate(&self) -> Result<(), SyncError> {
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        if self.last_status().0.is_none() {
+            // Hooks may go to its address.
+            self.update_status(&runtime_status, None, false).await?;
+        }
+        self.run_publishing_status(&runtime_status, self.kill_all(&runtime_status, MIN_TERMINATION_GRACE))
+            .await?;
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        self.release_subpaths(&runtime_status).await;
+        let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
+        self.update_status(&runtime_status, report.as_ref(), true).await?;
+        if let Some(prober) = &self.context.prober {
+            prober.remove_pod(&self.names);
+        }
+        Ok(())
+    }
+
+    /// Removes everything of the pod, and retries until that succeeds. Once `force` is cancelled, it tries once more, within a
+    /// limit. Returns whether nothing of the pod is left.
+    pub(super) async fn cleanup(&self) -> bool {
+        let patient = async {
+            while let Err(status) = self.remove_from_runtime().await {
+                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", sanitize(status.message()));
+                sleep(TERMINATION_RETRY).await;
+            }
+            let mut is_logged = false;
+            while let Err(error) = self.remove_files().await {
+                if !is_logged {
+                    let (pod, error) = (self.pod.full_name(), sanitize(&error));
+                    warn!(pod, "the files of a pod were not removed, and are tried again: {error}");
+                }
+                is_logged = true;
+                sleep(TERMINATION_RETRY).await;
+            }
+        };
+        // What was being removed is given up before it is removed again: two removals at once would each find some of it gone.
+        let is_gone = tokio::select! {
+            () = patient => true,
+            () = self.signals.force.cancelled() => false,
+        } || self.remove_forcibly().await;
+        self.forget();
+        if is_gone {
+            self.context.registry.forget(&self.pod.uid);
+        }
+        is_gone
+    }
+
+    /// Removes everything of the pod within a limit. Returns whether it is gone.
+    async fn remove_forcibly(&self) -> bool {
+        let is_removed =
+            matches!(timeout(FORCED_REMOVAL_TIMEOUT, self.remove_from_runtime()).await, Ok(Ok(())));
+        let remove_files = async {
+            // A removal that was given up may still be going on.
+            for _ in 0..REMOVE_ATTEMPTS {
+                if self.remove_files().await.is_ok() {
+                    return true;
+                }
+                sleep(HURRIED_RETRY).await;
+            }
+            false
+        };
+        timeout(FORCED_REMOVAL_TIMEOUT, remove_files).await.unwrap_or(false) && is_removed
+    }
+
+    /// Forgets what was observed of the pod.
+    fn forget(&self) {
+        if let Some(prober) = &self.context.prober {
+            prober.remove_pod(&self.names);
+        }
+        self.context.pleg_cache.forget(&self.pod.identity());
+    }
+
+    /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
+    fn never_created(&self) -> bool {
+        !self.context.pleg_cache.knows(&self.pod.identity()) && self.context.registry.is_new(&self.pod.uid)
+    }
+
+    /// Removes the files of the pod, and its logs unless they are kept. Fails with the reason.
+    async fn remove_files(&self) -> Result<(), String> {
+        let node = &self.context.node;
+        let logs = (!node.keep_logs).then(|| (node.logs.clone(), cri_config::log_dir(&self.pod, &node.logs)));
+        let dir = self.dir.clone();
+        let removed = spawn_blocking(move || {
+            let removed = dir.remove();
+            if let Some((logs, container_logs)) = logs {
+                remove_logs(&logs, &container_logs);
+            }
+            removed
+        });
+        removed.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        self.context.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
+        Ok(())
+    }
+
+    /// Removes the pod from the runtime, until nothing of it is seen any more: what was being made when it was told to end may come later.
+    async fn remove_from_runtime(&self) -> Result<(), Status> {
+        if self.never_created() {
+            return Ok(());
+        }
+        loop {
+            let runtime_status = self.context.pod_status(&self.pod).await?;
+            if runtime_status.containers.is_empty() && runtime_status.sandboxes.is_empty() {
+                self.forget();
+                return Ok(());
+            }
+            self.remove_all(&runtime_status).await?;
+        }
+    }
+
+    async fn remove_all(&self, runtime_status: &RuntimePodStatus) -> Result<(), Status> {
+        for instance in &runtime_status.containers {
+            self.remove(&instance.id).await?;
+        }
+        for sandbox in &runtime_status.sandboxes {
+            self.remove_sandbox(&sandbox.id).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        ignore_not_found(
+            with_timeout(
+                RUNTIME_REQUEST_TIMEOUT,
+                self.context.relay_client.clone().remove_pod_sandbox(request),
+            )
+            .await,
+        )
+        .map(drop)
+    }
+}
+
+/// Removes `directory`, which has a pod's logs, from the one of all logs. A log that is being compressed meanwhile may add one file to it; then there is nothing left to
+/// compress.
+fn remove_logs(logs: &Path, directory: &Path) {
+    for _ in 0..REMOVE_ATTEMPTS {
+        match remove_log_directory(logs, directory) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            // There may be none.
+            _ => return,
+        }
+    }
+}
