@@ -18,6 +18,12 @@ pub mod regular_file;
 
 pub mod format_version;
 
+pub mod redact;
+
+pub mod object_ref;
+
+pub mod events;
+
 pub mod telemetry;
 
 pub mod metrics;

@@ -5,11 +5,11 @@ mod pods;
 use serde::{Deserialize, Serialize};
 
 use crate::execsync::{CallRecord, StuckExec};
-use crate::prober::{self, KillStats};
 use crate::history::json::milliseconds;
 pub use crate::history::json::{
     Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
 };
+use crate::prober::{self, KillStats};
 
 pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
 pub(super) use pods::{annotate_not_restartable, merge_managed, pods};

@@ -25,11 +25,12 @@ use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
+use crate::events::EventFilter;
 use crate::execsync::ProbeMatch;
+use crate::history::json::time;
+use crate::history::{Counts, Filter, Selection};
 use crate::kubelet::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
-use crate::history::json::time;
-use crate::history::{Counts, EventFilter, Filter, Selection};
 use crate::{execsync, metrics};
 
 type ApiContext = State<Arc<Admin>>;
@@ -193,7 +194,7 @@ async fn switch_mode(
         ))
     })?;
     if prober.mode() != to {
-        prober.set_mode(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
+        prober.set_mode(to, &asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
     }
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }

@@ -9,14 +9,15 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cri::MeteredChannel;
+use crate::events::EventRecorder;
 use crate::execsync::Stuck;
+use crate::history::{CallHistory, Journal};
+use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
 use crate::prober::{self, ProbeManager};
-use crate::history::{CallHistory, EventHistory, Journal};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
-use crate::inventory::Inventory;
 use crate::{execsync, metrics, relay, tap};
 
 /// Connections that may follow calls or events at a time: fewer than the admin socket serves, so that a question finds one of the rest.
@@ -45,7 +46,7 @@ pub struct ApiState {
     /// The last calls.
     pub calls: Arc<CallHistory>,
     /// The last events.
-    pub events: Arc<EventHistory>,
+    pub events: Arc<EventRecorder>,
     /// What is on the node.
     pub world: watch::Receiver<Arc<Inventory>>,
     /// What is stuck.

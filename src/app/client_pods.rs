@@ -8,14 +8,15 @@ use tracing::{info, warn};
 
 use crate::config::OperatingMode;
 use crate::cri::v1::ContainerState;
+use crate::events::{Event, EventRecorder, reason};
+use crate::inventory::{Container, Inventory, Sandbox};
 use crate::kubelet::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
-use crate::history::{Event, EventHistory};
+use crate::object_ref::ContainerRef;
 use crate::relay::CallInfo;
 use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
-use crate::tap::{self, DecodedCall, StopRequest};
+use crate::tap::{DecodedCall, StopRequest};
 use crate::terminal::sanitize;
-use crate::inventory::{Container, Inventory, Sandbox};
 
 /// Why what is made is not kept alive, where nothing is.
 const RESTART_WAS_OFF: &str = "created while --enforce restart was off";
@@ -31,7 +32,7 @@ const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 pub(super) struct ClientActionRecorder {
     client_pods: ClientPods,
     /// The kubelet that restarts client pods, and the history that receives an event for each pod that is lost; `None` without `--enforce restart`.
-    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
+    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
     /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
     /// Objects that clients created with unreadable requests, and why these are unreadable.
@@ -87,7 +88,7 @@ fn open_store(dir: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
 impl ClientActionRecorder {
     pub(super) fn new(
         client_pods: ClientPods,
-        restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
+        restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
     ) -> Self {
         Self { client_pods, restarts, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
@@ -190,10 +191,11 @@ impl ClientActionRecorder {
         }
         let Some((key, name)) = names(world, container) else { return };
         let snapshot = self.client_pods.snapshot();
-        if let Some(reason) = snapshot.obstacle(&key, &name).filter(|_| !snapshot.is_released(&key, &name)) {
-            let event = Event::not_restartable(container, world, &reason);
-            warn!(pod = %key, container = name, "{}", sanitize(&event.message));
-            events.push(event);
+        if let Some(obstacle) = snapshot.obstacle(&key, &name).filter(|_| !snapshot.is_released(&key, &name))
+        {
+            let message = format!("The container has ended and is not started again: {obstacle}");
+            warn!(pod = %key, container = name, "{}", sanitize(&message));
+            events.record(world.container_event(container, Event::warning(reason::NOT_RESTARTABLE, message)));
         }
     }
 
@@ -213,7 +215,7 @@ impl ClientActionRecorder {
         let action = match (method, is_internal(&ended.info)) {
             ("RunPodSandbox", true) => (pod_key()?, ClientAction::SandboxRecreated(sandbox?.clone())),
             ("CreateContainer", true) => {
-                let tap::ContainerRef { name, id, attempt } = &**container?;
+                let ContainerRef { name, id, attempt } = &**container?;
                 let action = ClientAction::ContainerRecreated {
                     name: name.clone()?,
                     id: id.clone(),
@@ -226,7 +228,7 @@ impl ClientActionRecorder {
                 (key, ClientAction::SandboxCreated(id, captured(ended)))
             }
             ("CreateContainer", false) => {
-                let tap::ContainerRef { name, id, .. } = &**container?;
+                let ContainerRef { name, id, .. } = &**container?;
                 let (key, name, id) = (pod_key()?, name.clone()?, id.clone());
                 (key, ClientAction::ContainerCreated { name, id, request: captured(ended) })
             }

@@ -17,12 +17,12 @@ use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};
+use crate::events::{EventFilter, EventRecorder};
 use crate::execsync;
 use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
-use crate::history::{EventFilter, EventHistory};
 use crate::relay;
 use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
@@ -130,7 +130,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
 }
 
 /// Tells what happens, as it happens.
-fn tell(account: Reporter, events: &EventHistory) -> JoinHandle<()> {
+fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
     let (_, mut coming) = events.follow(&EventFilter::default());
     tokio::spawn(async move {
         loop {

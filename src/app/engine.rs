@@ -18,17 +18,18 @@ use tracing::{error, info, warn};
 
 use super::client_pods::ClientActionRecorder;
 use crate::containerd::{TaskEvent, TimestampedEvent};
+use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
+use crate::history::{CallHistory, Journal};
+use crate::inventory::{Change, Inventory, RuntimeEvent, RuntimeInfo, Sandbox, Source};
 use crate::kubelet::Kubelet;
-use crate::probe::{RefreshTrigger, SpecUpdate};
+use crate::probe::{RefreshTrigger, SpecResolver};
 use crate::prober::ProbeManager;
-use crate::history::{CallHistory, Event, EventHistory, Journal};
 use crate::tap::{
     Call, Decoder, ExecRequest, Observation, Observations, TapEvent, is_object_call, is_read_only,
 };
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
-use crate::inventory::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
 /// Interval of the search for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ const MAX_BATCH: usize = 64;
 pub(super) struct Inputs {
     pub(super) decoder: Decoder,
     pub(super) runtime_events: mpsc::Receiver<RuntimeEvent>,
-    pub(super) spec_updates: mpsc::Receiver<SpecUpdate>,
+    pub(super) spec_updates: mpsc::Receiver<SpecResolver>,
 }
 
 /// Destinations of the engine.
@@ -50,7 +51,7 @@ pub(super) struct Outputs {
     pub(super) inventory: watch::Sender<Arc<Inventory>>,
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
     pub(super) calls: Arc<CallHistory>,
-    pub(super) events: Arc<EventHistory>,
+    pub(super) events: Arc<EventRecorder>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
     /// Panics of the engine.
@@ -115,7 +116,7 @@ impl NodeEngine {
                         self.catch_panics(|it| it.on_runtime_event(event));
                     }
                 }
-                Some(update) = spec_updates.recv() => self.catch_panics(|it| it.on_spec_update(update)),
+                Some(specs) = spec_updates.recv() => self.catch_panics(|it| it.set_specs(specs)),
                 message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
                 () = until(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
@@ -195,11 +196,14 @@ impl NodeEngine {
                     tells_execs = has_exec_events,
                     "the runtime is watched"
                 );
-                self.outputs.events.push(Event::runtime_condition(Some(&runtime)));
+                let RuntimeInfo { name, version } = &runtime;
+                self.record_event(Event::normal(reason::RUNTIME_READY, format!("{name} {version} answers")));
                 self.analyzer.events_available(has_exec_events, now);
             }
             RuntimeEvent::Disconnected => {
-                self.outputs.events.push(Event::runtime_condition(None));
+                let message =
+                    "The runtime does not answer, or its events have ended; it is asked until it does";
+                self.record_event(Event::warning(reason::RUNTIME_UNAVAILABLE, message));
                 self.analyzer.events_interrupted(now);
             }
             RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
@@ -210,31 +214,25 @@ impl NodeEngine {
         }
     }
 
-    /// Applies a change of the probe specs.
-    fn on_spec_update(&mut self, update: SpecUpdate) {
-        match update {
-            SpecUpdate::Specs(specs) => {
-                self.analyzer.set_specs(specs.clone());
-                if let Some(prober) = &self.prober {
-                    prober.set_specs(specs);
-                }
-            }
-            SpecUpdate::Problem(problem) => {
-                warn!("{}", sanitize(&problem));
-                self.outputs.events.push(Event::invalid_spec(problem));
-            }
-            SpecUpdate::Resolved(problem) => {
-                info!("no longer so: {}", sanitize(&problem));
-                self.outputs.events.push(Event::spec_resolved(&problem));
-            }
+    /// Hands changed probe specs to the analyzer and the prober.
+    fn set_specs(&mut self, specs: SpecResolver) {
+        self.analyzer.set_specs(specs.clone());
+        if let Some(prober) = &self.prober {
+            prober.set_specs(specs);
         }
+    }
+
+    fn record_event(&self, event: Event) {
+        self.outputs.events.record(event);
     }
 
     fn record_oom(&self, task_event: &TimestampedEvent) {
         if let TaskEvent::OutOfMemory { container } = &task_event.event
             && let Some(container) = self.world.container(container)
         {
-            self.outputs.events.push(Event::oom_killed(container, &self.world));
+            let message = "The kernel killed a process of the container: its memory was used up";
+            let event = Event::warning(reason::CONTAINER_OUT_OF_MEMORY, message);
+            self.record_event(self.world.container_event(container, event));
         }
     }
 
@@ -276,9 +274,9 @@ impl NodeEngine {
         for change in changes {
             if (is_mutating || before.covers(change))
                 && !self.recorded_by_kubelet(change)
-                && let Some(event) = Event::from_change(change, &self.world)
+                && let Some(event) = change.event(&self.world)
             {
-                self.outputs.events.push(event);
+                self.record_event(event);
             }
             match (change, &self.recorder) {
                 (Change::ContainerExited(container), Some(recorder))
@@ -318,7 +316,7 @@ impl NodeEngine {
         for problem in self.analyzer.annotation_problems(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
-            self.outputs.events.push(Event::invalid_annotation(sandbox, problem));
+            self.record_event(sandbox.event(Event::warning(reason::INVALID_ANNOTATION, problem)));
         }
     }
 
@@ -331,14 +329,14 @@ impl NodeEngine {
             return;
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
-            let event = Event::stuck_exec(new, now - new.since);
+            let event = new.event(now - new.since);
             warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", sanitize(&event.message));
-            self.outputs.events.push(event);
+            self.record_event(event);
         }
         for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
-            let event = Event::no_longer_stuck(old, now - old.since);
+            let event = old.resolved_event(now - old.since);
             info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", sanitize(&event.message));
-            self.outputs.events.push(event);
+            self.record_event(event);
         }
         self.outputs.stuck.send_replace(Arc::new(stuck));
     }
@@ -416,7 +414,6 @@ mod tests {
     use super::*;
     use crate::cri::MeteredChannel;
     use crate::execsync;
-    use crate::probe::SpecResolver;
     use crate::socket::SocketPath;
 
     #[tokio::test]
@@ -428,7 +425,7 @@ mod tests {
             client,
             execsync::ExecMetrics::default(),
         );
-        let events = Arc::new(EventHistory::default());
+        let events = Arc::new(EventRecorder::default());
         let outputs = Outputs {
             inventory: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
@@ -443,6 +440,6 @@ mod tests {
         engine.catch_panics(|_| panic!("for the test"));
         engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
         assert_eq!(engine.outputs.faults.get(), 1);
-        assert_eq!(events.select(&crate::history::EventFilter::default()).len(), 1);
+        assert_eq!(events.select(&crate::events::EventFilter::default()).len(), 1);
     }
 }

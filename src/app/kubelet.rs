@@ -2,23 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::server::KubeletDeps;
 use super::signals::ShutdownSignals;
-use crate::kubelet::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
-use crate::probe::{SpecResolver, SpecUpdate};
-use crate::history::{Event, EventHistory, EventType};
+use crate::kubelet::{Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource};
 use crate::socket::SocketPath;
 use crate::state::StateError;
-use crate::terminal::{format, sanitize};
+use crate::terminal::format;
 
 /// The time to stop and remove pods, in addition to their grace periods.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,13 +35,6 @@ pub(super) struct Dirs {
     /// Limits of the logs of containers.
     pub(super) log_rotation: LogRotatePolicy,
     pub(super) pods: PathBuf,
-}
-
-/// Records pod events, and sends spec updates.
-#[derive(Debug)]
-struct KubeletEventSink {
-    events: Arc<EventHistory>,
-    spec_updates: Option<mpsc::Sender<SpecUpdate>>,
 }
 
 impl KubeletDeps {
@@ -103,7 +92,8 @@ impl KubeletDeps {
             state: store.state,
             paths,
             prune,
-            event_sink: Arc::new(KubeletEventSink { events, spec_updates }),
+            events,
+            spec_updates,
         })?;
         let _ = slot.set(kubelet.clone());
         Ok(kubelet)
@@ -133,53 +123,5 @@ impl RunningKubelet {
                 }
             }
         }
-    }
-}
-
-impl KubeletEventSink {
-    fn send_update(&self, update: SpecUpdate) {
-        if let Some(updates) = &self.spec_updates {
-            // There is always room: a look at files comes every two seconds at most.
-            let _ = updates.try_send(update);
-        }
-    }
-}
-
-impl EventSink for KubeletEventSink {
-    fn pod_event(&self, event: PodEvent) {
-        self.events.push(Event::from_pod_event(event));
-    }
-
-    fn specs_changed(&self, specs: SpecResolver) {
-        self.send_update(SpecUpdate::Specs(specs));
-    }
-
-    fn problem(&self, problem: String) {
-        self.send_update(SpecUpdate::Problem(problem));
-    }
-
-    fn problem_resolved(&self, problem: String) {
-        self.send_update(SpecUpdate::Resolved(problem));
-    }
-
-    fn state_error(&self, reason: Option<String>) {
-        let event = Event::state_write(reason);
-        match event.severity {
-            EventType::Warning => warn!("{}", sanitize(&event.message)),
-            EventType::Normal => info!("{}", event.message),
-        }
-        self.events.push(event);
-    }
-
-    fn mounts_unreachable(&self, reason: String) {
-        let event = Event::unreachable_mounts(&reason);
-        warn!("{}", sanitize(&event.message));
-        self.events.push(event);
-    }
-
-    fn paused(&self) {
-        let event = Event::paused_for_kubelet();
-        warn!("{}", event.message);
-        self.events.push(event);
     }
 }

@@ -1,20 +1,17 @@
 //! The prober on a thread of its own, joined to what it needs and to what it tells.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::warn;
 
 use crate::cri::MeteredChannel;
-use crate::kubelet::Kubelet;
-use crate::prober::{ContainerEvent, EventSink, Executor, GlobalEvent, ProbeManager, ProberConfig};
-use crate::history::{Event, EventHistory};
+use crate::events::EventRecorder;
+use crate::prober::{Executor, ProbeManager, ProberConfig};
 use crate::socket::SocketPath;
-use crate::tap::{InternalCalls, PodRef};
-use crate::terminal::sanitize;
+use crate::tap::InternalCalls;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
 pub(super) const MAX_INSPECTS: usize = 32_768;
@@ -26,20 +23,12 @@ pub(super) struct ProberThread {
     _end: DropGuard,
 }
 
-/// Keeps what the prober tells among the events.
-#[derive(Debug)]
-struct ProberEventSink {
-    events: Arc<EventHistory>,
-    /// The kubelet that acts on probe results, once it has started.
-    kubelet: Arc<OnceLock<Kubelet>>,
-}
-
 impl ProberThread {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
         (runtime_channel, upstream): (&MeteredChannel, &SocketPath),
         (internal_calls, redact): (InternalCalls, bool),
-        (events, kubelet): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
+        events: Arc<EventRecorder>,
         config: ProberConfig,
     ) -> io::Result<Self> {
         let (runtime, end) = spawn_prober_thread()?;
@@ -49,8 +38,7 @@ impl ProberThread {
             runtime_channel.connect_new(upstream)
         };
         let executor = Executor::new(client, Some(internal_calls), redact);
-        let prober =
-            ProbeManager::start(config, executor, Arc::new(ProberEventSink { events, kubelet }), runtime);
+        let prober = ProbeManager::start(config, executor, events, runtime);
         Ok(Self { prober, _end: end })
     }
 }
@@ -58,24 +46,6 @@ impl ProberThread {
 impl Drop for ProberThread {
     fn drop(&mut self) {
         self.prober.stop();
-    }
-}
-
-impl EventSink for ProberEventSink {
-    fn container_event(&self, event: ContainerEvent) {
-        self.events.push(Event::from_probe_event(event));
-    }
-
-    fn global_event(&self, global: GlobalEvent) {
-        let event = Event::from_global_event(&global);
-        warn!("{}", sanitize(&event.message));
-        self.events.push(event);
-    }
-
-    fn result_changed(&self, pod: &PodRef) {
-        if let Some(kubelet) = self.kubelet.get() {
-            kubelet.wake(pod);
-        }
     }
 }
 

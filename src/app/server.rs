@@ -21,11 +21,13 @@ use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
+use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
+use crate::history::{self, CallHistory, Journal, journal};
+use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::Kubelet;
-use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
+use crate::probe::{self, RefreshTrigger, SpecResolver};
 use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
-use crate::history::{self, CallHistory, EventHistory, Journal, journal};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
@@ -33,7 +35,6 @@ use crate::socket::{
 use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
-use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -97,9 +98,9 @@ pub(super) struct KubeletDeps {
     pub(super) executor: Executor,
     pub(super) internal_calls: InternalCalls,
     pub(super) prober: Option<ProbeManager>,
-    pub(super) events: Arc<EventHistory>,
+    pub(super) events: Arc<EventRecorder>,
     /// Receives the probe specs of the manifests, if pods come from manifests.
-    pub(super) spec_updates: Option<mpsc::Sender<SpecUpdate>>,
+    pub(super) spec_updates: Option<mpsc::Sender<SpecResolver>>,
     /// Client pods and their persistent state.
     pub(super) store: ClientPodStore,
     /// Set once the kubelet runs, for its users.
@@ -177,7 +178,7 @@ impl Shim {
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(CallHistory::new(history::Limits::default()));
         let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
-        let (events, faults) = (Arc::new(EventHistory::new(redact)), Counter::default());
+        let (events, faults) = (Arc::new(EventRecorder::new(redact)), Counter::default());
         let (journal, journal_thread) = start_journal(journal, &events)?.unzip();
         let (traces, traces_task) = config.traces.as_ref().map(Traces::start).transpose()?.unzip();
         let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), execsync::ExecMetrics::default());
@@ -191,7 +192,7 @@ impl Shim {
             let skip_start_jitter = role == OperatingMode::Kubelet;
             let config =
                 ProberConfig { specs, metrics, inspect_requests: inspect_tx, enforcement, skip_start_jitter };
-            ProberThread::start((&runtime, &upstream), internal_calls, (events.clone(), play.clone()), config)
+            ProberThread::start((&runtime, &upstream), internal_calls, events.clone(), config)
         });
         let prober_thread = prober_thread.transpose()?;
         let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
@@ -220,7 +221,7 @@ impl Shim {
         let admin = Admin::new(info.clone(), api_state);
         let servers = Servers::open(listen_claim, private, public, Arc::new(admin))?;
         let mut analyzer = ExecAnalyzer::start(exec_config, specs.clone(), runtime.client(), exec_metrics)?;
-        let (spec_updates, (spec_updates_rx, refresh)) = spec_updates(role, config.sources, specs);
+        let (spec_updates, (spec_updates_rx, refresh)) = spec_updates(role, config.sources, specs, &events);
         let kubelet_deps = store.filter(|_| role != OperatingMode::Observe).map(|store| {
             let internal_calls = tap.internal_calls(call_ids.clone());
             let executor =
@@ -289,7 +290,7 @@ impl Shim {
 /// Starts the journal, if calls are recorded on disk.
 fn start_journal(
     settings: Option<journal::JournalConfig>,
-    events: &Arc<EventHistory>,
+    events: &Arc<EventRecorder>,
 ) -> io::Result<Option<(Journal, thread::JoinHandle<()>)>> {
     settings.map(|settings| Journal::start(settings, events.clone())).transpose()
 }
@@ -312,18 +313,19 @@ fn spec_updates(
     role: OperatingMode,
     spec_sources: probe::SpecSources,
     specs: SpecResolver,
-) -> (Option<mpsc::Sender<SpecUpdate>>, SpecUpdateReceiver) {
+    events: &Arc<EventRecorder>,
+) -> (Option<mpsc::Sender<SpecResolver>>, SpecUpdateReceiver) {
     match role {
         OperatingMode::Kubelet => {
             let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
             (Some(sender), (receiver, RefreshTrigger::default()))
         }
-        OperatingMode::Restart | OperatingMode::Observe => (None, spec_sources.watch(specs)),
+        OperatingMode::Restart | OperatingMode::Observe => (None, spec_sources.watch(specs, events.clone())),
     }
 }
 
 /// Spec updates, and the trigger of an immediate refresh.
-type SpecUpdateReceiver = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
+type SpecUpdateReceiver = (mpsc::Receiver<SpecResolver>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.

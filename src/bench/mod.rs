@@ -18,8 +18,8 @@ use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
 use crate::cri::{self, lazy_channel, runtime_client};
 use crate::execsync::{ExecMeter, Phases};
-use crate::socket::SocketPath;
 use crate::inventory::RuntimeInfo;
+use crate::socket::SocketPath;
 
 pub use figures::{BenchReport, PathResult, PhaseStats};
 

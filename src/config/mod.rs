@@ -23,9 +23,9 @@ pub use environment::Environment;
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
+use crate::history::journal;
 use crate::probe::{SpecResolver, SpecSources, selector};
 use crate::prober::{EnforcementMode, EnforcementSettings};
-use crate::history::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
 use crate::{execsync, relay, telemetry};

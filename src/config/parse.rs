@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{ConfigProblem, Environment, RECORD};
+use crate::history::journal;
 use crate::probe::Files;
 use crate::prober::{EnforcementMode, KillLimit};
-use crate::history::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
 use crate::telemetry::traces::{self, Endpoint};

@@ -9,9 +9,9 @@ use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::{Event, EventType};
 use crate::kubelet::{PublishedPod, Summary};
 use crate::procrun;
-use crate::history::{Event, EventType};
 use crate::socket::SocketPath;
 use crate::terminal::format;
 use crate::terminal::sanitize;

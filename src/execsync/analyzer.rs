@@ -19,9 +19,9 @@ use super::tracker::{CallContext, Tracker};
 use super::watchdog::{Stuck, Watchdog};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
+use crate::inventory::{Change, Inventory, Sandbox};
 use crate::probe::{KnownExec, SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
-use crate::inventory::{Change, Inventory, Sandbox};
 
 /// Delay after which the init pid of a container is requested again if the runtime did not report it.
 const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);

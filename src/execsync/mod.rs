@@ -11,6 +11,7 @@
 
 mod analysis;
 mod analyzer;
+mod events;
 mod evidence;
 mod exec_instance;
 mod explain;

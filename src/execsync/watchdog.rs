@@ -1,5 +1,6 @@
 //! The wedge watchdog: `ExecSync`s that should have been answered, and processes that should be gone.
 
+use crate::object_ref::{ContainerRef, PodRef};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use tokio::time::Instant;
 
 use super::evidence::{ProcessInfo, SampleRequest};
 use super::tracker::{ExecInFlight, ExecSession, Tracker};
-use crate::tap::{ContainerRef, PodRef};
 
 /// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
 /// and starting it can take a second or two on a busy node.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::cri::MethodName;
 use crate::execsync::{CallRecord, ProbeMatch};
-use crate::tap::{ContainerRef, PodRef};
+use crate::object_ref::{ContainerRef, PodRef};
 
 /// Which calls to show.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::cri::MethodName;
 use crate::execsync::{CallRecord, Evidence, ExecAnalysis, Phases};
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::Peer;
-use crate::tap::{Call, ContainerRef, ExecCall, KillRecord, PodRef, ProbeFailure};
+use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 
 /// What an allocation costs beside what is in it, about, in bytes.
 const ALLOCATION: usize = 16;

@@ -1,14 +1,11 @@
 //! The last calls and events, in memory and on disk, and how they are written as JSON.
 
 mod calls;
-mod event_messages;
-mod events;
 mod filter;
 pub mod journal;
 pub mod json;
 mod mem_size;
 
 pub use calls::{CallHistory, Counts, Limits};
-pub use events::{Event, EventFilter, EventHistory, EventType};
 pub use filter::{Filter, Selection};
 pub use journal::Journal;

@@ -7,6 +7,7 @@
 //! ```
 
 mod apply;
+mod events;
 mod label_map;
 mod objects;
 mod runtime;

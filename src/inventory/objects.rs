@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::label_map::LabelMap;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
-use crate::tap;
+use crate::object_ref::{ContainerRef, PodRef};
 
 /// Annotations that are kept; others are for others.
 const KEPT_ANNOTATIONS: [&str; 5] = [
@@ -53,7 +53,7 @@ pub struct Sandbox {
     /// Its id.
     pub id: Arc<str>,
     /// The pod that it is made for, as calls name it.
-    pub pod: Arc<tap::PodRef>,
+    pub pod: Arc<PodRef>,
     /// How often a sandbox for this pod had been made before.
     pub attempt: u32,
     /// Whether it runs.
@@ -80,7 +80,7 @@ pub struct Container {
     /// Its id.
     pub id: Arc<str>,
     /// Its name and attempt, as calls name it.
-    pub container_ref: Arc<tap::ContainerRef>,
+    pub container_ref: Arc<ContainerRef>,
     /// Its sandbox, where it is known.
     pub sandbox: Option<Arc<str>>,
     /// How far it has come.
@@ -108,7 +108,7 @@ impl Sandbox {
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
-            pod: Arc::new(tap::PodRef { id: Some(id.to_owned()), ..tap::PodRef::default() }),
+            pod: Arc::new(PodRef { id: Some(id.to_owned()), ..PodRef::default() }),
             attempt: 0,
             is_ready: true,
             created_at: 0,
@@ -123,7 +123,7 @@ impl Sandbox {
 
     /// The sandbox that a pod is about to have; its id is not known yet.
     #[must_use]
-    pub fn pending(pod: tap::PodRef, labels: LabelMap, annotations: LabelMap, now: Instant) -> Self {
+    pub fn pending(pod: PodRef, labels: LabelMap, annotations: LabelMap, now: Instant) -> Self {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
     }
 
@@ -134,7 +134,7 @@ impl Sandbox {
             let pod = &self.pod;
             let known = [&pod.namespace, &pod.name, &pod.uid].map(Option::as_deref);
             if known != [&metadata.namespace, &metadata.name, &metadata.uid].map(|name| Some(name.as_str())) {
-                next.get().pod = Arc::new(tap::PodRef {
+                next.get().pod = Arc::new(PodRef {
                     id: pod.id.clone(),
                     namespace: Some(metadata.namespace.clone()),
                     name: Some(metadata.name.clone()),
@@ -173,10 +173,7 @@ impl Container {
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
-            container_ref: Arc::new(tap::ContainerRef {
-                id: Some(id.to_owned()),
-                ..tap::ContainerRef::default()
-            }),
+            container_ref: Arc::new(ContainerRef { id: Some(id.to_owned()), ..ContainerRef::default() }),
             sandbox: None,
             state: v1::ContainerState::ContainerCreated,
             exit: None,
@@ -197,7 +194,7 @@ impl Container {
             && (self.container_ref.name.as_deref(), self.container_ref.attempt)
                 != (Some(&metadata.name), Some(metadata.attempt))
         {
-            next.get().container_ref = Arc::new(tap::ContainerRef {
+            next.get().container_ref = Arc::new(ContainerRef {
                 id: self.container_ref.id.clone(),
                 name: Some(metadata.name.clone()),
                 attempt: Some(metadata.attempt),

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 use tonic::Status;
 use tonic::transport::Channel;
+use tracing::warn;
 
 use super::backoff::Backoff;
 use super::client_pods::ClientPods;
-use super::events::{EventSink, PodEvent};
 use super::node::NodeInfo;
 use super::pod_registry::PodRegistry;
 use super::presence::KubeletPresence;
@@ -25,10 +25,12 @@ use crate::cri::v1::{
     PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, with_timeout};
+use crate::events::{Event, EventRecorder, reason};
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
-use crate::tap::{self, InternalCalls};
+use crate::tap::InternalCalls;
 
 /// What pods are played with.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ pub(super) struct WorkerContext {
     pub(super) registry: PodRegistry,
     pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
-    pub(super) events: Arc<dyn EventSink>,
+    pub(super) events: Arc<EventRecorder>,
     /// Knows what clients have done.
     pub(super) internal_calls: InternalCalls,
     pub(super) runtime_name: OnceCell<String>,
@@ -206,15 +208,23 @@ impl WorkerContext {
         Ok(sandboxes.into_iter().map(|sandbox| sandbox.labels).collect())
     }
 
-    /// Tells of something that has happened.
+    /// Records an event about a pod, or about a container of it.
     pub(super) fn record_event(
         &self,
-        pod: &Arc<tap::PodRef>,
-        container: Option<&Arc<tap::ContainerRef>>,
-        (reason, is_warning): (&'static str, bool),
-        message: String,
+        pod: &Arc<PodRef>,
+        container: Option<&Arc<ContainerRef>>,
+        event: Event,
     ) {
-        let (pod, container) = (pod.clone(), container.cloned());
-        self.events.pod_event(PodEvent { pod, container, reason, is_warning, message });
+        self.events.record(match container {
+            Some(container) => event.for_container(pod.clone(), container.clone()),
+            None => event.for_pod(pod.clone()),
+        });
+    }
+
+    /// Records and logs that the kubelet is paused.
+    pub(super) fn record_paused(&self) {
+        let message = "A kubelet uses the runtime: probeshim starts and ends nothing until the kubelet has been gone for a minute";
+        warn!("{message}");
+        self.events.record(Event::warning(reason::PAUSED_FOR_KUBELET, message));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::read::{ParsedDocument, PodSet, merge};
 use super::spec::Pod;
+use crate::events::EventRecorder;
 use crate::probe::{Files, ProblemTracker, ReadOptions, SpecResolver, rescan_blocking};
 
 /// What is to be played.
@@ -38,8 +39,9 @@ impl ManifestSource {
         if !problems.is_empty() {
             return Err(problems);
         }
-        // Who starts it tells of what is left out.
-        documents.problem_changes();
+        // The caller reports what is left out.
+        let known = documents.all_problems();
+        documents.problems_reported.take(known);
         Ok(documents)
     }
 
@@ -105,11 +107,16 @@ impl ManifestSource {
         (Self { files, pod_set: Arc::new(merged), specs, problems_reported, paths }, true)
     }
 
-    /// What is newly wrong or left out, and what is so no longer.
-    pub(super) fn problem_changes(&mut self) -> [Vec<String>; 2] {
+    /// Records events for new problems and for those that are resolved.
+    pub(super) fn report_problems(&mut self, events: &EventRecorder) {
+        let problems = self.all_problems();
+        self.problems_reported.report(problems, events);
+    }
+
+    /// Returns what is wrong, and what is left out.
+    fn all_problems(&self) -> BTreeSet<String> {
         let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
-        let now = self.problems().into_iter().chain(left_out).collect();
-        self.problems_reported.take(now)
+        self.problems().into_iter().chain(left_out).collect()
     }
 
     fn problems(&self) -> BTreeSet<String> {

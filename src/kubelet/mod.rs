@@ -12,7 +12,6 @@ mod backoff;
 mod client_pods;
 mod context;
 mod cri_config;
-mod events;
 mod logs;
 mod manifest_source;
 mod mounting;
@@ -41,19 +40,23 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OnceCell, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::cri::{MeteredChannel, RawClient, image_client, runtime_client};
-use crate::probe::GRACE_PERIOD;
+use crate::events::{Event, EventRecorder, reason};
+use crate::object_ref::PodRef;
+use crate::probe::{GRACE_PERIOD, SpecResolver, record_problem};
 use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
-use crate::tap::{self, InternalCalls};
+use crate::tap::InternalCalls;
+use crate::terminal::sanitize;
 use backoff::Backoff;
 use context::{PlegCache, WorkerContext};
 use logs::ContainerLogManager;
@@ -67,7 +70,6 @@ use subpath_mounts::SubPathMounts;
 use worker::{PodWorker, WorkerSignals};
 
 pub use client_pods::{CapturedRequest, ClientAction, ClientPods, ClientPodsSnapshot, PodKey};
-pub use events::{EventSink, PodEvent};
 pub use logs::LogRotatePolicy;
 pub use manifest_source::ManifestSource;
 pub use printer::Summary;
@@ -108,7 +110,9 @@ pub struct KubeletConfig {
     /// Whether pods of before that nobody wants any more are removed.
     pub prune: bool,
     /// Who is told what happens.
-    pub event_sink: Arc<dyn EventSink>,
+    pub events: Arc<EventRecorder>,
+    /// Receives the probe specs of the manifests when they change, if pods come from manifests.
+    pub spec_updates: Option<mpsc::Sender<SpecResolver>>,
 }
 
 /// Plays pods. Copies share it.
@@ -116,6 +120,7 @@ pub struct KubeletConfig {
 pub struct Kubelet {
     context: Arc<WorkerContext>,
     pod_workers: Arc<PodWorkers>,
+    spec_updates: Option<mpsc::Sender<SpecResolver>>,
     prune: bool,
     log_rotation: LogRotatePolicy,
 }
@@ -140,7 +145,8 @@ impl Kubelet {
             state: (state, snapshot),
             paths,
             prune,
-            event_sink: events,
+            events,
+            spec_updates,
         } = config;
         let context = WorkerContext {
             relay_client: runtime_client(&relay_socket),
@@ -165,9 +171,15 @@ impl Kubelet {
             pleg_cache: PlegCache::default(),
         };
         if context.kubelet.is_active() {
-            context.events.paused();
+            context.record_paused();
         }
-        Ok(Self { context: Arc::new(context), pod_workers: Arc::new(PodWorkers::new()), prune, log_rotation })
+        Ok(Self {
+            context: Arc::new(context),
+            pod_workers: Arc::new(PodWorkers::new()),
+            spec_updates,
+            prune,
+            log_rotation,
+        })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
@@ -175,6 +187,7 @@ impl Kubelet {
     pub async fn run(&self, mut manifests: ManifestSource, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let pleg_task = tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone()));
+        let _result_updates = self.follow_probe_results();
         let logs =
             ContainerLogManager::new(self.context.clone(), self.pod_workers.clone(), self.log_rotation);
         let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
@@ -204,16 +217,13 @@ impl Kubelet {
                             // Before there is anything to probe by them.
                             prober.set_specs(specs.clone());
                         }
-                        self.context.events.specs_changed(specs);
+                        if let Some(updates) = &self.spec_updates {
+                            // The queue has room: files are read every two seconds at most.
+                            let _ = updates.try_send(specs);
+                        }
                         self.set_pods(pods, &mut workers);
                     }
-                    let [problems, resolved] = manifests.problem_changes();
-                    for problem in problems {
-                        self.context.events.problem(problem);
-                    }
-                    for problem in resolved {
-                        self.context.events.problem_resolved(problem);
-                    }
+                    manifests.report_problems(&self.context.events);
                     next_rescan = Instant::now() + RESCAN_INTERVAL;
                 }
             }
@@ -236,6 +246,7 @@ impl Kubelet {
         let mut workers = JoinSet::new();
         let pleg_task =
             AbortOnDropHandle::new(tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone())));
+        let _result_updates = self.follow_probe_results();
         let mut state_errors = self.context.state.write_error();
         loop {
             let pods = client_pods.borrow_and_update().all();
@@ -250,13 +261,33 @@ impl Kubelet {
         drop(pleg_task);
     }
 
-    /// Tells that the state cannot be written, or can be written again.
+    /// Wakes the worker of each pod with a probe whose result changes, until the returned handle is dropped.
+    fn follow_probe_results(&self) -> Option<AbortOnDropHandle<()>> {
+        let (mut updates, kubelet) = (self.context.prober.as_ref()?.result_updates(), self.clone());
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                match updates.recv().await {
+                    Ok(pod) => kubelet.wake(&pod),
+                    Err(RecvError::Lagged(_)) => kubelet.wake_all(),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        })))
+    }
+
+    /// Records whether the state can be written.
     fn on_state_error(&self, reason: Option<&str>) {
-        let what = "--state-dir: the state cannot be written, and probeshim retries";
-        match reason {
-            Some(reason) => self.context.events.state_error(Some(format!("{what}: {reason}"))),
-            None => self.context.events.state_error(None),
-        }
+        let event = if let Some(reason) = reason {
+            let message =
+                format!("--state-dir: the state cannot be written, and probeshim retries: {reason}");
+            warn!("{}", sanitize(&message));
+            Event::warning(reason::STATE_WRITE_FAILED, message)
+        } else {
+            let message = "The state is written again";
+            info!("{message}");
+            Event::normal(reason::STATE_WRITE_RECOVERED, message)
+        };
+        self.context.events.record(event);
     }
 
     /// Pods of before have been found that nobody wants any more.
@@ -269,9 +300,10 @@ impl Kubelet {
         } else {
             for pod in running {
                 let (name, uid) = (pod.full_name(), &pod.uid);
-                self.context.events.problem(format!(
+                let problem = format!(
                     "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
-                ));
+                );
+                record_problem(&self.context.events, problem);
             }
         }
         // Files may be left of them.
@@ -418,19 +450,25 @@ impl Kubelet {
 
     /// Whether a pod has a worker.
     #[must_use]
-    pub fn manages(&self, pod: &tap::PodRef) -> bool {
+    pub fn manages(&self, pod: &PodRef) -> bool {
         self.pod_workers.update(pod, |_| ()).is_some()
     }
 
     /// Something has happened to a pod that it should look at.
-    pub fn wake(&self, pod: &tap::PodRef) {
+    pub fn wake(&self, pod: &PodRef) {
         self.pod_workers.update(pod, |worker| worker.signals.sync.notify_one());
+    }
+
+    fn wake_all(&self) {
+        for worker in self.pod_workers.lock().values() {
+            worker.signals.sync.notify_one();
+        }
     }
 
     /// A kubelet has been seen to use the runtime.
     pub fn on_kubelet_seen(&self) {
         if self.context.kubelet.observed() {
-            self.context.events.paused();
+            self.context.record_paused();
         }
     }
 

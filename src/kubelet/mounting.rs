@@ -11,6 +11,7 @@ use tracing::warn;
 use super::context::WorkerContext;
 use super::pod_dir;
 use crate::cri::PROCRUN_RUNTIME_NAME;
+use crate::events::{Event, reason};
 use crate::terminal::sanitize;
 
 /// Interval between attempts to ask a runtime that does not answer.
@@ -60,7 +61,11 @@ impl WorkerContext {
     /// Reports, if the runtime answers, that mounts do not reach it.
     pub(super) async fn report_unreachable_mounts(&self) {
         if let Ok(Mounting::Unreachable(reason)) = self.mounting().await {
-            self.events.mounts_unreachable(reason);
+            let message = format!(
+                "Mounts of probeshim do not reach the runtime: {reason}; containers with a subPath are not created, and emptyDirs in memory are on disk"
+            );
+            warn!("{}", sanitize(&message));
+            self.events.record(Event::warning(reason::MOUNTS_UNREACHABLE, message));
         }
     }
 

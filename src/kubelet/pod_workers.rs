@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::published_pod::PublishedPod;
 use super::spec::{Pod, identity};
 use super::worker::WorkerSignals;
-use crate::tap;
+use crate::object_ref::PodRef;
 
 /// The pods that are played.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl PodWorkers {
     }
 
     /// Does something with a pod that is played.
-    pub(super) fn update<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
+    pub(super) fn update<T>(&self, pod: &PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
         let uid = pod.uid.as_deref()?;
         let workers = self.lock();

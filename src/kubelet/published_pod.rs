@@ -1,5 +1,6 @@
 //! How a pod that is played stands.
 
+use crate::redact::{path_without_query, without_queries};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::spec::Pod;
 use super::v1::{ContainerStatusV1, PodStatus};
-use crate::probe::{path_without_query, without_queries};
 
 /// How a pod stands.
 #[derive(Clone, Debug)]

@@ -7,11 +7,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
-use tracing::error;
+use tracing::{error, info, warn};
 
 use super::kubelet_client::KubeletClient;
 use super::read::files::{Files, FromDocument};
 use super::resolver::SpecResolver;
+use crate::events::{Event, EventRecorder, reason};
+use crate::terminal::sanitize;
 
 /// From one look at the files to the next, at least.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -24,17 +26,6 @@ const KUBELET_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// News that may wait to be taken.
 const UPDATE_QUEUE_CAPACITY: usize = 64;
-
-/// What becomes of the sources of specs.
-#[derive(Debug)]
-pub enum SpecUpdate {
-    /// These are the specs from now on.
-    Specs(SpecResolver),
-    /// Something is wrong with a source: what it said of that before goes on to count, if it did.
-    Problem(String),
-    /// What was wrong is so no longer.
-    Resolved(String),
-}
 
 /// The sources of specs that may change.
 #[derive(Clone, Debug, Default)]
@@ -59,16 +50,20 @@ impl RefreshTrigger {
 }
 
 impl SpecSources {
-    /// Watches them for as long as somebody takes the news. What is wrong from the start is the first of it.
+    /// Watches the sources until the receiver of the specs is dropped. Problems are recorded as events.
     #[must_use]
-    pub fn watch(self, specs: SpecResolver) -> (mpsc::Receiver<SpecUpdate>, RefreshTrigger) {
+    pub fn watch(
+        self,
+        specs: SpecResolver,
+        events: Arc<EventRecorder>,
+    ) -> (mpsc::Receiver<SpecResolver>, RefreshTrigger) {
         let (update_sender, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
         let (refresh, sources) = (RefreshTrigger::default(), self);
         let triggered = refresh.clone();
         tokio::spawn(async move {
             let closed = update_sender.clone();
             tokio::select! {
-                () = sources.run(specs, update_sender, triggered) => {}
+                () = sources.run(specs, update_sender, &events, triggered) => {}
                 () = closed.closed() => {}
             }
         });
@@ -78,13 +73,14 @@ impl SpecSources {
     async fn run(
         self,
         mut specs: SpecResolver,
-        update_sender: mpsc::Sender<SpecUpdate>,
+        update_sender: mpsc::Sender<SpecResolver>,
+        events: &EventRecorder,
         refresh: RefreshTrigger,
     ) {
         let Self { mut files, kubelet, redacts } = self;
         let (mut file_problems, mut kubelet_problems) =
             (ProblemTracker::default(), ProblemTracker::default());
-        file_problems.diff(files.problems(), &update_sender).await;
+        file_problems.report(files.problems(), events);
         let (mut next_rescan, mut next_request) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
         let mut last_request = next_request;
         loop {
@@ -93,10 +89,10 @@ impl SpecSources {
                     let started = Instant::now();
                     let has_changed;
                     (files, has_changed) = rescan_blocking(files).await;
-                    file_problems.diff(files.problems(), &update_sender).await;
+                    file_problems.report(files.problems(), events);
                     if has_changed {
                         specs = specs.with_manifests(files.manifests());
-                        let _ = update_sender.send(SpecUpdate::Specs(specs.clone())).await;
+                        let _ = update_sender.send(specs.clone()).await;
                     }
                     next_rescan = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * started.elapsed());
                 }
@@ -106,14 +102,14 @@ impl SpecSources {
                     let problems = match kubelet.pods(redacts).await {
                         Ok((pods, problems)) => {
                             if specs.set_kubelet_pods(pods) {
-                                let _ = update_sender.send(SpecUpdate::Specs(specs.clone())).await;
+                                let _ = update_sender.send(specs.clone()).await;
                             }
                             problems
                         }
                         Err(error) => vec![error.to_string()],
                     };
                     let with_source = |problem| format!("{}: {problem}", kubelet.name());
-                    kubelet_problems.diff(problems.into_iter().map(with_source).collect(), &update_sender).await;
+                    kubelet_problems.report(problems.into_iter().map(with_source).collect(), events);
                     last_request = Instant::now();
                     next_request = last_request + kubelet.interval;
                 }
@@ -150,12 +146,21 @@ impl ProblemTracker {
         [news, over]
     }
 
-    /// Tells what is new of what is wrong, and what is over.
-    async fn diff(&mut self, now: BTreeSet<String>, update_sender: &mpsc::Sender<SpecUpdate>) {
-        let [new, over] = self.take(now);
-        let new = new.into_iter().map(SpecUpdate::Problem);
-        for update in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
-            let _ = update_sender.send(update).await;
+    /// Records and logs the problems that are new, and those that are resolved.
+    pub(crate) fn report(&mut self, now: BTreeSet<String>, events: &EventRecorder) {
+        let [new, resolved] = self.take(now);
+        for problem in new {
+            record_problem(events, problem);
+        }
+        for problem in resolved {
+            info!("no longer so: {}", sanitize(&problem));
+            events.record(Event::normal(reason::SPEC_RESOLVED, format!("Resolved: {problem}")));
         }
     }
+}
+
+/// Records and logs that a specification is invalid. What it said before continues to apply.
+pub(crate) fn record_problem(events: &EventRecorder, problem: String) {
+    warn!("{}", sanitize(&problem));
+    events.record(Event::warning(reason::INVALID_SPEC, problem));
 }

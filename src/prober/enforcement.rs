@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::probe::Selector;
+use crate::events::{Event, reason};
 use crate::inventory::{Container, Sandbox};
+use crate::probe::Selector;
+use crate::terminal::format;
 
 /// What is done about probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,17 @@ pub struct KillLimit {
     pub count: usize,
     /// Within which time.
     pub within: Duration,
+}
+
+impl KillLimit {
+    /// Returns the event of a kill that is skipped because the limit is reached.
+    pub(super) fn event(self) -> Event {
+        let Self { count, within } = self;
+        let within = format::duration(within);
+        let message =
+            format!("--max-kills is reached: {count} kills within {within}; further kills are skipped");
+        Event::warning(reason::KILL_RATE_LIMITED, message)
+    }
 }
 
 /// What is done, and its bounds.

@@ -7,7 +7,8 @@ use tonic::{Response, Status};
 
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
 use crate::cri::{Code, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
-use crate::tap::{ContainerRef, ExecResult, InternalCalls, KillRecord, PodRef};
+use crate::object_ref::{ContainerRef, PodRef};
+use crate::tap::{ExecResult, InternalCalls, KillRecord};
 
 /// Whose container it is that something is done in.
 #[derive(Clone, Debug, Default)]

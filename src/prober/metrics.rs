@@ -12,10 +12,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use super::events::ContainerEventKind;
 use super::meter::AttemptMeter;
 use super::pod::AttemptContext;
 use super::threshold::ProbeResult;
+use crate::events::reason;
 
 /// Upper bounds of durations, in seconds, as the kubelet has them.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -210,28 +210,29 @@ impl ProberMetrics {
         self.kills.get_or_create(&KillLabels { probe_type, result }).inc();
     }
 
-    /// Something that is told may be about a kill of the kubelet's.
-    pub(super) fn compared(&self, what: ContainerEventKind) {
-        if let Some(kill) = AgreementLabels::from_event(what) {
-            self.agreement.get_or_create(&kill).inc();
+    /// Counts an event if its reason compares kills of the kubelet with the prober's predictions.
+    pub(super) fn count_agreement(&self, reason: &'static str) {
+        if let Some(labels) = AgreementLabels::for_reason(reason) {
+            self.agreement.get_or_create(&labels).inc();
         }
     }
 
     /// How kills of the kubelet's and ours agree.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
-        let of = |what| {
-            AgreementLabels::from_event(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get())
+        let count = |reason| {
+            let labels = AgreementLabels::for_reason(reason);
+            labels.map_or(0, |labels| self.agreement.get_or_create(&labels).get())
         };
         Agreement {
-            predicted: of(ContainerEventKind::Predicted),
-            unpredicted: of(ContainerEventKind::Unpredicted),
-            not_observed: of(ContainerEventKind::NotObserved),
+            predicted: count(reason::KILL_PREDICTED),
+            unpredicted: count(reason::KILL_UNPREDICTED),
+            not_observed: count(reason::KILL_NOT_OBSERVED),
         }
     }
 
     /// A container would have been killed.
-    pub(super) fn verdict(&self, probe_type: &'static str) {
+    pub(super) fn would_kill(&self, probe_type: &'static str) {
         self.verdicts.get_or_create(&VerdictLabels { probe_type }).inc();
     }
 
@@ -302,11 +303,11 @@ impl fmt::Display for Series {
 }
 
 impl AgreementLabels {
-    fn from_event(what: ContainerEventKind) -> Option<Self> {
-        let kill = match what {
-            ContainerEventKind::Predicted => "predicted",
-            ContainerEventKind::Unpredicted => "unpredicted",
-            ContainerEventKind::NotObserved => "not_observed",
+    fn for_reason(reason: &str) -> Option<Self> {
+        let kill = match reason {
+            reason::KILL_PREDICTED => "predicted",
+            reason::KILL_UNPREDICTED => "unpredicted",
+            reason::KILL_NOT_OBSERVED => "not_observed",
             _ => return None,
         };
         Some(Self { kill })

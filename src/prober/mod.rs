@@ -8,7 +8,6 @@
 //! ```
 
 mod enforcement;
-mod events;
 mod executor;
 pub mod handler;
 mod kill_plan;
@@ -28,13 +27,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
+use crate::events::{Event, EventRecorder, reason};
+use crate::inventory::{Change, InspectRequest, Inventory, Sandbox};
+use crate::object_ref::PodRef;
 use crate::probe::{PodSpec, ProbeType, SpecResolver};
 use crate::relay::CallInfo;
-use crate::tap::{self, StopRequest};
-use crate::inventory::{Change, InspectRequest, Inventory, Sandbox};
+use crate::tap::StopRequest;
 use enforcement::Enforcement;
 use manager::ManagerInner;
 use pod::{Effects, Management};
@@ -43,7 +44,6 @@ use pod_table::PodTable;
 pub(crate) use manager::KUBELET_TTL;
 
 pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
-pub use events::{ContainerEvent, ContainerEventKind, EventSink, GlobalEvent};
 pub use executor::{ContainerNames, Executor};
 pub(crate) use handler::{HookContext, HookError};
 pub(crate) use kill_plan::KillPlan;
@@ -56,6 +56,9 @@ pub use threshold::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
 
 /// Workers that may begin together where what is written of probes changes.
 const JITTER_THRESHOLD: usize = 100;
+
+/// Result updates that a receiver may lag behind.
+const RESULT_UPDATES: usize = 4_096;
 
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
@@ -79,13 +82,12 @@ pub struct ProberConfig {
 }
 
 impl ProbeManager {
-    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, `event_sink` receives events, and the tasks run
-    /// on `runtime`.
+    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, and the tasks run on `runtime`.
     #[must_use]
     pub fn start(
         parts: ProberConfig,
         executor: Executor,
-        event_sink: Arc<dyn EventSink>,
+        events: Arc<EventRecorder>,
         runtime: Handle,
     ) -> Self {
         let ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter } = parts;
@@ -105,7 +107,8 @@ impl ProbeManager {
         let shared = ManagerInner {
             executor,
             metrics,
-            event_sink,
+            events,
+            result_updates: broadcast::Sender::new(RESULT_UPDATES),
             inspect_requests,
             runtime,
             enforcement,
@@ -115,6 +118,12 @@ impl ProbeManager {
         let shared = Arc::new(shared);
         shared.runtime.spawn(shared.clone().housekeeping());
         Self { shared }
+    }
+
+    /// Returns a receiver of the pods with a probe whose result changes from now on (kubelet: `results.Manager.Updates`).
+    #[must_use]
+    pub fn result_updates(&self) -> broadcast::Receiver<Arc<PodRef>> {
+        self.shared.result_updates.subscribe()
     }
 
     /// Something has become of the node.
@@ -147,7 +156,7 @@ impl ProbeManager {
     }
 
     /// Somebody starts these containers of a pod again, and kills them for their probes; none from now on where there are none.
-    pub fn set_restartable(&self, names: &tap::PodRef, containers: HashSet<String>) {
+    pub fn set_restartable(&self, names: &PodRef, containers: HashSet<String>) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             let mut state = pod.lock();
             state.played = if containers.is_empty() { Management::External } else { Management::Managed };
@@ -157,7 +166,7 @@ impl ProbeManager {
 
     /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
     #[must_use]
-    pub fn update_pod_status(&self, names: &tap::PodRef) -> Option<PodReport> {
+    pub fn update_pod_status(&self, names: &PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
         let mut effects = Effects::default();
         let mut state = pod.lock();
@@ -182,32 +191,26 @@ impl ProbeManager {
 
     /// How a pod is, if it is probed.
     #[must_use]
-    pub fn pod_report(&self, names: &tap::PodRef) -> Option<PodReport> {
+    pub fn pod_report(&self, names: &PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
         let report = pod.lock().report();
         Some(report)
     }
 
     /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
-    pub fn stop_liveness_and_startup(&self, names: &tap::PodRef) {
+    pub fn stop_liveness_and_startup(&self, names: &PodRef) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             pod.lock().played = Management::Terminating;
         }
     }
 
     /// Nobody makes the pod any more: its workers end.
-    pub fn remove_pod(&self, names: &tap::PodRef) {
+    pub fn remove_pod(&self, names: &PodRef) {
         self.shared.lock().forget(names);
     }
 
     /// Somebody has killed a container for a probe, or has tried to.
-    pub fn on_container_killed(
-        &self,
-        names: &tap::PodRef,
-        container: &str,
-        probe_type: ProbeType,
-        is_done: bool,
-    ) {
+    pub fn on_container_killed(&self, names: &PodRef, container: &str, probe_type: ProbeType, is_done: bool) {
         self.shared.metrics.killed(probe_type.title(), is_done);
         let pod = self.shared.lock().pod_named(names).filter(|_| is_done);
         if let Some(pod) = pod {
@@ -226,7 +229,8 @@ impl ProbeManager {
         if !pods.is_listed {
             (pods.is_listed, pods.since) = (true, Instant::now());
             for unmet in self.shared.enforcement.unmatched() {
-                self.shared.event_sink.global_event(GlobalEvent::SelectorUnmatched(unmet));
+                let message = format!("--never-kill selector {unmet} matches no container on this node");
+                self.shared.record_global(Event::warning(reason::SELECTOR_MATCHES_NOTHING, message));
             }
         }
     }
@@ -237,10 +241,11 @@ impl ProbeManager {
         self.shared.enforcement.mode()
     }
 
-    /// Does something else about them from now on; `by` says who wants that.
-    pub fn set_mode(&self, to: EnforcementMode, by: String) {
+    /// Switches the enforcement mode. `by` names the client that wants it.
+    pub fn set_mode(&self, to: EnforcementMode, by: &str) {
         let from = self.shared.enforcement.set_mode(to);
-        self.shared.event_sink.global_event(GlobalEvent::Switched { from, to, by });
+        let message = format!("From {} to {}, by {by}", from.name(), to.name());
+        self.shared.record_global(Event::warning(reason::ENFORCEMENT_MODE_CHANGED, message));
     }
 
     /// How kills stand.

@@ -12,9 +12,9 @@ use super::pod::{Age, ContainerUpdate, Effects, PodState, ProbedPod};
 use super::probe_state::ObservedState;
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
-use crate::probe::{PodSpec, SpecResolver};
-use crate::tap;
 use crate::inventory::{self, Change, InspectRequest, Inventory, Sandbox};
+use crate::object_ref::PodRef;
+use crate::probe::{PodSpec, SpecResolver};
 
 /// The pods of the node.
 #[derive(Debug)]
@@ -100,14 +100,14 @@ impl PodTable {
     }
 
     /// Remembers a pod no more.
-    pub(super) fn forget(&mut self, names: &tap::PodRef) {
+    pub(super) fn forget(&mut self, names: &PodRef) {
         if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
             pod.lock().stop_workers();
         }
     }
 
     /// The pod with these names, if it is probed.
-    pub(super) fn pod_named(&self, names: &tap::PodRef) -> Option<Arc<ProbedPod>> {
+    pub(super) fn pod_named(&self, names: &PodRef) -> Option<Arc<ProbedPod>> {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
@@ -213,7 +213,7 @@ fn upsert_container(containers: &mut Vec<Arc<inventory::Container>>, container: 
 }
 
 /// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
-fn key_of(pod: &tap::PodRef, sandbox: &str) -> Arc<str> {
+fn key_of(pod: &PodRef, sandbox: &str) -> Arc<str> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
         Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),

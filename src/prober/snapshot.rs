@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::pod::{PodState, ProbeWorker, ProbedContainer};
 use super::status::{PodCondition, PodPhase, readiness};
 use super::threshold::{ProbeResult, ResultRun};
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::probe::{PodSpec, Probe, ProbeType};
 use crate::tap;
 
@@ -12,7 +13,7 @@ use crate::tap;
 #[derive(Clone, Debug)]
 pub struct PodReport {
     /// Its names.
-    pub names: Arc<tap::PodRef>,
+    pub names: Arc<PodRef>,
     /// What is written of it, by all sources.
     pub spec: Arc<PodSpec>,
     /// How far it has come.
@@ -27,7 +28,7 @@ pub struct PodReport {
 #[derive(Clone, Debug)]
 pub struct ContainerReport {
     /// Its names.
-    pub names: Arc<tap::ContainerRef>,
+    pub names: Arc<ContainerRef>,
     /// Whether it has started.
     pub is_started: bool,
     /// Whether it is ready.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallInfo, CallOutcome, Peer};
 
 /// A call that has ended.
@@ -57,30 +58,6 @@ pub struct ProbeFailure {
     pub at: SystemTime,
     /// In what way.
     pub message: String,
-}
-
-/// A pod sandbox, as one call names it. What that call does not tell is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PodRef {
-    /// The sandbox's id.
-    pub id: Option<String>,
-    /// The pod's namespace.
-    pub namespace: Option<String>,
-    /// The pod's name.
-    pub name: Option<String>,
-    /// The pod's uid.
-    pub uid: Option<String>,
-}
-
-/// A container, as one call names it. What that call does not tell is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ContainerRef {
-    /// Its id.
-    pub id: Option<String>,
-    /// Its name in the pod.
-    pub name: Option<String>,
-    /// How often the container of this name had been created before.
-    pub attempt: Option<u32>,
 }
 
 /// An ExecSync.

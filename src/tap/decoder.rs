@@ -9,12 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::QueueItem;
-use super::call::{Call, ContainerRef, ExecCall};
+use super::call::{Call, ExecCall};
 use super::messages::MessageContext;
 use super::methods::{self, ReadMessage, ResponseKind};
 use super::metrics::TapMetrics;
 use super::observation::Observation;
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
+use crate::object_ref::ContainerRef;
 use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.

@@ -9,10 +9,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::QueueItem;
-use super::call::{Call, ContainerRef, ExecCall, ExecResult, KillRecord, PodRef};
+use super::call::{Call, ExecCall, ExecResult, KillRecord};
 use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
 use super::metrics::TapMetrics;
 use crate::cri::{Code, MethodName};
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
 
 /// The paths of what is called.

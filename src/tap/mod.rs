@@ -24,7 +24,7 @@ use crate::relay::{
     CallIds, CallInfo, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent,
 };
 
-pub use call::{Call, ContainerRef, ExecCall, ExecResult, KillRecord, PodRef, ProbeFailure};
+pub use call::{Call, ExecCall, ExecResult, KillRecord, ProbeFailure};
 pub use decoder::{DecodedCall, Decoder, ExecRequest, Observations, SendTimes, StopRequest, TapEvent};
 pub use internal_calls::{InternalCall, InternalCalls};
 pub use metrics::TapMetrics;

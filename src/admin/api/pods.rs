@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
-use crate::kubelet::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
-use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 use crate::history::json::time;
-use crate::tap;
 use crate::inventory::{self, Inventory};
+use crate::kubelet::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
+use crate::object_ref::PodRef;
+use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 
 /// A pod, as it is on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,7 +187,7 @@ pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<Sta
 pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &ClientPodsSnapshot) {
     for pod in pods {
         let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
-        let Some(key) = PodKey::from_pod_ref(&tap::PodRef { id: None, namespace, name, uid }) else {
+        let Some(key) = PodKey::from_pod_ref(&PodRef { id: None, namespace, name, uid }) else {
             continue;
         };
         for container in &mut pod.containers {

@@ -17,8 +17,9 @@ use super::periodicity::{PatternKey, Periodicity};
 use super::slowness::{Assessment, SlownessConfig};
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallInfo, CallOutcome};
-use crate::tap::{Call, ContainerRef, DecodedCall, ExecCall, ExecRequest, PodRef, SendTimes};
+use crate::tap::{Call, DecodedCall, ExecCall, ExecRequest, SendTimes};
 
 pub(super) use call::ExecInFlight;
 

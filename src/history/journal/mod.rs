@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 pub(super) use self::read::read_last;
 use self::writer::JournalWriter;
-use super::events::EventHistory;
+use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
 
 /// Records that may wait to be written; as many again are held while the disk takes none.
@@ -44,7 +44,7 @@ pub struct Journal {
 
 impl Journal {
     /// Starts the thread, which has written everything and ended once all copies are dropped. It tells the events of failures.
-    pub fn start(settings: JournalConfig, events: Arc<EventHistory>) -> io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(settings: JournalConfig, events: Arc<EventRecorder>) -> io::Result<(Self, JoinHandle<()>)> {
         let (lines, written) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
         let (dir, dropped) = (settings.dir.clone(), Counter::default());
@@ -91,7 +91,7 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
-    use crate::history::EventFilter;
+    use crate::events::EventFilter;
     use crate::socket::LockFile;
     use crate::tap::Call;
 
@@ -151,13 +151,13 @@ mod tests {
     struct Recording {
         journal: Journal,
         thread: JoinHandle<()>,
-        events: Arc<EventHistory>,
+        events: Arc<EventRecorder>,
         next: u64,
     }
 
     impl Recording {
         fn start(dir: PathBuf) -> Self {
-            let events = Arc::new(EventHistory::default());
+            let events = Arc::new(EventRecorder::default());
             let settings = JournalConfig { dir, limit: 1 << 20 };
             let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
             Self { journal, thread, events, next: 0 }

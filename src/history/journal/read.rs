@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::segments;
 use crate::execsync::CallRecord;
 use crate::history::json;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::regular_file;
 use crate::relay::Peer;
-use crate::tap::{ContainerRef, PodRef};
 
 /// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
 const TAIL_BYTES: u64 = 8 << 20;

@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use super::segments::Segments;
 use super::{JournalConfig, QUEUE_CAPACITY};
+use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
-use crate::history::events::{Event, EventHistory};
 use crate::history::json;
 use crate::socket::{LockError, LockFile};
 use crate::terminal::sanitize;
@@ -38,7 +38,7 @@ const MAX_BATCH: usize = 256;
 /// Writes records for as long as there is somebody to send them.
 pub(super) struct JournalWriter {
     settings: JournalConfig,
-    events: Arc<EventHistory>,
+    events: Arc<EventRecorder>,
     dropped: Counter,
     /// Why nothing is written, while that is so.
     failure: watch::Sender<Option<String>>,
@@ -72,7 +72,7 @@ impl From<io::Error> for Stop {
 impl JournalWriter {
     pub(super) fn new(
         settings: JournalConfig,
-        events: Arc<EventHistory>,
+        events: Arc<EventRecorder>,
         dropped: Counter,
         failure: watch::Sender<Option<String>>,
     ) -> Self {
@@ -104,7 +104,10 @@ impl JournalWriter {
                     LOCK_RETRY_INTERVAL
                 }
                 Stop::Removed => {
-                    self.publish(Event::journal_removed(&self.settings.dir));
+                    let dir = self.settings.dir.display();
+                    let message =
+                        format!("Another process removed the records in {dir}; recording starts again there");
+                    self.publish(Event::warning(reason::RECORD_REMOVED, message));
                     Duration::ZERO
                 }
                 Stop::Failed(error) => {
@@ -188,7 +191,11 @@ impl JournalWriter {
         // Whoever sees the failure finds the event.
         if !self.failure_published {
             self.failure_published = true;
-            self.publish(Event::journal_write_failed(&self.settings.dir, &reason));
+            let dir = self.settings.dir.display();
+            let message = format!(
+                "Calls are not recorded in {dir}: {reason}; probeshim retries, and calls are forwarded as before"
+            );
+            self.publish(Event::warning(reason::RECORD_WRITE_FAILED, message));
         }
         self.failure.send_replace(Some(reason));
     }
@@ -196,7 +203,8 @@ impl JournalWriter {
     fn recovered(&mut self) {
         if self.failure_published {
             self.failure_published = false;
-            self.publish(Event::journal_write_recovered(&self.settings.dir));
+            let message = format!("Calls are recorded in {} again", self.settings.dir.display());
+            self.publish(Event::normal(reason::RECORD_WRITE_RECOVERED, message));
             self.failure.send_replace(None);
         }
     }
@@ -209,7 +217,7 @@ impl JournalWriter {
         } else {
             info!("{message}");
         }
-        self.events.push(event);
+        self.events.record(event);
     }
 }
 

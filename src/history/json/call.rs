@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
 use crate::execsync::{Assessment, CallRecord, ExecAnalysis};
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -145,16 +146,16 @@ impl From<&relay::Peer> for Peer {
     }
 }
 
-impl From<&tap::PodRef> for Pod {
-    fn from(pod: &tap::PodRef) -> Self {
-        let tap::PodRef { id, namespace, name, uid } = pod.clone();
+impl From<&PodRef> for Pod {
+    fn from(pod: &PodRef) -> Self {
+        let PodRef { id, namespace, name, uid } = pod.clone();
         Self { id, namespace, name, uid }
     }
 }
 
-impl From<&tap::ContainerRef> for Container {
-    fn from(container: &tap::ContainerRef) -> Self {
-        let tap::ContainerRef { id, name, attempt } = container.clone();
+impl From<&ContainerRef> for Container {
+    fn from(container: &ContainerRef) -> Self {
+        let ContainerRef { id, name, attempt } = container.clone();
         Self { id, name, attempt }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::time;
-use crate::history::events::{self, EventType};
+use crate::events::{self, EventType};
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

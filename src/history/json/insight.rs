@@ -136,7 +136,9 @@ impl From<&execsync::Phases> for Phases {
     fn from(phases: &execsync::Phases) -> Self {
         let parts = phases.parts();
         let (candidates, candidate_count, missing) = match phases {
-            execsync::Phases::Ambiguous { candidates, count, .. } => (candidates.as_slice(), Some(*count), None),
+            execsync::Phases::Ambiguous { candidates, count, .. } => {
+                (candidates.as_slice(), Some(*count), None)
+            }
             execsync::Phases::Missing { what, .. } => (&[][..], None, Some(what.name().to_owned())),
             execsync::Phases::Complete(_) | execsync::Phases::Unsupported(_) => (&[][..], None, None),
         };

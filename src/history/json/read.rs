@@ -13,6 +13,7 @@ use crate::execsync::{
     self, Assessment, CallRecord, CommandOutcome, ExecAnalysis, MissingEvents, PhaseDurations, ProbeMatch,
     Slow, TimeoutMargin,
 };
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::probe::{ExecPurpose, Source};
 use crate::relay::{CallOutcome, Peer};
 use crate::tap;
@@ -42,11 +43,11 @@ impl TryFrom<Call> for CallRecord {
                 .map(|peer| Arc::new(Peer { uid: peer.uid, pid: peer.pid, program: peer.program })),
             pod: call.pod.map(|pod| {
                 let super::Pod { id, namespace, name, uid } = pod;
-                Arc::new(tap::PodRef { id, namespace, name, uid })
+                Arc::new(PodRef { id, namespace, name, uid })
             }),
             container: call.container.map(|container| {
                 let super::Container { id, name, attempt } = container;
-                Arc::new(tap::ContainerRef { id, name, attempt })
+                Arc::new(ContainerRef { id, name, attempt })
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
@@ -171,7 +172,10 @@ fn evidence(evidence: &Evidence) -> Result<execsync::Evidence, RecordError> {
         container_pressure: pressures(&evidence.container_pressure)?,
         node_pressure: pressures(&evidence.node_pressure)?,
         psi_window: duration(evidence.node_window_ms)?,
-        pids: evidence.pids.as_ref().map(|Pids { current, max }| execsync::Pids { current: *current, max: *max }),
+        pids: evidence
+            .pids
+            .as_ref()
+            .map(|Pids { current, max }| execsync::Pids { current: *current, max: *max }),
         is_frozen: evidence.frozen,
         oom_kills: evidence.oom_kills,
         load: evidence.load1.zip(evidence.processors),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cri::RedactedBytes;
 use crate::kubelet::spec::identity;
-use crate::tap;
+use crate::object_ref::PodRef;
 
 /// Why something is not kept that a client has stopped or removed.
 const RELEASED_REASON: &str = "stopped or removed by a client";
@@ -109,8 +109,8 @@ pub(super) enum ClientStage {
 impl PodKey {
     /// The key of a pod, if all its names are known.
     #[must_use]
-    pub fn from_pod_ref(pod: &tap::PodRef) -> Option<Self> {
-        let tap::PodRef { namespace, name, uid, .. } = pod;
+    pub fn from_pod_ref(pod: &PodRef) -> Option<Self> {
+        let PodRef { namespace, name, uid, .. } = pod;
         Some(Self { namespace: namespace.clone()?, name: name.clone()?, uid: uid.clone()? })
     }
 }

@@ -20,8 +20,8 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::kubelet::client_pods::{ClientAction, PodKey};
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use crate::kubelet::spec::{ClientRequest, Container, PodOrigin};
+use crate::object_ref::ContainerRef;
 use crate::prober::KillPlan;
-use crate::tap;
 use crate::terminal::sanitize;
 
 /// How often it is looked whether the node has been listed.
@@ -154,8 +154,7 @@ impl PodWorker {
     }
 
     async fn reclaim(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
-        let names =
-            tap::ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
+        let names = ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
         let message = "Its owner has let it go meanwhile".to_owned();
         let ending = KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None };
         self.kill(&Arc::new(names), id, ending, None, &[]).await?;

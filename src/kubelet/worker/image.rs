@@ -10,10 +10,11 @@ use wildmatch::WildMatch;
 use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
+use crate::events::{Event, reason};
 use crate::kubelet::backoff::BackoffError;
 use crate::kubelet::context::WorkerContext;
 use crate::kubelet::spec::{Container, Credential, Pod, PullPolicy};
-use crate::tap;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::terminal::{format, sanitize};
 
 /// Whose image it is, and what it is for.
@@ -21,7 +22,7 @@ pub(super) struct ImagePuller<'a> {
     pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
-    pub(super) names: (&'a Arc<tap::PodRef>, &'a Arc<tap::ContainerRef>),
+    pub(super) names: (&'a Arc<PodRef>, &'a Arc<ContainerRef>),
     pub(super) sandbox: &'a PodSandboxConfig,
 }
 
@@ -32,7 +33,7 @@ impl ImagePuller<'_> {
         let there = match self.container.pull_policy {
             PullPolicy::Always => None,
             _ => self.status(image).await.inspect_err(|error| {
-                self.tell("InspectFailed", true, error.message.clone());
+                self.record(Event::warning(reason::INSPECT_FAILED, error.message.clone()));
             })?,
         };
         match (there, self.container.pull_policy) {
@@ -40,12 +41,12 @@ impl ImagePuller<'_> {
                 let message = format!(
                     "Container image {image:?} already present on machine and can be accessed by the pod"
                 );
-                self.tell("Pulled", false, message);
+                self.record(Event::normal(reason::PULLED, message));
                 Ok((there.id.clone(), Some(there)))
             }
             (None, PullPolicy::Never) => {
                 let message = format!("Container image {image:?} is not present with pull policy of Never");
-                self.tell("ErrImageNeverPull", true, message.clone());
+                self.record(Event::warning(reason::ERR_IMAGE_NEVER_PULL, message.clone()));
                 Err(StartError::new("ErrImageNeverPull", message))
             }
             (None, _) => self.pull(image).await,
@@ -56,27 +57,26 @@ impl ImagePuller<'_> {
         let key = format!("{}/{image}", self.pod.uid);
         if let Err(BackoffError { delay, until }) = self.context.image_backoff.check(&key, SystemTime::now())
         {
-            self.tell("BackOff", false, format!("Back-off pulling image {image:?}"));
+            self.record(Event::normal(reason::BACK_OFF, format!("Back-off pulling image {image:?}")));
             let message = format!("Back-off pulling image {image:?}, for {}", format::duration(delay));
             return Err(StartError { until: Some(until), ..StartError::new("ImagePullBackOff", message) });
         }
-        self.tell("Pulling", false, format!("Pulling image {image:?}"));
+        self.record(Event::normal(reason::PULLING, format!("Pulling image {image:?}")));
         let started = Instant::now();
         match self.pull_with_credentials(image).await {
             Ok(pulled) => {
                 let status = self.status(&pulled).await?;
                 let size = status.as_ref().map_or(0, |image| image.size);
                 let took = format::duration(started.elapsed());
-                self.tell(
-                    "Pulled",
-                    false,
-                    format!("Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes."),
-                );
+                self.record(Event::normal(reason::PULLED, format!("Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes.")));
                 Ok((pulled, status))
             }
             Err(status) => {
                 let reason = sanitize(status.message());
-                self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
+                self.record(Event::warning(
+                    reason::FAILED,
+                    format!("Failed to pull image {image:?}: {reason}"),
+                ));
                 let now = SystemTime::now();
                 let delay = self.context.image_backoff.record_failure(&key, now);
                 let error = StartError::new("ErrImagePull", reason);
@@ -132,8 +132,8 @@ impl ImagePuller<'_> {
         Ok(answer.image)
     }
 
-    fn tell(&self, reason: &'static str, is_warning: bool, message: String) {
-        self.context.record_event(self.names.0, Some(self.names.1), (reason, is_warning), message);
+    fn record(&self, event: Event) {
+        self.context.record_event(self.names.0, Some(self.names.1), event);
     }
 }
 

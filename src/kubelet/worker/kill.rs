@@ -13,10 +13,12 @@ use super::PodWorker;
 use super::compute_actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::events::{Event, reason};
 use crate::kubelet::cri_config;
 use crate::kubelet::logs::remove_log;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::kubelet::spec::{Container, Pod, PodOrigin};
+use crate::object_ref::ContainerRef;
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
 use crate::prober::{ContainerNames, HookContext, HookError, KillPlan, PodReport, ProbeReport};
 use crate::tap;
@@ -62,13 +64,13 @@ impl PodWorker {
     /// grace period allows.
     pub(super) async fn kill(
         &self,
-        names: &Arc<tap::ContainerRef>,
+        names: &Arc<ContainerRef>,
         id: &Arc<str>,
         ending: KillPlan,
         mark: Option<tap::KillRecord>,
         first: &[CancellationToken],
     ) -> Result<(), Status> {
-        self.record_event(Some(names), ("Killing", false), ending.message.clone());
+        self.record_event(Some(names), Event::normal(reason::KILLING, ending.message.clone()));
         let started = Instant::now();
         self.pre_stop(names, id, &ending).await;
         let left = wait_for_predecessors(first, ending.grace_period_after(started.elapsed())).await;
@@ -77,7 +79,7 @@ impl PodWorker {
         self.context.executor.stop(&both, id, left, mark).await
     }
 
-    async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
+    async fn pre_stop(&self, names: &Arc<ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
         let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
@@ -85,7 +87,10 @@ impl PodWorker {
         let hooked = self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default());
         if let Err(HookError::Failed(_)) = hooked.run(hook, self.context.executor.clone(), Some(period)).await
         {
-            self.record_event(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
+            self.record_event(
+                Some(names),
+                Event::warning(reason::FAILED_PRE_STOP_HOOK, "PreStopHook failed"),
+            );
         }
     }
 
@@ -93,7 +98,7 @@ impl PodWorker {
     pub(super) fn hook_context(
         &self,
         container: &Arc<ContainerSpec>,
-        names: &Arc<tap::ContainerRef>,
+        names: &Arc<ContainerRef>,
         id: &Arc<str>,
         address: &str,
     ) -> HookContext {
@@ -230,10 +235,10 @@ fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
 }
 
 /// What a container is called, as it was seen.
-fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<tap::ContainerRef> {
+fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<ContainerRef> {
     let attempt =
         runtime_status.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
-    Arc::new(tap::ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
+    Arc::new(ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
 }
 
 #[cfg(test)]

@@ -30,11 +30,12 @@ use super::published_pod::{FailureCause, PublishedPod};
 use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use super::spec::{Pod, PodOrigin};
 use super::v1::PodStatus;
+use crate::events::Event;
+use crate::inventory::Sandbox;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::probe::{PodSpec, ProbeType};
 use crate::prober::{EnforcementMode, PodReport, ProbeResult};
-use crate::tap;
 use crate::terminal::sanitize;
-use crate::inventory::Sandbox;
 
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
@@ -66,7 +67,7 @@ pub(super) struct PodWorker {
     pod: Arc<Pod>,
     /// What it is to be from now on.
     pods: watch::Receiver<Arc<Pod>>,
-    names: Arc<tap::PodRef>,
+    names: Arc<PodRef>,
     dir: PodDir,
     signals: Arc<WorkerSignals>,
     published: watch::Sender<PublishedPod>,
@@ -197,7 +198,7 @@ impl PodWorker {
         }
         if self.remaining_deadline().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE_EXCEEDED;
-            self.record_event(None, (reason, false), message.to_owned());
+            self.record_event(None, Event::normal(reason, message));
             self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
             return Ok(SyncResult::Terminal);
         }
@@ -349,20 +350,15 @@ impl PodWorker {
         published.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
     }
 
-    fn record_event(
-        &self,
-        container: Option<&Arc<tap::ContainerRef>>,
-        what: (&'static str, bool),
-        message: String,
-    ) {
-        self.context.record_event(&self.names, container, what, message);
+    fn record_event(&self, container: Option<&Arc<ContainerRef>>, event: Event) {
+        self.context.record_event(&self.names, container, event);
     }
 }
 
 /// What a pod is called before it has a sandbox.
-fn names(pod: &Pod) -> tap::PodRef {
+fn names(pod: &Pod) -> PodRef {
     let text = |text: &String| Some(text.clone());
-    tap::PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
+    PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
 }
 
 #[cfg(test)]

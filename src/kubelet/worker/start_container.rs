@@ -12,15 +12,16 @@ use super::failure::StartError;
 use super::image::ImagePuller;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
+use crate::events::{Event, reason};
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::kubelet::spec::{Container, Pod, RecursiveReadOnly};
+use crate::object_ref::ContainerRef;
 use crate::probe::Hook;
 use crate::prober::HookError;
 use crate::prober::handler::go::format_seconds;
-use crate::tap;
 use crate::terminal::sanitize;
 
 /// Where a container is started.
@@ -40,8 +41,7 @@ impl PodWorker {
         container: &Container,
         context: StartContext<'_>,
     ) -> Result<(), StartError> {
-        let container_ref =
-            tap::ContainerRef { name: Some(container.name.clone()), ..tap::ContainerRef::default() };
+        let container_ref = ContainerRef { name: Some(container.name.clone()), ..ContainerRef::default() };
         let container_ref = Arc::new(container_ref);
         self.back_off(container, context.runtime_status, &container_ref)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
@@ -65,8 +65,8 @@ impl PodWorker {
         let (id, attempt) = created.inspect_err(|error| self.failed(&container_ref, error))?;
         self.track_created(container, &id);
         let name = Some(container.name.clone());
-        let named = Arc::new(tap::ContainerRef { id: Some(id.clone()), name, attempt: Some(attempt) });
-        self.record_event(Some(&named), ("Created", false), "Container created".to_owned());
+        let named = Arc::new(ContainerRef { id: Some(id.clone()), name, attempt: Some(attempt) });
+        self.record_event(Some(&named), Event::normal(reason::CREATED, "Container created"));
         if !self.still_desired(container).await {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl PodWorker {
                 .await;
         let started = started.map_err(|status| StartError::new("RunContainerError", argv(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
-        self.record_event(Some(&named), ("Started", false), "Container started".to_owned());
+        self.record_event(Some(&named), Event::normal(reason::STARTED, "Container started"));
         match container.spec.post_start() {
             Some(hook) => self.post_start(container, &named, context, hook.clone()).await,
             None => Ok(()),
@@ -88,7 +88,7 @@ impl PodWorker {
         &self,
         container: &Container,
         runtime_status: &RuntimePodStatus,
-        names: &Arc<tap::ContainerRef>,
+        names: &Arc<ContainerRef>,
     ) -> Result<(), StartError> {
         let is_time = check_backoff(
             &self.context.restart_backoff,
@@ -101,7 +101,7 @@ impl PodWorker {
         let (name, pod) = (&container.name, &self.pod);
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
-        self.record_event(Some(names), ("BackOff", true), message);
+        self.record_event(Some(names), Event::warning(reason::BACK_OFF, message));
         let delay = format_seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
         let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
         Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
@@ -165,7 +165,7 @@ impl PodWorker {
     async fn post_start(
         &self,
         container: &Container,
-        names: &Arc<tap::ContainerRef>,
+        names: &Arc<ContainerRef>,
         context: StartContext<'_>,
         hook: Hook,
     ) -> Result<(), StartError> {
@@ -177,15 +177,21 @@ impl PodWorker {
             Err(HookError::Failed(reason)) => sanitize(&reason),
             Err(HookError::TimedOut | HookError::Panicked) => "a fault of probeshim's own".to_owned(),
         };
-        self.record_event(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
+        self.record_event(
+            Some(names),
+            Event::warning(reason::FAILED_POST_START_HOOK, "PostStartHook failed"),
+        );
         let ending = self.kill_spec(container, "FailedPostStartHook".to_owned());
         // Where that does not work, the next sync will see it run, and the hook is not tried again.
         let _ = self.kill(names, &id, ending, None, &[]).await;
         Err(StartError::new("PostStartHookError", reason))
     }
 
-    fn failed(&self, names: &Arc<tap::ContainerRef>, error: &StartError) {
-        self.record_event(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
+    fn failed(&self, names: &Arc<ContainerRef>, error: &StartError) {
+        self.record_event(
+            Some(names),
+            Event::warning(reason::FAILED, format!("Error: {}", error.reason_or_message())),
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use super::start_container::StartContext;
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
+use crate::events::{Event, reason};
 use crate::kubelet::cri_config::{self, EnvFacts};
 use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
@@ -33,7 +34,7 @@ impl PodWorker {
             && let PodOrigin::Client { request: Err(reason), .. } = &self.pod.origin
         {
             let message = format!("The sandbox has ended, and cannot be made again: {reason}");
-            self.record_event(None, ("NotRestartable", true), message);
+            self.record_event(None, Event::warning(reason::NOT_RESTARTABLE, message));
             return Ok(SyncResult::NoChange);
         }
         if !actions.containers_to_reset.is_empty() {
@@ -98,14 +99,14 @@ impl PodWorker {
         if actions.kill_pod {
             if actions.create_sandbox.is_some() && actions.sandbox.is_some() {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
-                self.record_event(None, ("SandboxChanged", false), message.to_owned());
+                self.record_event(None, Event::normal(reason::SANDBOX_CHANGED, message));
             }
             any_killed |= runtime_status.live().next().is_some()
                 || runtime_status.sandboxes.iter().any(|it| it.is_ready);
             let killed = self.kill_all(runtime_status, 0).await;
             killed.inspect_err(|status| {
                 let message = format!("error killing pod: {}", sanitize(status.message()));
-                self.record_event(None, ("FailedKillPod", true), message);
+                self.record_event(None, Event::warning(reason::FAILED_KILL_POD, message));
             })?;
             if actions.create_sandbox.is_some() {
                 // Those of the last sandbox would tell that the new one is initialised.
@@ -167,7 +168,7 @@ impl PodWorker {
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
         let failed = |status: &Status| {
             let message = format!("Failed to create pod sandbox: {}", sanitize(status.message()));
-            self.record_event(None, ("FailedCreatePodSandBox", true), message);
+            self.record_event(None, Event::warning(reason::FAILED_CREATE_POD_SAND_BOX, message));
         };
         let logs = config.log_directory.clone();
         let log_dir_created = if logs.is_empty() {
@@ -234,13 +235,18 @@ impl PodWorker {
         let prepared = spawn_blocking(move || {
             dir.prepare(&EnvFacts { pod: &pod, node: &context.node, addresses: &addresses })
         });
-        let (reason, message) = match prepared.await {
+        let event = match prepared.await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error @ VolumeError::SetUp { .. })) => ("FailedMount", error.to_string()),
-            Ok(Err(error)) => ("Failed", format!("error making pod data directories: {error}")),
-            Err(_) => ("Failed", "error making pod data directories: probeshim panicked".to_owned()),
+            Ok(Err(error @ VolumeError::SetUp { .. })) => {
+                Event::warning(reason::FAILED_MOUNT, error.to_string())
+            }
+            Ok(Err(error)) => {
+                Event::warning(reason::FAILED, format!("error making pod data directories: {error}"))
+            }
+            Err(_) => Event::warning(reason::FAILED, "error making pod data directories: probeshim panicked"),
         };
-        self.record_event(None, (reason, true), message.clone());
+        let message = event.message.clone();
+        self.record_event(None, event);
         Err(SyncError::Volumes(message))
     }
 }

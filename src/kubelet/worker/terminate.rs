@@ -12,6 +12,7 @@ use tracing::warn;
 use super::{PodWorker, SyncError, TERMINATION_RETRY};
 use crate::cri::v1::RemovePodSandboxRequest;
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::events::{Event, reason};
 use crate::kubelet::cri_config;
 use crate::kubelet::pod_dir::remove_log_directory;
 use crate::kubelet::runtime_status::RuntimePodStatus;
@@ -48,7 +49,10 @@ impl PodWorker {
                 return;
             }
             warn!(pod = self.pod.full_name(), "a pod was not ended: {error}");
-            self.record_event(None, ("FailedKillPod", true), format!("error killing pod: {error}"));
+            self.record_event(
+                None,
+                Event::warning(reason::FAILED_KILL_POD, format!("error killing pod: {error}")),
+            );
             tokio::select! {
                 () = sleep(TERMINATION_RETRY) => {}
                 () = force.cancelled() => return,

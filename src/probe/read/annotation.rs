@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::cursor::Cursor;
 use super::probe;
+use crate::inventory::Sandbox;
 use crate::probe::definition::{Probe, ProbeType};
 use crate::probe::pod_spec::RestartPolicy;
 use crate::probe::source::Source;
-use crate::inventory::Sandbox;
 
 /// What begins the keys of all of them.
 const ANNOTATION_PREFIX: &str = "probeshim.io/";

@@ -10,12 +10,12 @@ use wildmatch::WildMatch;
 use super::*;
 use crate::cri::labels::{PORTS, PRE_STOP_HANDLER};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
+use crate::inventory;
 use crate::probe::pod_spec::ContainerPort;
 use crate::probe::read::cursor::Cursor;
 use crate::probe::read::probe;
 use crate::probe::{RestartPolicy, Selector, annotation_problems};
 use crate::tap::Observation;
-use crate::inventory;
 
 fn seen(
     name: &str,

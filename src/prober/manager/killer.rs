@@ -10,8 +10,8 @@ use tonic::Status;
 use tracing::{error, info};
 
 use super::ManagerInner;
+use crate::events::{Event, reason};
 use crate::probe::ContainerSpec;
-use crate::prober::events::{ContainerEvent, ContainerEventKind};
 use crate::prober::executor::ContainerNames;
 use crate::prober::handler::{HookContext, HookError};
 use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
@@ -65,24 +65,19 @@ impl KillTask {
                 KillResult::Stopped => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let message = "The runtime says that it has stopped it, and it still runs";
-                    self.publish(ContainerEventKind::KillFailed, message.to_owned());
+                    self.record_event(Event::warning(reason::KILL_FAILED, message));
                 }
                 KillResult::Aborted(KillAbort::Gone) => return,
                 KillResult::Aborted(abort) => {
-                    self.publish(
-                        ContainerEventKind::KillAborted,
-                        format!("Is not stopped after all: {}", abort.reason()),
-                    );
+                    let message = format!("Is not stopped after all: {}", abort.reason());
+                    self.record_event(Event::normal(reason::KILL_ABORTED, message));
                     self.release();
                     return;
                 }
                 KillResult::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let reason = sanitize(status.message());
-                    self.publish(
-                        ContainerEventKind::KillFailed,
-                        format!("The runtime has not stopped it: {reason}"),
-                    );
+                    let message = format!("The runtime has not stopped it: {}", sanitize(status.message()));
+                    self.record_event(Event::warning(reason::KILL_FAILED, message));
                     sleep(STOP_RETRY_DELAY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
                 }
             }
@@ -108,7 +103,7 @@ impl KillTask {
         if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
             return KillResult::Aborted(abort);
         }
-        self.publish(ContainerEventKind::Killing, order.kill.message.clone());
+        self.record_event(Event::normal(reason::KILLING, order.kill.message.clone()));
         let started = Instant::now();
         self.pre_stop().await;
         if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
@@ -143,11 +138,9 @@ impl KillTask {
         };
         match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
             Ok(()) => {}
-            Err(HookError::Failed(reason)) => {
-                self.publish(
-                    ContainerEventKind::FailedPreStopHook,
-                    format!("PreStopHook failed: {}", sanitize(&reason)),
-                );
+            Err(HookError::Failed(error)) => {
+                let message = format!("PreStopHook failed: {}", sanitize(&error));
+                self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, message));
             }
             Err(HookError::Panicked) => self.shared.metrics.fault(),
             Err(HookError::TimedOut) => {
@@ -170,14 +163,8 @@ impl KillTask {
         ContainerNames { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
     }
 
-    fn publish(&self, what: ContainerEventKind, message: String) {
+    fn record_event(&self, event: Event) {
         let ContainerNames { pod, container } = self.names();
-        self.shared.event_sink.container_event(ContainerEvent {
-            pod,
-            container,
-            probe_type: self.order.probe_type,
-            what,
-            message,
-        });
+        self.shared.events.record(event.for_container(pod, container));
     }
 }

@@ -8,19 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
-use tracing::error;
+use tracing::{error, warn};
 
+use crate::events::{Event, EventRecorder};
+use crate::inventory::InspectRequest;
+use crate::object_ref::PodRef;
 use crate::prober::enforcement::Enforcement;
-use crate::prober::events::{ContainerEventKind, EventSink};
 use crate::prober::executor::Executor;
 use crate::prober::meter::ThreadUse;
 use crate::prober::metrics::ProberMetrics;
 use crate::prober::pod::{Effects, ProbedPod};
 use crate::prober::pod_table::PodTable;
-use crate::inventory::InspectRequest;
+use crate::terminal::sanitize;
 
 use killer::KillTask;
 use worker::Worker;
@@ -39,7 +41,9 @@ pub(crate) const KUBELET_TTL: Duration = Duration::from_secs(60);
 pub(in crate::prober) struct ManagerInner {
     pub(in crate::prober) executor: Executor,
     pub(in crate::prober) metrics: ProberMetrics,
-    pub(in crate::prober) event_sink: Arc<dyn EventSink>,
+    pub(in crate::prober) events: Arc<EventRecorder>,
+    /// Pods with a probe whose result has changed.
+    pub(in crate::prober) result_updates: broadcast::Sender<Arc<PodRef>>,
     pub(in crate::prober) inspect_requests: mpsc::Sender<InspectRequest>,
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
@@ -145,21 +149,28 @@ impl ManagerInner {
         Some((pod, effects))
     }
 
+    /// Records and logs an event that is about no single pod.
+    pub(in crate::prober) fn record_global(&self, event: Event) {
+        warn!("{}", sanitize(&event.message));
+        self.events.record(event);
+    }
+
     /// Does what a pod wants done, once nobody looks at it.
     pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, effects: Effects) {
-        for notice in effects.events {
-            if notice.what == ContainerEventKind::WouldKill {
-                self.metrics.verdict(notice.probe_type.title());
-            }
-            self.metrics.compared(notice.what);
-            self.event_sink.container_event(notice);
+        for event in effects.events {
+            self.metrics.count_agreement(event.reason);
+            self.events.record(event);
+        }
+        for probe_type in effects.would_kill {
+            self.metrics.would_kill(probe_type.title());
         }
         if effects.result_changed {
-            let names = pod.lock().names.clone();
-            self.event_sink.result_changed(&names);
+            let pod = pod.lock().names.clone();
+            // Fails where nothing acts on probe results.
+            let _ = self.result_updates.send(pod);
         }
-        for remark in effects.global_events {
-            self.event_sink.global_event(remark);
+        for event in effects.global_events {
+            self.record_global(event);
         }
         for order in effects.kill_requests {
             self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());

@@ -9,8 +9,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::error;
 
 use super::ManagerInner;
+use crate::events::{Event, reason};
 use crate::probe::Probe;
-use crate::prober::events::{ContainerEvent, ContainerEventKind};
 use crate::prober::executor::ContainerNames;
 use crate::prober::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
 use crate::prober::lateness::{Delay, timed};
@@ -110,19 +110,20 @@ impl Worker {
         let tried = self.shared.attempt_with_retries(task, &meter).await;
         let duration = started.elapsed();
         let metrics = &self.shared.metrics;
-        let (what, message) = event_message(task, &tried.result);
+        let (reason, message) = event_message(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {
             self.discarded += 1;
             metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
-            self.shared.notice(task, ContainerEventKind::Discarded, tried.discarded_message(task, &message));
+            let message = tried.discarded_message(task, &message);
+            self.shared.record_attempt_event(task, reason::PROBE_DISCARDED, message);
             if result_of(&tried.result) == Some(ProbeResult::Failure) {
                 self.pod.lock().discard_failure(&self.signals);
             }
             return;
         }
         self.discarded = 0;
-        if let Some(what) = what {
-            self.shared.notice(task, what, message.clone());
+        if let Some(reason) = reason {
+            self.shared.record_attempt_event(task, reason, message.clone());
         }
         let Some(result) = result_of(&tried.result) else {
             metrics.errored(&meter.series);
@@ -138,10 +139,11 @@ impl Worker {
 
     fn fault(&self) {
         self.shared.metrics.fault();
-        let Some(notice) = self.pod.lock().fault_of(&self.signals) else { return };
-        let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
-        error!(pod, container, "{}, please report it", notice.message);
-        self.shared.event_sink.container_event(notice);
+        let Some(event) = self.pod.lock().panic_event(&self.signals) else { return };
+        let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
+        let container = event.container.as_ref().and_then(|container| container.name.as_deref());
+        error!(pod, container, "{}, please report it", event.message);
+        self.shared.events.record(event);
     }
 }
 
@@ -181,24 +183,24 @@ fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
     }
 }
 
-/// What is told of an attempt, in the kubelet's words; nothing where all is well.
+/// Returns the reason and the message of an attempt's event, which are the kubelet's; no reason for a success without warning.
 fn event_message(
     task: &AttemptContext,
     tried: &Result<ProbeOutcome, ProbeError>,
-) -> (Option<ContainerEventKind>, String) {
+) -> (Option<&'static str>, String) {
     let title = task.probe_type.title();
     match tried {
         Ok(ProbeOutcome::Success(_)) => (None, String::new()),
         Ok(ProbeOutcome::Warning(output)) => {
-            (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: {output}"))
+            (Some(reason::PROBE_WARNING), format!("{title} probe warning: {output}"))
         }
         Ok(ProbeOutcome::Failure(output)) => {
-            (Some(ContainerEventKind::Unhealthy), format!("{title} probe failed: {output}"))
+            (Some(reason::UNHEALTHY), format!("{title} probe failed: {output}"))
         }
         Err(error) => {
             let result = error.outcome();
             let message = format!("{title} probe errored and resulted in {result} state: {error}");
-            (Some(ContainerEventKind::Unhealthy), message)
+            (Some(reason::UNHEALTHY), message)
         }
     }
 }
@@ -221,9 +223,9 @@ impl ManagerInner {
         }
     }
 
-    fn notice(&self, task: &AttemptContext, what: ContainerEventKind, message: String) {
-        let (pod, container, probe_type) = (task.pod.clone(), task.container.clone(), task.probe_type);
-        self.event_sink.container_event(ContainerEvent { pod, container, probe_type, what, message });
+    fn record_attempt_event(&self, task: &AttemptContext, reason: &'static str, message: String) {
+        let event = Event::warning(reason, message);
+        self.events.record(event.for_container(task.pod.clone(), task.container.clone()));
     }
 }
 
@@ -249,9 +251,8 @@ mod tests {
             };
             let title = probe_type.title();
             let text = |text: &str| text.to_owned();
-            let unhealthy =
-                |message: &str| (Some(ContainerEventKind::Unhealthy), format!("{title} probe {message}"));
-            let warned = (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: look"));
+            let unhealthy = |message: &str| (Some(reason::UNHEALTHY), format!("{title} probe {message}"));
+            let warned = (Some(reason::PROBE_WARNING), format!("{title} probe warning: look"));
             let (well, badly) = (Some(ProbeResult::Success), Some(ProbeResult::Failure));
             for (tried, result, expected) in [
                 (Ok(ProbeOutcome::Success(text("fine"))), well, (None, String::new())),

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use super::PodState;
 use super::container::{KubeletStop, ProbedContainer};
 use super::workers::{Effects, ProbeWorker};
+use crate::events::{Event, reason};
 use crate::probe::ProbeType;
 use crate::prober::enforcement::EnforcementMode;
-use crate::prober::events::ContainerEventKind;
 use crate::prober::kill_plan::KillPlan;
 use crate::prober::threshold::ProbeResult;
 
@@ -72,12 +72,11 @@ impl PodState {
             let known = ProbeType::KILLING.into_iter().find(|it| self.worker(index, *it).is_some());
             if let Some((probe_type, _)) = nearly {
                 self.confirm_near_miss(index, probe_type, effects);
-            } else if let Some(probe_type) =
-                known.filter(|_| self.enforcement.mode() == EnforcementMode::DryRun)
-            {
+            } else if known.is_some() && self.enforcement.mode() == EnforcementMode::DryRun {
                 let message =
                     format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
-                effects.events.push(self.notice(index, probe_type, ContainerEventKind::Unpredicted, message));
+                let event = Event::warning(reason::KILL_UNPREDICTED, message);
+                effects.events.push(self.container_event(index, event));
             }
         }
         for worker in self.workers.iter_mut().filter(|worker| worker.container == name) {
@@ -105,7 +104,7 @@ impl PodState {
     /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
     fn confirm(&mut self, index: usize, probe_type: ProbeType, message: String, effects: &mut Effects) {
         if self.enforcement.mode() == EnforcementMode::DryRun {
-            effects.events.push(self.notice(index, probe_type, ContainerEventKind::Predicted, message));
+            effects.events.push(self.container_event(index, Event::normal(reason::KILL_PREDICTED, message)));
         }
         let container = &mut self.containers[index];
         container.their_stop = Some(KubeletStop::Judged);
@@ -135,12 +134,8 @@ impl PodState {
                     let message = format!(
                         "The kubelet has not stopped it for its {probe} probe within {seconds:.1}s of when it would have been"
                     );
-                    effects.events.push(self.notice(
-                        index,
-                        probe_type,
-                        ContainerEventKind::NotObserved,
-                        message,
-                    ));
+                    let event = Event::warning(reason::KILL_NOT_OBSERVED, message);
+                    effects.events.push(self.container_event(index, event));
                 }
             }
         }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::object_ref::ContainerRef;
 use crate::probe::ProbeType;
 use crate::prober::probe_state::{ContainerRun, ObservedState};
 use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;
-use crate::tap;
 
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
 pub(in crate::prober) struct ProbedContainer {
-    pub(in crate::prober) names: Arc<tap::ContainerRef>,
+    pub(in crate::prober) names: Arc<ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(super) age: Age,
     pub(in crate::prober) state: ObservedState,
@@ -65,7 +65,7 @@ pub(in crate::prober) enum KubeletStop {
 /// What is known of a container from the world.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct ContainerUpdate {
-    pub(in crate::prober) names: Arc<tap::ContainerRef>,
+    pub(in crate::prober) names: Arc<ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: ObservedState,

@@ -9,9 +9,9 @@ use super::container::{KubeletStop, WouldKillStats};
 use super::kill_request::{KillAbort, KillRequest};
 use super::workers::{Effects, ProbeWorkerHandle};
 use super::{Management, PodState};
+use crate::events::{Event, reason};
 use crate::probe::{Hook, ProbeType};
-use crate::prober::enforcement::{EnforcementMode, KillPermit};
-use crate::prober::events::{ContainerEvent, ContainerEventKind, GlobalEvent};
+use crate::prober::enforcement::{EnforcementMode, KillLimit, KillPermit};
 use crate::prober::kill_plan::{self, KillPlan};
 use crate::prober::probe_state::ContainerRun;
 use crate::prober::threshold::ProbeResult;
@@ -99,9 +99,12 @@ impl PodState {
             }
             let name = self.containers[index].name().to_owned();
             let kill = kill_plan::plan_kill(&self.spec, &name, probe_type, |other| self.state_of(other));
-            if let Some((what, why)) = self.kill_blocker(index, &kill, now, effects) {
+            if let Some((reason, why)) = self.kill_blocker(index, &kill, now, effects) {
                 let message = format!("{} ({why})", kill.message);
-                effects.events.push(self.notice(index, probe_type, what, message));
+                effects.events.push(self.container_event(index, Event::warning(reason, message)));
+                if reason == reason::WOULD_KILL {
+                    effects.would_kill.push(probe_type);
+                }
                 self.reset_counters(index, probe_type, now);
                 if self.enforcement.mode() == EnforcementMode::DryRun {
                     self.predict(index, probe_type, &kill, now);
@@ -130,47 +133,39 @@ impl PodState {
         }
     }
 
-    /// Why a container is not killed, if it is not.
+    /// Returns the reason and the message of the event if a container is not killed.
     fn kill_blocker(
         &self,
         index: usize,
         kill: &KillPlan,
         now: Instant,
         effects: &mut Effects,
-    ) -> Option<(ContainerEventKind, String)> {
+    ) -> Option<(&'static str, String)> {
         let grace_period = kill.grace_period_after(Duration::ZERO);
         if !self.enforcement.mode().kills() {
             let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but that {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
-            return Some((ContainerEventKind::WouldKill, would + &but.unwrap_or_default()));
+            return Some((reason::WOULD_KILL, would + &but.unwrap_or_default()));
         }
         if self.containers[index].is_protected {
-            return Some((ContainerEventKind::WouldKill, "never killed: it is excluded".to_owned()));
+            return Some((reason::WOULD_KILL, "never killed: it is excluded".to_owned()));
         }
         if let Some(obstacle) = &kill.blocked_by {
-            return Some((ContainerEventKind::KillSkipped, format!("not stopped: {obstacle}")));
+            return Some((reason::KILL_SKIPPED, format!("not stopped: {obstacle}")));
         }
         if self.enforcement.mode() == EnforcementMode::Restart
             && !self.will_be_restarted(self.containers[index].name())
         {
-            return Some((
-                ContainerEventKind::KillSkipped,
-                "not stopped: nobody would start it again".to_owned(),
-            ));
+            return Some((reason::KILL_SKIPPED, "not stopped: nobody would start it again".to_owned()));
         }
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
-            KillPermit::DryRun => Some((ContainerEventKind::WouldKill, "dry-run since just now".to_owned())),
+            KillPermit::DryRun => Some((reason::WOULD_KILL, "dry-run since just now".to_owned())),
             KillPermit::RateLimited { is_first } => {
                 if is_first {
-                    effects
-                        .global_events
-                        .extend(self.enforcement.kills(now).most.map(GlobalEvent::KillRateLimited));
+                    effects.global_events.extend(self.enforcement.kills(now).most.map(KillLimit::event));
                 }
-                Some((
-                    ContainerEventKind::KillSkipped,
-                    "not stopped: there have been too many kills".to_owned(),
-                ))
+                Some((reason::KILL_SKIPPED, "not stopped: there have been too many kills".to_owned()))
             }
         }
     }
@@ -220,23 +215,16 @@ impl PodState {
         }
     }
 
-    pub(super) fn notice(
-        &self,
-        index: usize,
-        probe_type: ProbeType,
-        what: ContainerEventKind,
-        message: String,
-    ) -> ContainerEvent {
-        let (pod, container) = (self.names.clone(), self.containers[index].names.clone());
-        ContainerEvent { pod, container, probe_type, what, message }
+    /// Returns the event with references to the pod and to a container of it.
+    pub(super) fn container_event(&self, index: usize, event: Event) -> Event {
+        event.for_container(self.names.clone(), self.containers[index].names.clone())
     }
 
-    /// Tells of an attempt of a worker that ended with a panic.
-    pub(in crate::prober) fn fault_of(&self, handle: &Arc<ProbeWorkerHandle>) -> Option<ContainerEvent> {
+    /// Returns the event of an attempt that ended with a panic.
+    pub(in crate::prober) fn panic_event(&self, handle: &Arc<ProbeWorkerHandle>) -> Option<Event> {
         let worker = &self.workers[self.index_of(handle)?];
         let index = self.index_by_name(&worker.container)?;
-        let probe_type = worker.state.probe_type;
-        let message = format!("{} probe was not made: probeshim panicked", probe_type.title());
-        Some(self.notice(index, probe_type, ContainerEventKind::Panicked, message))
+        let message = format!("{} probe was not made: probeshim panicked", worker.state.probe_type.title());
+        Some(self.container_event(index, Event::warning(reason::PROBE_PANICKED, message)))
     }
 }

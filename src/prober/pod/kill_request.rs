@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::object_ref::ContainerRef;
 use crate::probe::ProbeType;
 use crate::prober::kill_plan::KillPlan;
 use crate::tap;
@@ -9,7 +10,7 @@ use crate::tap;
 /// A container that is to be killed.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct KillRequest {
-    pub(in crate::prober) container: Arc<tap::ContainerRef>,
+    pub(in crate::prober) container: Arc<ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) probe_type: ProbeType,
     pub(in crate::prober) kill: KillPlan,

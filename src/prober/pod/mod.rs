@@ -17,9 +17,9 @@ use super::enforcement::Enforcement;
 use super::probe_state::{ContainerRun, ContainerView, ObservedState, PodView, Terminating};
 use super::status::{ContainerProgress, PodPhase, ReadinessInputs, phase};
 use super::threshold::ProbeResult;
+use crate::object_ref::PodRef;
 use crate::probe::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::relay::CallInfo;
-use crate::tap;
 
 pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};
 pub(in crate::prober) use kill_request::{KillAbort, KillRequest};
@@ -41,7 +41,7 @@ pub(in crate::prober) struct ProbedPod {
 /// What is known of it.
 #[derive(Debug)]
 pub(in crate::prober) struct PodState {
-    pub(in crate::prober) names: Arc<tap::PodRef>,
+    pub(in crate::prober) names: Arc<PodRef>,
     pub(in crate::prober) spec: Arc<PodSpec>,
     /// The sandbox that it lives in.
     sandbox: Arc<str>,
@@ -81,7 +81,7 @@ pub(in crate::prober) enum Management {
 
 impl ProbedPod {
     pub(in crate::prober) fn new(
-        names: Arc<tap::PodRef>,
+        names: Arc<PodRef>,
         enforcement: Arc<Enforcement>,
         since: Instant,
         now: Instant,

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::PodState;
 use super::container::ProbedContainer;
 use super::kill_request::KillRequest;
+use crate::events::Event;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
-use crate::prober::events::{ContainerEvent, GlobalEvent};
 use crate::prober::probe_state::{NextAction, ProbeState, ResultUpdate};
 use crate::prober::threshold::ProbeResult;
 use crate::tap;
@@ -60,8 +61,8 @@ pub(in crate::prober) struct ProbeWorkerHandle {
 /// Everything that an attempt depends on.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct AttemptContext {
-    pub(in crate::prober) pod: Arc<tap::PodRef>,
-    pub(in crate::prober) container: Arc<tap::ContainerRef>,
+    pub(in crate::prober) pod: Arc<PodRef>,
+    pub(in crate::prober) container: Arc<ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) spec: Arc<ContainerSpec>,
     pub(in crate::prober) probe: Arc<Probe>,
@@ -74,9 +75,11 @@ pub(in crate::prober) struct AttemptContext {
 pub(in crate::prober) struct Effects {
     /// Workers to start.
     pub(in crate::prober) workers_to_start: Vec<(Arc<ProbeWorkerHandle>, Arc<Probe>)>,
-    pub(in crate::prober) events: Vec<ContainerEvent>,
-    /// Events that concern more than one pod.
-    pub(in crate::prober) global_events: Vec<GlobalEvent>,
+    pub(in crate::prober) events: Vec<Event>,
+    /// Events that are about no single pod.
+    pub(in crate::prober) global_events: Vec<Event>,
+    /// Types of the probes for which the container would be killed.
+    pub(in crate::prober) would_kill: Vec<ProbeType>,
     /// Containers to kill.
     pub(in crate::prober) kill_requests: Vec<KillRequest>,
     /// Whether the workers start at random times within their periods.

@@ -12,8 +12,9 @@ use tonic::Status;
 
 use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
+use crate::events::reason;
 use crate::probe::{ProbeType, Source, SpecResolver};
-use crate::prober::{ContainerEventKind, PodPhase, ProbeResult};
+use crate::prober::{PodPhase, ProbeResult};
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +53,7 @@ async fn errors_count_for_nothing() {
     let killed: Vec<f64> = node
         .events_since(begin)
         .into_iter()
-        .filter(|(_, what, _)| *what == ContainerEventKind::WouldKill)
+        .filter(|(_, what, _)| *what == reason::WOULD_KILL)
         .map(|(at, ..)| at)
         .collect();
     assert_eq!(killed, [2.0]);
@@ -91,9 +92,8 @@ async fn startup_delays_the_others_and_is_needed_again() {
     let begin = Instant::now();
     node.run_pod("web");
     after(240.0).await;
-    let would_kill = |node: &Node, begin| {
-        node.events_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
-    };
+    let would_kill =
+        |node: &Node, begin| node.events_since(begin).iter().any(|(_, what, _)| *what == reason::WOULD_KILL);
     assert!(!would_kill(&node, begin), "startup delays liveness");
     is_up.store(true, Ordering::Relaxed);
     after(3.0).await;
@@ -290,11 +290,8 @@ async fn a_panic_in_one_worker_is_reported_and_stops_no_other() {
     node.run_pod("bad");
     node.run_pod("good");
     after(3.5).await;
-    let faults = node
-        .events_since(begin)
-        .into_iter()
-        .filter(|(_, what, _)| *what == ContainerEventKind::Panicked)
-        .count();
+    let faults =
+        node.events_since(begin).into_iter().filter(|(_, what, _)| *what == reason::PROBE_PANICKED).count();
     assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each goes on");
     assert_eq!(node.workers(), ["bad/main liveness", "good/main liveness"]);
 }

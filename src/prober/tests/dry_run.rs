@@ -8,8 +8,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::fixture::*;
+use crate::events::reason;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::{Agreement, ContainerEventKind, ProbeResult};
+use crate::prober::{Agreement, ProbeResult};
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_again() {
@@ -23,9 +24,9 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
     let at =
         |what| events.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
     // The delay lets the first tick pass, and again the one at which it would have been killed.
-    assert_eq!(at(ContainerEventKind::WouldKill), [30.0, 60.0, 90.0]);
-    assert_eq!(at(ContainerEventKind::Unhealthy), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
-    let kill = events.iter().find(|(_, what, _)| *what == ContainerEventKind::WouldKill).unwrap();
+    assert_eq!(at(reason::WOULD_KILL), [30.0, 60.0, 90.0]);
+    assert_eq!(at(reason::UNHEALTHY), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
+    let kill = events.iter().find(|(_, what, _)| *what == reason::WOULD_KILL).unwrap();
     assert_eq!(
         kill.2,
         "Container main failed liveness probe, will be restarted (dry-run: would be stopped with a grace period of 30s)"
@@ -53,17 +54,17 @@ async fn stops_by_other_clients_are_compared() {
     after(21.0).await;
     let _call = node.stop("web/main");
     let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
-    assert_eq!(last(&node, begin), (ContainerEventKind::Predicted, expected.to_owned()));
+    assert_eq!(last(&node, begin), (reason::KILL_PREDICTED, expected.to_owned()));
     // What it was for is known once it is there again.
     for (seconds, what, expected) in [
         (
             11.0,
-            ContainerEventKind::Predicted,
+            reason::KILL_PREDICTED,
             "The kubelet stops it; its liveness probe was one failure short of that here",
         ),
         (
             1.0,
-            ContainerEventKind::Unpredicted,
+            reason::KILL_UNPREDICTED,
             "The kubelet has stopped and restarted it, and nothing here told why: liveness: 1 of 3 failures, the last of them: Liveness probe failed: ; the kubelet's last: exit code 1",
         ),
     ] {
@@ -71,17 +72,13 @@ async fn stops_by_other_clients_are_compared() {
         after(seconds).await;
         node.prober.on_kubelet_exec_end("web/main#0", &["liveness".to_owned()], "exit code 1");
         let call = node.stop("web/main");
-        assert_eq!(last(&node, begin).0, ContainerEventKind::Unhealthy);
+        assert_eq!(last(&node, begin).0, reason::UNHEALTHY);
         node.exit("web/main", 137);
         drop(call);
         node.run("web/main#1");
         assert_eq!(last(&node, begin), (what, expected.to_owned()));
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
-        assert_eq!(
-            run,
-            u32::from(what == ContainerEventKind::Unpredicted),
-            "the kubelet counts anew, and so do we"
-        );
+        assert_eq!(run, u32::from(what == reason::KILL_UNPREDICTED), "the kubelet counts anew, and so do we");
     }
     // A stop that is repeated is one.
     let (mut node, begin) = start().await;
@@ -92,7 +89,7 @@ async fn stops_by_other_clients_are_compared() {
     node.exit("web/main", 137);
     node.run("web/main#1");
     assert_eq!(node.prober.agreement(), Agreement { predicted: 1, ..Agreement::default() });
-    assert_eq!(last(&node, begin).0, ContainerEventKind::Predicted);
+    assert_eq!(last(&node, begin).0, reason::KILL_PREDICTED);
     // One that goes with its pod was not killed for its probe's sake.
     let (mut node, begin) = start().await;
     after(1.0).await;
@@ -101,7 +98,7 @@ async fn stops_by_other_clients_are_compared() {
     node.sandbox("web", "s-web", 0, false);
     drop(calls);
     node.sandbox("web", "s-web-1", 1, true);
-    assert_eq!(last(&node, begin).0, ContainerEventKind::Unhealthy);
+    assert_eq!(last(&node, begin).0, reason::UNHEALTHY);
     assert_eq!(node.prober.agreement(), Agreement::default());
 }
 
@@ -138,7 +135,7 @@ async fn stops_that_the_kubelet_has_announced_are_predicted() {
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
     let events = node.events_since(begin);
     let expected = "The kubelet stops it, as its liveness probe has failed";
-    assert_eq!(events, [(0.0, ContainerEventKind::Predicted, expected.to_owned())]);
+    assert_eq!(events, [(0.0, reason::KILL_PREDICTED, expected.to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,14 +158,14 @@ async fn no_container_of_a_pod_that_is_being_stopped_is_killed() {
     let begin = Instant::now();
     node.run_pod("web");
     after(0.5).await;
-    assert_eq!(node.events_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
+    assert_eq!(node.events_since(begin).last().unwrap().1, reason::WOULD_KILL);
     let (call, begin) = (node.stop_pod("web"), Instant::now());
     after(10.0).await;
     assert_eq!(node.events_since(begin), []);
     // The call has failed.
     drop(call);
     after(2.0).await;
-    assert_eq!(node.events_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
+    assert_eq!(node.events_since(begin).last().unwrap().1, reason::WOULD_KILL);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +190,7 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
         let events = node.events_since(begin);
         let message = events
             .iter()
-            .find(|(_, what, _)| *what == ContainerEventKind::NotObserved)
+            .find(|(_, what, _)| *what == reason::KILL_NOT_OBSERVED)
             .map(|(_, _, message)| message.as_str());
         // A period of the probe, what its attempt took, and two seconds.
         let expected =

@@ -5,19 +5,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, sleep};
 use tonic::Status;
 
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation};
+use crate::events::{Event, EventFilter, EventRecorder};
+use crate::inventory::{Inventory, Source};
 use crate::probe::{ProbeType, SpecResolver};
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::ProbeWorker;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
 use crate::tap::{Observation, StopRequest};
-use crate::inventory::{Inventory, Source};
 
 /// Longer than any period here.
 pub(super) const SETTLED: Duration = Duration::from_secs(200);
@@ -26,24 +28,40 @@ pub(super) const SETTLED: Duration = Duration::from_secs(200);
 pub(super) struct Node {
     pub(super) world: Arc<Inventory>,
     pub(super) prober: ProbeManager,
-    pub(super) notices: Arc<Notices>,
+    recorded: Arc<RecordedEvents>,
     _dir: tempfile::TempDir,
 }
 
-/// What was told, and when.
-#[derive(Debug, Default)]
-pub(super) struct Notices(
-    pub(super) Mutex<Vec<(Instant, ContainerEvent)>>,
-    pub(super) Mutex<Vec<GlobalEvent>>,
-);
+/// All events, with the paused time at which they were recorded.
+struct RecordedEvents {
+    events: Mutex<(broadcast::Receiver<Arc<Event>>, Vec<(Instant, Arc<Event>)>)>,
+}
 
-impl EventSink for Notices {
-    fn container_event(&self, notice: ContainerEvent) {
-        self.0.lock().unwrap().push((Instant::now(), notice));
+impl RecordedEvents {
+    /// Follows a recorder. Time is paused, so an event is taken at the time at which it was recorded.
+    fn follow(recorder: &EventRecorder) -> Arc<Self> {
+        let (_, receiver) = recorder.follow(&EventFilter::default());
+        let mut wakeups = receiver.resubscribe();
+        let recorded = Arc::new(Self { events: Mutex::new((receiver, Vec::new())) });
+        let taken = recorded.clone();
+        tokio::spawn(async move {
+            while wakeups.recv().await.is_ok() {
+                taken.take();
+            }
+        });
+        recorded
     }
 
-    fn global_event(&self, remark: GlobalEvent) {
-        self.1.lock().unwrap().push(remark);
+    fn take(&self) -> Vec<(Instant, Arc<Event>)> {
+        let mut events = self.events.lock().unwrap();
+        let (receiver, taken) = &mut *events;
+        loop {
+            match receiver.try_recv() {
+                Ok(event) => taken.push((Instant::now(), event)),
+                Err(TryRecvError::Lagged(count)) => panic!("{count} events were missed"),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return taken.clone(),
+            }
+        }
     }
 }
 
@@ -87,7 +105,8 @@ impl Node {
             std::fs::write(dir.path().join(format!("{count}.json")), pod.to_string()).unwrap();
         }
         let specs = SpecResolver::read(&[dir.path()]).unwrap();
-        let notices = Arc::new(Notices::default());
+        let events = Arc::new(EventRecorder::default());
+        let recorded = RecordedEvents::follow(&events);
         let mode =
             if enforcement.mode == EnforcementMode::Off { EnforcementMode::DryRun } else { enforcement.mode };
         let parts = ProberConfig {
@@ -97,8 +116,8 @@ impl Node {
             skip_start_jitter: false,
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
-        let prober = ProbeManager::start(parts, executor, notices.clone(), Handle::current());
-        Self { world: Arc::default(), prober, notices, _dir: dir }
+        let prober = ProbeManager::start(parts, executor, events, Handle::current());
+        Self { world: Arc::default(), prober, recorded, _dir: dir }
     }
 
     /// The same once it has run for longer than any period: nothing begins at a time of chance.
@@ -203,12 +222,18 @@ impl Node {
         workers
     }
 
-    /// What has been told, and how many seconds after a time.
-    pub(super) fn events_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
+    /// Returns the messages of all events that are about no pod.
+    pub(super) fn global_events(&self) -> Vec<String> {
+        let events = self.recorded.take().into_iter().filter(|(_, event)| event.pod.is_none());
+        events.map(|(_, event)| event.message.clone()).collect()
+    }
+
+    /// Returns the reasons and messages of the events of containers since a time, with the seconds after it.
+    pub(super) fn events_since(&self, begin: Instant) -> Vec<(f64, &'static str, String)> {
         let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
-        let notices = self.notices.0.lock().unwrap();
-        let recent = notices.iter().filter(|(at, _)| *at >= begin);
-        recent.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
+        let recorded = self.recorded.take().into_iter();
+        let recent = recorded.filter(|(at, event)| *at >= begin && event.container.is_some());
+        recent.map(|(at, event)| (seconds(at), event.reason, event.message.clone())).collect()
     }
 }
 

@@ -12,11 +12,10 @@ use wildmatch::WildMatch;
 
 use super::fixture::*;
 use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
+use crate::events::reason;
 use crate::probe::Selector;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::{
-    ContainerEventKind, EnforcementMode, EnforcementSettings, Executor, GlobalEvent, KillLimit, ProbeResult,
-};
+use crate::prober::{EnforcementMode, EnforcementSettings, Executor, KillLimit, ProbeResult};
 use crate::relay::CallInfo;
 
 /// What happens to a pod; a call that goes on for as long as this is there.
@@ -70,7 +69,7 @@ fn at_once(_: usize) -> (Duration, Result<(), Status>) {
     (Duration::ZERO, Ok(()))
 }
 
-fn messages(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
+fn messages(node: &Node, begin: Instant, what: &'static str) -> Vec<(f64, String)> {
     let events = node.events_since(begin).into_iter().filter(|(_, known, _)| *known == what);
     events.map(|(at, _, message)| (at, message)).collect()
 }
@@ -87,7 +86,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
-    assert_eq!(messages(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
+    assert_eq!(messages(&node, begin, reason::KILLING), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Somebody else starts it again.
     node.run("web/main#1");
@@ -156,10 +155,7 @@ async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
             node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
         node.run_pod("web");
         after(1.0).await;
-        assert_eq!(
-            messages(&node, begin, ContainerEventKind::FailedPreStopHook),
-            [(0.0, expected.to_owned())]
-        );
+        assert_eq!(messages(&node, begin, reason::FAILED_PRE_STOP_HOOK), [(0.0, expected.to_owned())]);
         assert_eq!(stops.lock().unwrap().len(), 1);
     }
 }
@@ -185,8 +181,8 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
     // Its grace period, two minutes, 10 to 15 s, and its hook.
     assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
-    assert_eq!(messages(&node, begin, ContainerEventKind::Killing).len(), 3);
-    assert_eq!(messages(&node, begin, ContainerEventKind::KillFailed).len(), 2);
+    assert_eq!(messages(&node, begin, reason::KILLING).len(), 3);
+    assert_eq!(messages(&node, begin, reason::KILL_FAILED).len(), 2);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
 }
 
@@ -198,7 +194,7 @@ async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
     let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
-    assert_eq!(messages(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
+    assert_eq!(messages(&node, begin, reason::KILL_FAILED), [(30.0, failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +251,7 @@ async fn who_ends_otherwise_is_left_alone() {
         (
             "nobody is killed by now",
             |node| {
-                node.prober.set_mode(EnforcementMode::DryRun, "a test".into());
+                node.prober.set_mode(EnforcementMode::DryRun, "a test");
                 None
             },
             true,
@@ -268,11 +264,7 @@ async fn who_ends_otherwise_is_left_alone() {
         let call = act(&mut node);
         after(5.5).await;
         assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
-        assert_eq!(
-            messages(&node, begin, ContainerEventKind::KillAborted).len(),
-            usize::from(aborts),
-            "{row}"
-        );
+        assert_eq!(messages(&node, begin, reason::KILL_ABORTED).len(), usize::from(aborts), "{row}");
         drop(call);
     }
 }
@@ -291,8 +283,9 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(messages(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
-    assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::KillRateLimited(most)], "said once");
+    assert!(messages(&node, begin, reason::KILL_SKIPPED).len() > 10, "it goes on to be probed");
+    let limited = "--max-kills is reached: 2 kills within 60.0s; further kills are skipped";
+    assert_eq!(node.global_events(), [limited], "said once");
     assert!(node.prober.kills().rate_limited);
     after(20.0).await;
     assert_eq!(stops.lock().unwrap().len(), 3);
@@ -309,7 +302,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     node.run_pod("web");
     node.run_pod("api");
     node.prober.mark_listed();
-    assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::SelectorUnmatched("pod nobody".to_owned())]);
+    assert_eq!(node.global_events(), ["--never-kill selector pod nobody matches no container on this node"]);
     after(2.0).await;
     node.exit("api/main", 137);
     after(3.0).await;
@@ -317,7 +310,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     assert_eq!((killed("web"), killed("api")), (0, 1));
     let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
     let begin = Instant::now() - Duration::from_secs(10);
-    assert!(messages(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, message)| message == why));
+    assert!(messages(&node, begin, reason::WOULD_KILL).iter().any(|(_, message)| message == why));
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +335,7 @@ async fn an_unreadable_termination_setting_kills_no_container() {
         node.annotated("web", &annotations, &[(key, text)]);
         after(3.0).await;
         assert_eq!(stops.lock().unwrap().len(), 0);
-        let held = messages(&node, begin, ContainerEventKind::KillSkipped);
+        let held = messages(&node, begin, reason::KILL_SKIPPED);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 use tokio::time::{Instant, advance, sleep};
 
 use super::fixture::*;
-use crate::prober::{ContainerEventKind, ProbeResult};
+use crate::events::reason;
+use crate::prober::ProbeResult;
 
 /// A pod whose commands take 300 ms each, of which the value says whether they succeed. Its first attempt begins now.
 async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
@@ -33,7 +34,7 @@ async fn late(periods: u32) {
     }
 }
 
-fn kinds(node: &Node, begin: Instant) -> Vec<ContainerEventKind> {
+fn kinds(node: &Node, begin: Instant) -> Vec<&'static str> {
     node.events_since(begin).into_iter().map(|(_, what, _)| what).collect()
 }
 
@@ -42,18 +43,14 @@ async fn attempts_are_discarded_while_the_prober_is_late_and_not_for_ever() {
     let begin = Instant::now();
     let (node, _) = slow(json!({"failureThreshold": 2})).await;
     late(6).await;
-    let (lost, failed) = (ContainerEventKind::Discarded, ContainerEventKind::Unhealthy);
-    assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, ContainerEventKind::WouldKill]);
+    let (lost, failed) = (reason::PROBE_DISCARDED, reason::UNHEALTHY);
+    assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, reason::WOULD_KILL]);
     let events = node.events_since(begin);
     let text = "Liveness probe discarded: the prober was late by more than a tenth of the timeout, and no probe took much of its time: \
                 Liveness probe failed: ";
     assert_eq!(events[0].2, text);
     after(2.0).await;
-    assert_eq!(
-        kinds(&node, begin)[7..],
-        [failed, failed, ContainerEventKind::WouldKill],
-        "it is not late any more"
-    );
+    assert_eq!(kinds(&node, begin)[7..], [failed, failed, reason::WOULD_KILL], "it is not late any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,11 +81,11 @@ async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
     after(0.1).await;
     advance(Duration::from_millis(1_500)).await;
     after(0.1).await;
-    assert_eq!(kinds(&node, begin), [ContainerEventKind::Discarded]);
+    assert_eq!(kinds(&node, begin), [reason::PROBE_DISCARDED]);
 }
 
 /// Returns the last event after the kubelet has stopped and restarted the container.
-fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> ContainerEventKind {
+fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> &'static str {
     let call = node.stop("web/main");
     node.exit("web/main", 137);
     drop(call);
@@ -97,7 +94,7 @@ fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> ContainerEventKind {
 }
 
 /// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.
-async fn stopped_after_one_failure(late_periods: u32) -> ContainerEventKind {
+async fn stopped_after_one_failure(late_periods: u32) -> &'static str {
     let begin = Instant::now();
     let (mut node, _) = slow(json!({"failureThreshold": 3})).await;
     after(1.0).await;
@@ -107,8 +104,8 @@ async fn stopped_after_one_failure(late_periods: u32) -> ContainerEventKind {
 
 #[tokio::test(start_paused = true)]
 async fn discarded_failures_count_when_a_kill_of_the_kubelet_is_compared() {
-    assert_eq!(stopped_after_one_failure(0).await, ContainerEventKind::Unpredicted);
-    assert_eq!(stopped_after_one_failure(1).await, ContainerEventKind::Predicted);
+    assert_eq!(stopped_after_one_failure(0).await, reason::KILL_UNPREDICTED);
+    assert_eq!(stopped_after_one_failure(1).await, reason::KILL_PREDICTED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,8 +114,8 @@ async fn discarded_failures_from_before_a_predicted_kill_do_not_count() {
     let (mut node, _) = slow(json!({"failureThreshold": 4, "periodSeconds": 2})).await;
     late(1).await;
     after(8.5).await;
-    assert_eq!(kinds(&node, begin).last(), Some(&ContainerEventKind::WouldKill));
+    assert_eq!(kinds(&node, begin).last(), Some(&reason::WOULD_KILL));
     // Two more failures, and the time within which the kubelet would have acted is over.
     after(4.0).await;
-    assert_eq!(stopped_by_kubelet(&mut node, begin), ContainerEventKind::Unpredicted);
+    assert_eq!(stopped_by_kubelet(&mut node, begin), reason::KILL_UNPREDICTED);
 }

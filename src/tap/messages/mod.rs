@@ -7,8 +7,9 @@ pub(super) mod lists;
 
 use std::sync::Arc;
 
-use super::call::{Call, ContainerRef, PodRef};
+use super::call::Call;
 use super::observation::Observation;
+use crate::object_ref::{ContainerRef, PodRef};
 
 /// Bytes that are kept of a name or an id.
 const MAX_NAME_LEN: usize = 253;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::execsync::analysis::TimeoutMargin;
 use crate::execsync::phases::{MissingEvents, PhaseDurations};
-use crate::tap;
+use crate::object_ref::ContainerRef;
 
 fn parts(phases: [u64; 6]) -> PhaseDurations {
     let [queue, prepare, start, run, drain, other] = phases.map(Duration::from_millis);
@@ -153,7 +153,7 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
 fn a_container_may_become_known_while_a_call_lasts() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
-    let known = tap::ContainerRef { name: Some("main".to_owned()), ..tap::ContainerRef::default() };
+    let known = ContainerRef { name: Some("main".to_owned()), ..ContainerRef::default() };
     scenario.place = CallContext { container: Some(Arc::new(known)), ..CallContext::default() };
     scenario.ended(1, 45, 5, Some(0));
     scenario.tracker.flush(scenario.at(46));

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use url::Url;
 
 use super::go_url;
-use crate::probe::path_without_query;
 use crate::prober::handler::address::join_host_port;
 use crate::prober::handler::go::quote;
+use crate::redact::path_without_query;
 
 /// A server, and what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

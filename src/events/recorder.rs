@@ -1,14 +1,12 @@
-//! What has happened, in a sentence each: the last of it, and what comes.
+//! The last events, with those that are equal counted together, and a channel for those that follow.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
-use crate::probe::without_queries;
-use crate::tap::{ContainerRef, PodRef};
+use super::{Event, EventFilter};
+use crate::redact::without_queries;
 
 /// Events that are kept, and bytes of their messages: some have what a command wrote in them.
 const MAX_EVENTS: usize = 2_000;
@@ -17,44 +15,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// Events that a slow follower may lag behind.
 const FOLLOW_BUFFER: usize = 256;
 
-/// Something that has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// When; of one that happened again, when it did last.
-    pub time: SystemTime,
-    /// Severity.
-    pub severity: EventType,
-    /// One word for it, in CamelCase.
-    pub reason: &'static str,
-    /// The pod that it happened to, if to one.
-    pub pod: Option<Arc<PodRef>>,
-    /// The container that it happened to, if to one.
-    pub container: Option<Arc<ContainerRef>>,
-    /// A sentence for it.
-    pub message: String,
-    /// How often it has happened.
-    pub count: u64,
-}
-
-/// Severity of an event, as Kubernetes names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// It happens.
-    Normal,
-    /// It should not happen.
-    Warning,
-}
-
-/// Which events to show.
-#[derive(Clone, Debug, Default)]
-pub struct EventFilter {
-    /// Those that happened at this time or later.
-    pub since: Option<SystemTime>,
-}
-
-/// The events that happened last.
+/// Records events (client-go: `EventRecorder`). Cheap to share; never waits.
 #[derive(Debug)]
-pub struct EventHistory {
+pub struct EventRecorder {
     ring: Mutex<EventRing>,
     follow: broadcast::Sender<Arc<Event>>,
     /// Whether query strings are left out of messages.
@@ -73,21 +36,21 @@ struct EventRing {
     numbers: HashMap<u64, u64>,
 }
 
-impl Default for EventHistory {
+impl Default for EventRecorder {
     fn default() -> Self {
         Self { ring: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), redact: false }
     }
 }
 
-impl EventHistory {
-    /// No events yet. `redact` leaves query strings out of their messages.
+impl EventRecorder {
+    /// Creates a recorder without events. `redact` leaves query strings out of messages.
     #[must_use]
     pub fn new(redact: bool) -> Self {
         Self { redact, ..Self::default() }
     }
 
-    /// Keeps an event, and shows it to those who follow. One that is the same as one that is kept is counted with it.
-    pub fn push(&self, mut event: Event) {
+    /// Records an event and sends it to the followers. Equal events are counted together.
+    pub fn record(&self, mut event: Event) {
         if self.redact {
             event.message = without_queries(&event.message).into_owned();
         }
@@ -97,13 +60,13 @@ impl EventHistory {
         let _ = self.follow.send(event);
     }
 
-    /// The events that a filter lets through, in their order.
+    /// Returns the events that pass a filter, oldest first.
     #[must_use]
     pub fn select(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
         self.lock().select(filter)
     }
 
-    /// The same, and a receiver of all later events, unfiltered.
+    /// Returns the events that pass a filter, and a receiver of all later events, unfiltered.
     #[must_use]
     pub fn follow(&self, filter: &EventFilter) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
         let ring = self.lock();
@@ -149,59 +112,25 @@ impl EventRing {
     }
 }
 
-impl EventFilter {
-    /// Whether an event is one of those to show.
-    #[must_use]
-    pub fn lets_through(&self, event: &Event) -> bool {
-        self.since.is_none_or(|since| event.time >= since)
-    }
-}
-
-impl Event {
-    /// Of everything that makes it the same as another.
-    fn event_key(&self) -> u64 {
-        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
-        let mut hasher = DefaultHasher::new();
-        (*severity as u8, reason, pod, container, message).hash(&mut hasher);
-        hasher.finish()
-    }
-
-    /// Whether the severity is Warning.
-    #[must_use]
-    pub fn is_warning(&self) -> bool {
-        self.severity == EventType::Warning
-    }
-
-    fn same_key(&self, other: &Self) -> bool {
-        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
-        (*severity, *reason, pod, container, message)
-            == (other.severity, other.reason, &other.pod, &other.container, &other.message)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::events::reason;
 
     fn event(seconds: u64, message: &str) -> Event {
         Event {
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
-            severity: EventType::Warning,
-            reason: "ExecSyncOverdue",
-            pod: None,
-            container: None,
-            message: message.to_owned(),
-            count: 1,
+            ..Event::warning(reason::EXEC_SYNC_OVERDUE, message)
         }
     }
 
     #[test]
-    fn what_happens_again_is_counted_and_comes_last() {
-        let events = EventHistory::default();
+    fn equal_events_are_counted_and_come_last() {
+        let events = EventRecorder::default();
         for (seconds, message) in [(1, "a"), (2, "b"), (3, "a")] {
-            events.push(event(seconds, message));
+            events.record(event(seconds, message));
         }
         let selected = events.select(&EventFilter::default());
         let shown: Vec<_> = selected.iter().map(|event| (event.message.as_str(), event.count)).collect();
@@ -211,18 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_sees_what_comes() {
-        let events = EventHistory::default();
-        events.push(event(1, "a"));
+    fn followers_see_later_events_and_old_events_are_dropped() {
+        let events = EventRecorder::default();
+        events.record(event(1, "a"));
         let (before, mut coming) = events.follow(&EventFilter::default());
-        events.push(event(2, "b"));
+        events.record(event(2, "b"));
         assert_eq!((before.len(), coming.try_recv().unwrap().message.as_str()), (1, "b"));
         for count in 0..=MAX_EVENTS as u64 {
-            events.push(event(3, &count.to_string()));
+            events.record(event(3, &count.to_string()));
         }
         let selected = events.select(&EventFilter::default());
         assert_eq!((selected.len(), events.lock().numbers.len()), (MAX_EVENTS, MAX_EVENTS));
-        events.push(event(4, &selected[0].message));
+        events.record(event(4, &selected[0].message));
         let selected = events.select(&EventFilter::default());
         assert_eq!(
             (selected.len(), selected[MAX_EVENTS - 1].count),
@@ -230,7 +159,7 @@ mod tests {
             "however long ago it was"
         );
         for count in 0..5 {
-            events.push(event(5, &count.to_string().repeat(MAX_BYTES / 4)));
+            events.record(event(5, &count.to_string().repeat(MAX_BYTES / 4)));
         }
         let ring = events.lock();
         assert_eq!((ring.events.len(), ring.bytes, ring.numbers.len()), (4, MAX_BYTES, 4));

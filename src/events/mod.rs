@@ -1,0 +1,104 @@
+//! Events about pods, containers and probeshim itself, as the kubelet's event recorder has them.
+
+pub mod reason;
+mod recorder;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub use recorder::EventRecorder;
+
+use crate::object_ref::{ContainerRef, PodRef};
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The time of the last occurrence.
+    pub time: SystemTime,
+    /// The severity.
+    pub severity: EventType,
+    /// One word in `CamelCase`, see [`reason`].
+    pub reason: &'static str,
+    /// The pod, if the event is about one.
+    pub pod: Option<Arc<PodRef>>,
+    /// The container, if the event is about one.
+    pub container: Option<Arc<ContainerRef>>,
+    /// A sentence, the kubelet's where it has this event.
+    pub message: String,
+    /// The number of occurrences.
+    pub count: u64,
+}
+
+/// Severity of an event (Kubernetes: the event's `type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Something expected has happened.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// Selects events.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Only events whose last occurrence was at this time or later.
+    pub since: Option<SystemTime>,
+}
+
+impl Event {
+    /// Creates a Normal event that has occurred once, now, and is about no pod.
+    pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(EventType::Normal, reason, message.into())
+    }
+
+    /// Creates a Warning event that has occurred once, now, and is about no pod.
+    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(EventType::Warning, reason, message.into())
+    }
+
+    fn new(severity: EventType, reason: &'static str, message: String) -> Self {
+        Self { time: SystemTime::now(), severity, reason, pod: None, container: None, message, count: 1 }
+    }
+
+    /// Returns the event with a reference to its pod.
+    #[must_use]
+    pub fn for_pod(self, pod: Arc<PodRef>) -> Self {
+        Self { pod: Some(pod), ..self }
+    }
+
+    /// Returns the event with references to its container and the container's pod.
+    #[must_use]
+    pub fn for_container(self, pod: Arc<PodRef>, container: Arc<ContainerRef>) -> Self {
+        Self { pod: Some(pod), container: Some(container), ..self }
+    }
+
+    /// Returns whether the severity is Warning.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        self.severity == EventType::Warning
+    }
+
+    /// Returns a hash of everything that equal events have in common.
+    fn event_key(&self) -> u64 {
+        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
+        let mut hasher = DefaultHasher::new();
+        (*severity as u8, reason, pod, container, message).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns whether both events are counted together.
+    fn same_key(&self, other: &Self) -> bool {
+        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
+        (*severity, *reason, pod, container, message)
+            == (other.severity, other.reason, &other.pod, &other.container, &other.message)
+    }
+}
+
+impl EventFilter {
+    /// Returns whether an event passes.
+    #[must_use]
+    pub fn lets_through(&self, event: &Event) -> bool {
+        self.since.is_none_or(|since| event.time >= since)
+    }
+}

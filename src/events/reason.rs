@@ -1,0 +1,121 @@
+//! Reasons of events. Where the kubelet has the event, the reason is the kubelet's (`pkg/kubelet/events/event.go`).
+
+// Reasons of the kubelet.
+
+/// A container is stopped.
+pub const KILLING: &str = "Killing";
+/// The preStop hook of a container failed.
+pub const FAILED_PRE_STOP_HOOK: &str = "FailedPreStopHook";
+/// The postStart hook of a container failed.
+pub const FAILED_POST_START_HOOK: &str = "FailedPostStartHook";
+/// A container was created.
+pub const CREATED: &str = "Created";
+/// A container was started.
+pub const STARTED: &str = "Started";
+/// A container could not be created or started, an image could not be pulled, or directories of a pod could not be made.
+pub const FAILED: &str = "Failed";
+/// A container or an image pull waits for its back-off.
+pub const BACK_OFF: &str = "BackOff";
+/// An image is pulled.
+pub const PULLING: &str = "Pulling";
+/// An image was pulled, or was there.
+pub const PULLED: &str = "Pulled";
+/// An image that is never pulled is missing.
+pub const ERR_IMAGE_NEVER_PULL: &str = "ErrImageNeverPull";
+/// The reference of an image is invalid, or the runtime cannot be asked for it.
+pub const INSPECT_FAILED: &str = "InspectFailed";
+/// A volume of a pod cannot be set up.
+pub const FAILED_MOUNT: &str = "FailedMount";
+/// The containers or the sandbox of a pod cannot be stopped.
+pub const FAILED_KILL_POD: &str = "FailedKillPod";
+/// The sandbox of a pod cannot be created.
+pub const FAILED_CREATE_POD_SAND_BOX: &str = "FailedCreatePodSandBox";
+/// The sandbox of a pod is replaced.
+pub const SANDBOX_CHANGED: &str = "SandboxChanged";
+/// A pod has run longer than its activeDeadlineSeconds.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// A probe failed, or its result is unknown.
+pub const UNHEALTHY: &str = "Unhealthy";
+/// A probe succeeded with a warning.
+pub const PROBE_WARNING: &str = "ProbeWarning";
+
+// Reasons of probeshim.
+
+/// An attempt was discarded because the prober was late.
+pub const PROBE_DISCARDED: &str = "ProbeDiscarded";
+/// An attempt ended with a panic of the prober.
+pub const PROBE_PANICKED: &str = "ProbePanicked";
+/// A container would be killed for a probe, but is not.
+pub const WOULD_KILL: &str = "WouldKill";
+/// A container could not be stopped; the prober tries again.
+pub const KILL_FAILED: &str = "KillFailed";
+/// A kill was given up before the container was stopped.
+pub const KILL_ABORTED: &str = "KillAborted";
+/// A container is not killed for a reason in the message.
+pub const KILL_SKIPPED: &str = "KillSkipped";
+/// The kubelet killed a container, as the prober predicted.
+pub const KILL_PREDICTED: &str = "KillPredicted";
+/// The kubelet killed a container, and the prober had not predicted it.
+pub const KILL_UNPREDICTED: &str = "KillUnpredicted";
+/// The prober predicted a kill that the kubelet did not make.
+pub const KILL_NOT_OBSERVED: &str = "KillNotObserved";
+/// `--max-kills` is reached.
+pub const KILL_RATE_LIMITED: &str = "KillRateLimited";
+/// A `--never-kill` selector matches no container.
+pub const SELECTOR_MATCHES_NOTHING: &str = "SelectorMatchesNothing";
+/// The enforcement mode was switched.
+pub const ENFORCEMENT_MODE_CHANGED: &str = "EnforcementModeChanged";
+/// A sandbox runs.
+pub const SANDBOX_STARTED: &str = "SandboxStarted";
+/// A sandbox has stopped.
+pub const SANDBOX_STOPPED: &str = "SandboxStopped";
+/// A sandbox was removed.
+pub const SANDBOX_REMOVED: &str = "SandboxRemoved";
+/// A container was created by a client.
+pub const CONTAINER_CREATED: &str = "ContainerCreated";
+/// A container was started by a client.
+pub const CONTAINER_STARTED: &str = "ContainerStarted";
+/// A container has exited.
+pub const CONTAINER_EXITED: &str = "ContainerExited";
+/// A container was removed.
+pub const CONTAINER_REMOVED: &str = "ContainerRemoved";
+/// The kernel killed a process of a container because its memory was used up.
+pub const CONTAINER_OUT_OF_MEMORY: &str = "ContainerOutOfMemory";
+/// A pod or container of a client has ended and cannot be restarted.
+pub const NOT_RESTARTABLE: &str = "NotRestartable";
+/// The built-in kubelet pauses, because another kubelet uses the runtime.
+pub const PAUSED_FOR_KUBELET: &str = "PausedForKubelet";
+/// Mounts of probeshim do not reach the runtime.
+pub const MOUNTS_UNREACHABLE: &str = "MountsUnreachable";
+/// A probeshim annotation of a pod is invalid.
+pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
+/// A specification of pods or probes is invalid.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// A specification is no longer invalid.
+pub const SPEC_RESOLVED: &str = "SpecResolved";
+/// The runtime answers.
+pub const RUNTIME_READY: &str = "RuntimeReady";
+/// The runtime does not answer, or its event stream has ended.
+pub const RUNTIME_UNAVAILABLE: &str = "RuntimeUnavailable";
+/// An ExecSync has not been answered although its timeout is over.
+pub const EXEC_SYNC_OVERDUE: &str = "ExecSyncOverdue";
+/// An overdue ExecSync has ended.
+pub const EXEC_SYNC_ENDED: &str = "ExecSyncEnded";
+/// The command of an ExecSync has exited, and the call has not been answered.
+pub const EXEC_SYNC_UNANSWERED: &str = "ExecSyncUnanswered";
+/// An unanswered ExecSync was answered.
+pub const EXEC_SYNC_ANSWERED: &str = "ExecSyncAnswered";
+/// A process still runs after its ExecSync has ended.
+pub const EXEC_PROCESS_LEAKED: &str = "ExecProcessLeaked";
+/// A leaked process has exited.
+pub const EXEC_PROCESS_EXITED: &str = "ExecProcessExited";
+/// The state cannot be written.
+pub const STATE_WRITE_FAILED: &str = "StateWriteFailed";
+/// The state is written again.
+pub const STATE_WRITE_RECOVERED: &str = "StateWriteRecovered";
+/// Calls cannot be recorded on disk.
+pub const RECORD_WRITE_FAILED: &str = "RecordWriteFailed";
+/// Calls are recorded on disk again.
+pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
+/// Another process removed the recorded calls.
+pub const RECORD_REMOVED: &str = "RecordRemoved";

@@ -1,0 +1,66 @@
+//! The events of changes of the inventory.
+
+use super::{Change, Container, Inventory, Sandbox};
+use crate::events::{Event, reason};
+
+impl Change {
+    /// Returns the event of this change; `None` for an update that is not worth an event.
+    #[must_use]
+    pub fn event(&self, inventory: &Inventory) -> Option<Event> {
+        let event = match self {
+            Self::SandboxStarted(sandbox) => {
+                let addresses = match sandbox.addresses.as_slice() {
+                    [] => String::new(),
+                    addresses => format!(" with {}", addresses.join(", ")),
+                };
+                sandbox.event(Event::normal(reason::SANDBOX_STARTED, format!("The sandbox runs{addresses}")))
+            }
+            Self::SandboxStopped(sandbox) => {
+                sandbox.event(Event::normal(reason::SANDBOX_STOPPED, "The sandbox has stopped"))
+            }
+            Self::SandboxRemoved(sandbox) => {
+                sandbox.event(Event::normal(reason::SANDBOX_REMOVED, "The sandbox has been removed"))
+            }
+            Self::ContainerCreated(container) => {
+                let (image, attempt) = (&container.image, container.container_ref.attempt.unwrap_or(0));
+                let message = format!("Created with image {image:?}, attempt {attempt}");
+                inventory.container_event(container, Event::normal(reason::CONTAINER_CREATED, message))
+            }
+            Self::ContainerStarted(container) => {
+                inventory.container_event(container, Event::normal(reason::CONTAINER_STARTED, "Runs"))
+            }
+            Self::ContainerExited(container) => {
+                let message = match &container.exit {
+                    Some((code, reason)) if !reason.is_empty() => {
+                        format!("Exited with code {code} ({reason})")
+                    }
+                    Some((code, _)) => format!("Exited with code {code}"),
+                    None => "Exited".to_owned(),
+                };
+                inventory.container_event(container, Event::normal(reason::CONTAINER_EXITED, message))
+            }
+            Self::ContainerRemoved(container) => {
+                inventory.container_event(container, Event::normal(reason::CONTAINER_REMOVED, "Removed"))
+            }
+            Self::SandboxUpdated(_) | Self::ContainerUpdated(_) => return None,
+        };
+        Some(event)
+    }
+}
+
+impl Sandbox {
+    /// Returns the event with a reference to the pod.
+    #[must_use]
+    pub fn event(&self, event: Event) -> Event {
+        event.for_pod(self.pod.clone())
+    }
+}
+
+impl Inventory {
+    /// Returns the event with references to the container and, if its sandbox is known, to the pod.
+    #[must_use]
+    pub fn container_event(&self, container: &Container, event: Event) -> Event {
+        let pod = self.sandbox_of(container).map(|sandbox| sandbox.pod.clone());
+        Event { pod, container: Some(container.container_ref.clone()), ..event }
+    }
+}
