@@ -24,6 +24,14 @@ pub mod object_ref;
 
 pub mod events;
 
+pub mod file_id;
+
+pub mod lockfile;
+
+pub mod net;
+
+pub mod gofmt;
+
 pub mod telemetry;
 
 pub mod metrics;

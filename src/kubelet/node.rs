@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use procfs::Current as _;
 
 use super::spec::Dns;
-use crate::prober::node_address;
+use crate::net::node_ip;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
 /// Where this node says how names are resolved.
@@ -52,7 +52,7 @@ impl NodeInfo {
         let cpus = std::thread::available_parallelism().map_or(1, Into::into);
         let etc_hosts = read("/etc/hosts");
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
-        let address = node_address();
+        let address = node_ip();
         Self { name, address, memory, page_sizes, dns, cpus, etc_hosts, logs, keep_logs, pods, state }
     }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::enforcement::Enforcement;
-use super::node;
 use super::pod::{Age, ContainerUpdate, Effects, PodState, ProbedPod};
 use super::probe_state::ObservedState;
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::inventory::{self, Change, InspectRequest, Inventory, Sandbox};
+use crate::net::node_ip;
 use crate::object_ref::PodRef;
 use crate::probe::{PodSpec, SpecResolver};
 
@@ -225,7 +225,7 @@ fn key_of(pod: &PodRef, sandbox: &str) -> Arc<str> {
 fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
     match sandbox.addresses.first() {
         Some(address) => Some(address.as_str().into()),
-        None if sandbox.is_host_network == Some(true) => Some(node::node_ip().into()),
+        None if sandbox.is_host_network == Some(true) => Some(node_ip().into()),
         None => None,
     }
 }

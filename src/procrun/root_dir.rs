@@ -1,5 +1,6 @@
 //! The folder below which containers have theirs, held by one runtime at a time.
 
+use crate::lockfile::{LockError, LockFile};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -9,8 +10,6 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
-
-use crate::socket::{LockError, LockFile};
 
 /// Where the folders of containers are, and what is left of an earlier runtime's. Nothing else is ever touched.
 const CONTAINERS: &str = "procrun-containers";

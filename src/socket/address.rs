@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::file_id::FileId;
+use crate::file_id::FileId;
 
 /// The longest path that fits a unix socket address, in bytes; one more holds the terminating zero.
 const MAX_PATH: usize = 107;

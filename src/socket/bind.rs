@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::file_id::FileId;
-use super::lock::{LockError, LockFile};
 use super::{BoundListener, SocketPath};
+use crate::file_id::FileId;
+use crate::lockfile::{LockError, LockFile};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;

@@ -4,8 +4,6 @@ mod accept;
 mod activation;
 mod address;
 mod bind;
-mod file_id;
-mod lock;
 
 use std::os::unix::net::UnixListener;
 
@@ -13,9 +11,6 @@ pub use accept::Acceptor;
 pub use activation::{ActivationError, from_systemd, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use bind::{BindError, BindMode, BoundPath, bind};
-pub(crate) use file_id::FileId;
-pub use lock::LockError;
-pub(crate) use lock::LockFile;
 
 /// A unix socket that listens, and the file that belongs to it.
 #[derive(Debug)]

@@ -16,9 +16,10 @@ use tracing::warn;
 
 use super::overlay::Overlay;
 use super::{StateTable, quiet};
+use crate::file_id::FileId;
 use crate::format_version;
+use crate::lockfile::{LockError, LockFile};
 use crate::regular_file::{self, sync_parent_dir};
-use crate::socket::{FileId, LockError, LockFile};
 use crate::terminal::sanitize;
 
 /// Format version of the file: names of tables and the JSON of values. Raise it with every change that this probeshim or

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::events::EventFilter;
-    use crate::socket::LockFile;
+    use crate::lockfile::LockFile;
     use crate::tap::Call;
 
     fn record(id: u64) -> CallRecord {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::file_id::FileId;
 use crate::format_version;
-use crate::socket::FileId;
 
 /// Format version of the lines. Raise it with every change of [`json::Call`](crate::history::json::Call) that this
 /// probeshim or an older one would misread; segments of other versions are set aside.

@@ -18,7 +18,7 @@ use super::{JournalConfig, QUEUE_CAPACITY};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
 use crate::history::json;
-use crate::socket::{LockError, LockFile};
+use crate::lockfile::{LockError, LockFile};
 use crate::terminal::sanitize;
 
 /// Pause before the first attempt to write again after a failure; it doubles with each attempt up to

@@ -13,6 +13,7 @@ use super::image::ImagePuller;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
+use crate::gofmt::format_duration;
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
@@ -21,7 +22,6 @@ use crate::kubelet::spec::{Container, Pod, RecursiveReadOnly};
 use crate::object_ref::ContainerRef;
 use crate::probe::Hook;
 use crate::prober::HookError;
-use crate::prober::handler::go::format_seconds;
 use crate::terminal::sanitize;
 
 /// Where a container is started.
@@ -102,7 +102,7 @@ impl PodWorker {
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
         self.record_event(Some(names), Event::warning(reason::BACK_OFF, message));
-        let delay = format_seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
+        let delay = format_duration(Duration::from_secs(delay.as_secs()));
         let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
         Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
     }

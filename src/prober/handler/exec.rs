@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tonic::Status;
 
-use super::go::{format_seconds, quote, rpc_error};
 use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
+use crate::gofmt::{format_duration, quote, rpc_error};
 use crate::prober::executor::{ContainerNames, Executor};
 
 /// One attempt. The runtime is who ends the command at its timeout.
@@ -54,7 +54,7 @@ fn interpret(
         Err(status) if status.code() == tonic::Code::DeadlineExceeded => Ok(ProbeOutcome::Failure(format!(
             "command timed out: {} timed out after {}",
             quote(&command.join(" ")),
-            format_seconds(timeout_seconds)
+            format_duration(Duration::from_secs(timeout_seconds.into()))
         ))),
         Err(status) => Err(ProbeError::Exec(rpc_error(&status))),
     }

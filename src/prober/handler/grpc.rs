@@ -25,8 +25,8 @@ use tower::Service;
 use super::address::join_host_port;
 use super::dial::{Connection, dial};
 use super::driver::{MeteredExecutor, drive};
-use super::go::{format_seconds, quote, rpc_error};
 use super::{ProbeOutcome, USER_AGENT};
+use crate::gofmt::{format_duration, quote, rpc_error};
 use crate::probe::GrpcHealth;
 
 /// Where the health service answers.
@@ -63,8 +63,7 @@ struct Server {
 /// One attempt; `limit` is for the connection and the call together.
 pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) -> ProbeOutcome {
     let until = Instant::now() + limit;
-    let (address, within) =
-        (join_host_port(host, health.port), format_seconds(limit.as_secs().try_into().unwrap_or(u32::MAX)));
+    let (address, within) = (join_host_port(host, health.port), format_duration(limit));
     let Ok(server) = timeout_at(until, connect(host, health.port)).await else {
         return ProbeOutcome::Failure(format!(
             "timeout: failed to connect service {} within {within}: context deadline exceeded",

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::go::rpc_error;
 use super::{ProbeTarget, address, http};
 use crate::cri::v1::ExecSyncRequest;
+use crate::gofmt::rpc_error;
 use crate::probe::{ContainerSpec, Hook, HttpGet};
 use crate::prober::executor::{ContainerNames, Executor};
 

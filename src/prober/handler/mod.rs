@@ -4,7 +4,6 @@ mod address;
 mod dial;
 mod driver;
 mod exec;
-pub(crate) mod go;
 mod grpc;
 mod hook;
 mod http;

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
+use crate::gofmt::format_duration;
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
 use crate::procrun::error::{CriError, error_text};
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
@@ -130,7 +131,7 @@ impl Engine {
                 {
                     warn!(container = %container.id, %reason, "an exec timed out");
                 }
-                let limit = go_duration(limit);
+                let limit = format_duration(limit);
                 Err(CriError::deadline_exceeded(format!(
                     "timeout {limit} exceeded: context deadline exceeded"
                 )))
@@ -176,7 +177,7 @@ impl OutputReader {
         let read = match limit {
             None => self.read_task.await,
             Some(limit) => timeout(limit, self.read_task).await.map_err(|_| {
-                let limit = go_duration(limit);
+                let limit = format_duration(limit);
                 CriError::unknown(format!(
                     "failed to drain exec process {id:?} io in {limit} because io is still held by other processes"
                 ))
@@ -204,20 +205,6 @@ fn synthetic_response(command: &[String]) -> ExecSyncResponse {
     ExecSyncResponse { exit_code: i32::from(is_false), ..ExecSyncResponse::default() }
 }
 
-/// A duration as Go writes it: `1s`, `1m30s`, `1h0m0s`, `1.5s`, `200ms`.
-fn go_duration(duration: Duration) -> String {
-    let total_seconds = duration.as_secs();
-    let (hours, minutes) = (total_seconds / 3600, total_seconds / 60 % 60);
-    let below_a_minute = duration.saturating_sub(Duration::from_secs(total_seconds / 60 * 60));
-    let seconds = below_a_minute.as_secs_f64();
-    match (hours, minutes) {
-        (0, 0) if total_seconds == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -240,20 +227,5 @@ mod tests {
         let iterations = iterations.load(Ordering::Relaxed);
         assert!(iterations > CHUNKS / 2, "{iterations} turns of another task beside {CHUNKS} chunks");
         other.abort();
-    }
-
-    #[test]
-    fn durations_are_written_as_in_go() {
-        for (milliseconds, written) in [
-            (0, "0s"),
-            (200, "200ms"),
-            (1000, "1s"),
-            (1500, "1.5s"),
-            (90_000, "1m30s"),
-            (120_000, "2m0s"),
-            (3_600_000, "1h0m0s"),
-        ] {
-            assert_eq!(go_duration(Duration::from_millis(milliseconds)), written);
-        }
     }
 }

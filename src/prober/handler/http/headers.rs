@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Empty;
 
 use super::target_url::TargetUrl;
-use crate::prober::handler::go::quote;
+use crate::gofmt::quote;
 
 /// A request of a probe.
 pub(super) type GetRequest = Request<Empty<Bytes>>;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::go::quote;
 use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, USER_AGENT};
+use crate::gofmt::quote;
 use crate::probe::HttpGet;
 use headers::Headers;
 use round_trip::{HttpResponse, exchange};

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use url::Url;
 
 use super::go_url;
+use crate::gofmt::quote;
 use crate::prober::handler::address::join_host_port;
-use crate::prober::handler::go::quote;
 use crate::redact::path_without_query;
 
 /// A server, and what is asked of it.

@@ -1,12 +1,13 @@
-//! The address of the node, which the pods in its network have.
+//! The address of the node, which is that of pods in the node's network.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// An address that is nobody's, far away: the way there is the way out.
+/// An address that no host has (RFC 5737); the route to it is the default route.
 const TEST_NET_ADDR: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
-/// The address from which the node would call somebody far away; this host's own where there is no way out. Nothing is sent.
-pub(crate) fn node_ip() -> String {
+/// Returns the address from which the node reaches other networks, or the loopback address if it has no route. Sends nothing.
+#[must_use]
+pub fn node_ip() -> String {
     let out = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(TEST_NET_ADDR)?;

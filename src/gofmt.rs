@@ -1,11 +1,13 @@
-//! Words as Go writes them: people know them from the kubelet's events, and search for them.
+//! Formats texts, durations and errors as Go does, so that messages equal those of the kubelet and of containerd.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// A text in quotes, as `%q`.
-pub(super) fn quote(text: &str) -> String {
+/// Quotes a text as `%q` does.
+#[must_use]
+pub fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
         match letter {
@@ -30,18 +32,24 @@ pub(super) fn quote(text: &str) -> String {
     quoted + "\""
 }
 
-/// A duration of whole seconds, as `%v`: `1s`, `1m30s`, `1h0m0s`.
-pub(crate) fn format_seconds(seconds: u32) -> String {
-    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+/// Formats a duration as `time.Duration` does: `200ms`, `1.5s`, `1m30s`, `1h0m0s`.
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
+    let total_seconds = duration.as_secs();
+    let (hours, minutes) = (total_seconds / 3600, total_seconds / 60 % 60);
+    let below_a_minute = duration.saturating_sub(Duration::from_secs(total_seconds / 60 * 60));
+    let seconds = below_a_minute.as_secs_f64();
     match (hours, minutes) {
-        (0, 0) => format!("{rest}s"),
-        (0, minutes) => format!("{minutes}m{rest}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{rest}s"),
+        (0, 0) if total_seconds == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
     }
 }
 
-/// An error of gRPC, as grpc-go writes it.
-pub(super) fn rpc_error(status: &Status) -> String {
+/// Formats a gRPC error as grpc-go does.
+#[must_use]
+pub fn rpc_error(status: &Status) -> String {
     let code = match status.code() {
         Code::Ok => "OK".to_owned(),
         Code::Cancelled => "Canceled".to_owned(),
@@ -57,9 +65,26 @@ mod tests {
     #[test]
     fn quoted_text_equals_that_of_go() {
         assert_eq!(quote("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
-        for (count, text) in [(1, "1s"), (60, "1m0s"), (90, "1m30s"), (3600, "1h0m0s"), (7265, "2h1m5s")] {
-            assert_eq!(format_seconds(count), text);
+    }
+
+    #[test]
+    fn durations_equal_those_of_go() {
+        for (milliseconds, text) in [
+            (0, "0s"),
+            (200, "200ms"),
+            (1000, "1s"),
+            (1500, "1.5s"),
+            (60_000, "1m0s"),
+            (90_000, "1m30s"),
+            (3_600_000, "1h0m0s"),
+            (7_265_000, "2h1m5s"),
+        ] {
+            assert_eq!(format_duration(Duration::from_millis(milliseconds)), text);
         }
+    }
+
+    #[test]
+    fn errors_equal_those_of_grpc_go() {
         let error = rpc_error(&Status::cancelled("context canceled"));
         assert_eq!(error, "rpc error: code = Canceled desc = context canceled");
     }

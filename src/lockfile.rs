@@ -1,4 +1,4 @@
-//! A lock file beside a socket: while one process holds it, no other takes the socket over.
+//! Lock files: only one process at a time holds a socket, a state directory or a record directory.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::file_id::FileId;
+use crate::file_id::FileId;
 
 /// Bytes of a lock file that are read for the pid of its holder.
 const MAX_PID_BYTES: u64 = 32;
