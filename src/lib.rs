@@ -54,6 +54,10 @@ pub mod inventory;
 
 pub mod probe;
 
+pub mod handler;
+
+pub mod kill;
+
 pub mod prober;
 
 pub mod kubelet;
@@ -67,6 +71,8 @@ pub mod bench;
 pub mod history;
 
 pub mod config;
+
+pub mod engine;
 
 pub mod admin;
 

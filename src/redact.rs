@@ -8,6 +8,7 @@ const REDACTED: &str = "redacted";
 /// Returns a text in which the query string of each URL and path is left out. One in double quotes goes on
 /// until they end, any other one until the next white space: which of the quotes and brackets in it belong to
 /// it cannot be known.
+#[must_use]
 pub fn without_queries(text: &str) -> Cow<'_, str> {
     if !text.contains('?') {
         return Cow::Borrowed(text);
@@ -55,6 +56,7 @@ fn split_at_quotes(text: &str) -> Vec<&str> {
 }
 
 /// Returns the path of an httpGet without its query string.
+#[must_use]
 pub fn path_without_query(path: &str) -> Cow<'_, str> {
     match path.split_once('?') {
         Some((path, _)) => Cow::Owned(format!("{path}?{REDACTED}")),

@@ -1,8 +1,6 @@
 //! The composition root: builds the parts, joins them, and drains them in order.
 
-mod client_pods;
 mod demo;
-mod engine;
 mod kubelet;
 mod nofile;
 mod play;

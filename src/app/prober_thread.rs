@@ -9,7 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
-use crate::prober::{Executor, ProbeManager, ProberConfig};
+use crate::handler::Executor;
+use crate::prober::{ProbeManager, ProberConfig};
 use crate::socket::SocketPath;
 use crate::tap::InternalCalls;
 

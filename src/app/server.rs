@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -15,19 +16,19 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::client_pods::{self, ClientActionRecorder, ClientPodStore};
-use super::engine::{Inputs, NodeEngine, Outputs};
 use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
+use crate::engine::{Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
+use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
-use crate::kubelet::Kubelet;
+use crate::kubelet::{ClientActionRecorder, ClientPodStore, Kubelet};
 use crate::probe::{self, RefreshTrigger, SpecResolver};
-use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
+use crate::prober::{self, EnforcementMode, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
@@ -159,7 +160,8 @@ impl Shim {
     /// one cannot be opened, none stays open.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
         let ServerConfig { relay, exec: exec_config, specs, enforcement, journal, role, .. } = config;
-        let (client_pods, store) = client_pods::open(role, config.state.as_deref())?.unzip();
+        let store = open_store(role, config.state.as_deref())?;
+        let client_pods = store.as_ref().map(|store| store.client_pods.clone());
         let state = store.as_ref().map(|store| store.state.0.clone());
         let (upstream, redact) = (relay.upstream.clone(), exec_config.redact_commands);
         let Listeners { main, private, public, info } = Listeners::open(
@@ -284,6 +286,15 @@ impl Shim {
             state.close().await?;
         }
         Ok(summary)
+    }
+}
+
+/// Opens the client pods of the state directory, if there is one and this mode needs them.
+fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPodStore>, StateError> {
+    let Some(dir) = dir else { return Ok(None) };
+    match role {
+        OperatingMode::Restart | OperatingMode::Kubelet => ClientPodStore::open(dir).map(Some),
+        OperatingMode::Observe => Ok(ClientPodStore::open_if_used(dir)),
     }
 }
 

@@ -26,8 +26,9 @@ use crate::cri::v1::{
 };
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, with_timeout};
 use crate::events::{Event, EventRecorder, reason};
+use crate::handler::Executor;
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::prober::{Executor, ProbeManager};
+use crate::prober::ProbeManager;
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::tap::InternalCalls;

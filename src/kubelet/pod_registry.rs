@@ -1,20 +1,14 @@
-//! What was played before: pods that go on, pods whose end goes on, and pods that nobody wants any more.
+//! The registered pods, which outlive the process: pods that continue, and pods whose termination continues (kubelet: pod manager).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 
-use super::context::WorkerContext;
 use super::spec::{Pod, PodOrigin};
-use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
-
-/// From one attempt to ask a runtime that does not answer to the next.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is remembered of pods that are played, by their uids. It outlives us.
 #[derive(Debug)]
@@ -28,7 +22,7 @@ pub(super) struct PodRegistry {
 /// What is remembered of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RegisteredPod {
+pub(super) struct RegisteredPod {
     namespace: String,
     name: String,
     /// The files and folders that were played when it was.
@@ -102,13 +96,17 @@ impl PodRegistry {
         })
     }
 
-    /// Those that nobody wants, as far as they are such.
-    fn not_desired(&self, wanted: &[Arc<Pod>], is_such: impl Fn(&RegisteredPod) -> bool) -> Vec<Arc<Pod>> {
+    /// Returns the registered pods that are not wanted and match.
+    pub(super) fn not_desired(
+        &self,
+        wanted: &[Arc<Pod>],
+        matches: impl Fn(&RegisteredPod) -> bool,
+    ) -> Vec<Arc<Pod>> {
         let known = self.lock();
         let is_wanted = |uid: &String| wanted.iter().any(|pod| pod.uid == *uid);
         // One that is wanted again while it is being ended comes after its end.
         let unwanted =
-            known.iter().filter(|(uid, memory)| (!is_wanted(uid) || memory.is_ending) && is_such(memory));
+            known.iter().filter(|(uid, memory)| (!is_wanted(uid) || memory.is_ending) && matches(memory));
         unwanted.map(|(uid, memory)| orphan_pod(&memory.namespace, &memory.name, uid)).collect()
     }
 
@@ -117,39 +115,7 @@ impl PodRegistry {
     }
 }
 
-/// Pods that nobody wants any more.
-#[derive(Debug, Default)]
-pub(super) struct Orphans {
-    /// In the runtime, by what they are labelled with.
-    pub(super) running: Vec<Arc<Pod>>,
-    /// Not there any more, though they are remembered.
-    pub(super) removed: Vec<Arc<Pod>>,
-}
-
-/// Looks for them, as soon as the runtime answers.
-pub(super) async fn find_orphans(context: Arc<WorkerContext>, wanted: Vec<Arc<Pod>>) -> Orphans {
-    let there = loop {
-        match context.list_managed().await {
-            Ok(there) => break there,
-            // That is told by who looks all the time.
-            Err(_) => sleep(RETRY_INTERVAL).await,
-        }
-    };
-    let mut seen = HashSet::new();
-    let mut orphans = Orphans::default();
-    for labels in there {
-        let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
-        let uid = label(POD_UID);
-        if !wanted.iter().any(|pod| pod.uid == uid) && seen.insert(uid.to_owned()) {
-            orphans.running.push(orphan_pod(label(POD_NAMESPACE), label(POD_NAME), uid));
-        }
-    }
-    orphans.removed = context.registry.not_desired(&wanted, |_| true);
-    orphans.removed.retain(|pod| !seen.contains(&pod.uid) && !wanted.iter().any(|it| it.uid == pod.uid));
-    orphans
-}
-
-/// A pod of which nothing is known but its names.
-fn orphan_pod(namespace: &str, name: &str, uid: &str) -> Arc<Pod> {
+/// Returns a pod of which only the identity is known.
+pub(super) fn orphan_pod(namespace: &str, name: &str, uid: &str) -> Arc<Pod> {
     Arc::new(Pod::identity_only([namespace, name, uid].map(str::to_owned), PodOrigin::Orphan))
 }

@@ -1,39 +1,10 @@
 //! What the kubelet would do about a container whose probe has failed for good.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::probe_state::ObservedState;
+use crate::kill::{KillCause, KillPlan, message};
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
-
-/// A container's end, as the kubelet would bring it about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KillPlan {
-    /// What the kubelet's event says.
-    pub(crate) message: String,
-    /// Seconds that the container has for its end, its hook included.
-    pub(crate) grace_period: u32,
-    /// What is done before.
-    pub(crate) pre_stop: Option<Hook>,
-    /// Why it cannot be brought about: what is written of it cannot be read.
-    pub(crate) blocked_by: Option<String>,
-}
-
-impl KillPlan {
-    /// The shortest time that the kubelet gives a container for its end, in seconds.
-    pub(crate) const MIN_GRACE_PERIOD: u32 = 2;
-
-    /// Seconds for the hook; none at all where there are none for the container.
-    pub(crate) fn hook_period(&self) -> Option<Duration> {
-        Some(Duration::from_secs(self.grace_period.into())).filter(|period| !period.is_zero())
-    }
-
-    /// Seconds that the container is left after its hook has taken so long, as the kubelet counts: of that time whole seconds.
-    pub(crate) fn grace_period_after(&self, hook: Duration) -> u32 {
-        let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
-        self.grace_period.saturating_sub(taken).max(Self::MIN_GRACE_PERIOD)
-    }
-}
 
 /// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
 pub(super) fn plan_kill(
@@ -43,7 +14,6 @@ pub(super) fn plan_kill(
     mut state: impl FnMut(&str) -> Option<ObservedState>,
 ) -> KillPlan {
     let container = spec.container(name);
-    let probe = probe_type.name();
     let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
     let noted = container.and_then(|it| it.annotated_grace_period.clone());
     let (noted, unreadable) = noted.map_or((None, None), |noted| (noted.clone().ok(), noted.err()));
@@ -57,12 +27,15 @@ pub(super) fn plan_kill(
     let kill =
         |message, grace_period| KillPlan { message, grace_period, pre_stop: pre_stop.cloned(), blocked_by };
     if container.is_some_and(|it| it.role == ContainerKind::Sidecar) {
-        return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+        return kill(
+            message::init_container(name, KillCause::FailedProbe(probe_type)),
+            own.unwrap_or(of_pod),
+        );
     }
     // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
     let policy = container.and_then(|it| it.restart_policy);
     if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
-        let message = format!("Container {name} failed {probe} probe, will be restarted");
+        let message = message::container(name, KillCause::FailedProbe(probe_type), true);
         return kill(message, own.unwrap_or(of_pod));
     }
     let mut others =
@@ -75,14 +48,17 @@ pub(super) fn plan_kill(
         _ => true,
     };
     if others.any(goes_on) {
-        return kill(format!("Container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+        let message = message::container(name, KillCause::FailedProbe(probe_type), false);
+        return kill(message, own.unwrap_or(of_pod));
     }
     // Nothing is left of the pod, which is ended as a whole: what the probe says of its grace period does not count.
-    kill(format!("Stopping container {name}"), of_pod)
+    kill(message::stopping(name), of_pod)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::Instant;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::meter::AttemptMeter;
+use crate::handler::meter::AttemptMeter;
 
 /// Part of its timeout by which the thread may be late for an attempt.
 const TOLERATED_PART: u32 = 10;
@@ -83,8 +83,8 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::prober::meter::ThreadUse;
-    use crate::prober::metrics::tests::series;
+    use crate::handler::meter::ThreadUse;
+    use crate::handler::meter::tests::series;
 
     const TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -12,10 +12,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use super::meter::AttemptMeter;
 use super::pod::AttemptContext;
 use super::threshold::ProbeResult;
 use crate::events::reason;
+use crate::handler::meter::{AttemptMeter, Probed, Series};
 
 /// Upper bounds of durations, in seconds, as the kubelet has them.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -43,20 +43,6 @@ pub struct ProberMetrics {
     verdicts: Family<VerdictLabels, Counter>,
     kills: Family<KillLabels, Counter>,
     agreement: Family<AgreementLabels, Counter>,
-}
-
-/// A probe, as its series are labelled.
-#[derive(Clone, Debug)]
-pub(super) struct Series(Arc<Probed>);
-
-/// What it is that is probed.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Probed {
-    probe_type: &'static str,
-    container: String,
-    pod: String,
-    namespace: String,
-    pod_uid: String,
 }
 
 /// The labels of durations.
@@ -295,13 +281,6 @@ impl Series {
     }
 }
 
-impl fmt::Display for Series {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Probed { probe_type, container, pod, namespace, .. } = &*self.0;
-        write!(f, "{probe_type} probe of container {container} of pod {namespace}/{pod}")
-    }
-}
-
 impl AgreementLabels {
     fn for_reason(reason: &str) -> Option<Self> {
         let kill = match reason {
@@ -343,21 +322,5 @@ impl EncodeLabelSet for TotalLabels {
             ("pod_uid", pod_uid),
         ];
         labels.as_slice().encode(encoder)
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// The liveness probe of the one container of a pod.
-    pub(in crate::prober) fn series(pod: &str) -> Series {
-        Series(Arc::new(Probed {
-            probe_type: "Liveness",
-            container: "main".to_owned(),
-            pod: pod.to_owned(),
-            namespace: "it".to_owned(),
-            pod_uid: pod.to_owned(),
-        }))
     }
 }

@@ -8,12 +8,9 @@
 //! ```
 
 mod enforcement;
-mod executor;
-pub mod handler;
 mod kill_plan;
 mod lateness;
 mod manager;
-mod meter;
 mod metrics;
 mod pod;
 mod pod_table;
@@ -30,6 +27,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
 use crate::events::{Event, EventRecorder, reason};
+use crate::handler::Executor;
 use crate::inventory::{Change, InspectRequest, Inventory, Sandbox};
 use crate::object_ref::PodRef;
 use crate::probe::{PodSpec, ProbeType, SpecResolver};
@@ -43,9 +41,6 @@ use pod_table::PodTable;
 pub(crate) use manager::KUBELET_TTL;
 
 pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
-pub use executor::{ContainerNames, Executor};
-pub(crate) use handler::{HookContext, HookError};
-pub(crate) use kill_plan::KillPlan;
 pub use metrics::{Agreement, ProberMetrics};
 pub use snapshot::{ContainerReport, PodReport, ProbeReport};
 pub(crate) use status::{ContainerProgress, phase, readiness};

@@ -266,7 +266,7 @@ mod tests {
     fn a_flood_of_small_reads_is_found_and_ends_with_the_next_calls() {
         let mut flood = ControlFlood::default();
         let small = (u64::from(MIN_READ_BYTES), 0);
-        let found = turns(&mut flood, &[small; 10_000]);
+        let found = turns(&mut flood, &vec![small; 10_000]);
         assert_eq!(found.iter().position(|is_flood| *is_flood), Some(128));
         assert!(found[128..].iter().all(|is_flood| *is_flood));
         assert_eq!(turns(&mut flood, &[(1_000, TOLERATED_DEFICIT), (1_000, 1_000)]), [true, false]);

@@ -13,7 +13,8 @@ fn a_module_uses_only_modules_above_it() {
         for file in files_of(module) {
             let text = fs::read_to_string(&file).unwrap();
             let below = modules[place + 1..].iter().map(String::as_str);
-            violations.extend(below.chain(UNCLEAR).filter(|name| uses(&text, name)).map(|name| {
+            let is_used = |name: &&str| uses(&text, name, has_submodule(module, name));
+            violations.extend(below.chain(UNCLEAR).filter(is_used).map(|name| {
                 format!("{} uses {name}, which {module} must not: it stands above", file.display())
             }));
         }
@@ -46,25 +47,34 @@ fn a_use_is_found_however_it_is_written() {
         "use super::app;",
         "use super::super::app::run;",
     ] {
-        assert!(uses(text, "app"), "{text}");
+        assert!(uses(text, "app", false), "{text}");
     }
     for text in ["use crate::application;", "// as crate::app does", "//! [`crate::app`]", "use other::app;"]
     {
-        assert!(!uses(text, "app"), "{text}");
+        assert!(!uses(text, "app", false), "{text}");
     }
-    assert!(uses("use crate::*;", UNCLEAR[0]) && uses("use crate as here;", UNCLEAR[1]));
+    assert!(!uses("use super::app;", "app", true), "it is the submodule of that name");
+    assert!(uses("use crate::app;", "app", true));
+    assert!(uses("use crate::*;", UNCLEAR[0], false) && uses("use crate as here;", UNCLEAR[1], false));
 }
 
 /// Ways to write a use that hide what is used.
 const UNCLEAR: [&str; 2] = ["*", "as"];
 
-/// Whether a file names a top-level module, outside comments.
-fn uses(text: &str, module: &str) -> bool {
+/// Returns whether a module has a submodule of this name, which `super::name` refers to in its files.
+fn has_submodule(module: &str, name: &str) -> bool {
+    let path = source().join(module).join(name);
+    path.is_dir() || path.with_extension("rs").is_file()
+}
+
+/// Returns whether a file names a top-level module, outside comments. `is_submodule`: `super::module` is not the top-level one.
+fn uses(text: &str, module: &str, is_submodule: bool) -> bool {
     let code: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
     let pattern = match module {
         "*" => r"\bcrate::\*".to_owned(),
         "as" => r"\bcrate\s+as\b".to_owned(),
+        name if is_submodule => format!(r"\bcrate::(?:\{{[^;]*\b)?{name}\b"),
         name => format!(r"\b(?:crate|super)::(?:\{{[^;]*\b)?{name}\b"),
     };
     Regex::new(&pattern).unwrap().is_match(&code)

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use probeshim::cri::MeteredChannel;
+use probeshim::handler::{ContainerNames, Executor};
+use probeshim::handler::{ProbeOutcome, ProbeTarget, attempt};
 use probeshim::probe::{ContainerPort, ContainerSpec, SpecResolver};
-use probeshim::prober::handler::{ProbeOutcome, ProbeTarget, attempt};
-use probeshim::prober::{ContainerNames, Executor};
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};

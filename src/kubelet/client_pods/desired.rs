@@ -16,7 +16,7 @@ const RELEASED_REASON: &str = "stopped or removed by a client";
 const MAX_RELEASED: usize = 64;
 
 /// The request with which a client had something made, as its bytes came; or why they are not known.
-pub type CapturedRequest = Result<RedactedBytes, String>;
+pub(crate) type CapturedRequest = Result<RedactedBytes, String>;
 
 /// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,12 +1,14 @@
-//! Pods that clients have made through the relay, and that are kept alive as a kubelet would.
+//! Pods that clients have created through the relay, and that are restarted as a kubelet would.
 //!
 //! ```text
-//! what clients do ──► Ledger ──► pods ──► Play
-//!                       └──► State
+//! calls of clients ──► recorder ──► desired ──► pods ──► pod workers
+//!                                      └──► persist ──► state
 //! ```
 
 mod desired;
 mod persist;
+mod recorder;
+mod store;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +21,11 @@ use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
 use crate::state::{self, StateError, StateStore};
 
-pub use desired::{CapturedRequest, ClientAction, PodKey};
+pub use desired::PodKey;
+pub(super) use desired::{CapturedRequest, ClientAction};
 use desired::{ClientContainer, ClientPod, ClientStage, DesiredState};
+pub(crate) use recorder::ClientActionRecorder;
+pub(crate) use store::ClientPodStore;
 
 /// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.
 #[derive(Clone, Debug)]

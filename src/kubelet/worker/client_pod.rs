@@ -17,11 +17,11 @@ use super::{PodWorker, TERMINATION_RETRY};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
+use crate::kill::KillPlan;
 use crate::kubelet::client_pods::{ClientAction, PodKey};
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use crate::kubelet::spec::{ClientRequest, Container, PodOrigin};
 use crate::object_ref::ContainerRef;
-use crate::prober::KillPlan;
 use crate::terminal::sanitize;
 
 /// How often it is looked whether the node has been listed.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::kill::{KillCause, message};
 use crate::kubelet::cri_config::hash;
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus, SandboxInstance};
 use crate::kubelet::spec::{Container, Pod};
@@ -188,22 +189,24 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
                 let verdict = |kind| view.sidecar_probe_result(container, &instance.id, kind);
                 let fault = match verdict(ProbeType::Startup) {
                     Some(ProbeResult::Failure) => {
-                        Some(("failed startup probe", KillReason::Probe(ProbeType::Startup)))
+                        let cause = KillCause::FailedProbe(ProbeType::Startup);
+                        Some((cause, KillReason::Probe(ProbeType::Startup)))
                     }
                     Some(ProbeResult::Unknown) => None,
                     Some(ProbeResult::Success) | None => {
                         goes_on();
                         if is_changed(container, instance) {
-                            Some(("definition changed", KillReason::Other))
+                            Some((KillCause::DefinitionChanged, KillReason::Other))
                         } else if verdict(ProbeType::Liveness) == Some(ProbeResult::Failure) {
-                            Some(("failed liveness probe", KillReason::Probe(ProbeType::Liveness)))
+                            let cause = KillCause::FailedProbe(ProbeType::Liveness);
+                            Some((cause, KillReason::Probe(ProbeType::Liveness)))
                         } else {
                             None
                         }
                     }
                 };
-                if let Some((what, reason)) = fault {
-                    let message = format!("Init container {} {what}", container.name);
+                if let Some((cause, reason)) = fault {
+                    let message = message::init_container(&container.name, cause);
                     actions.containers_to_kill.push(container_to_kill(instance, message, reason));
                     starts.push(context);
                 }
@@ -223,8 +226,7 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
                     actions.kill_pod = true;
                     return false;
                 }
-                let message =
-                    "Init container is in \"unknown\" state, try killing it before restart".to_owned();
+                let message = message::UNKNOWN_INIT_CONTAINER.to_owned();
                 actions.containers_to_kill.push(container_to_kill(instance, message, KillReason::Other));
                 starts.push(context);
             }
@@ -255,10 +257,10 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
                     actions.containers_to_start.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == InstanceState::Unknown)
                     {
-                        let message = "Container is in \"unknown\" state, try killing it before restart";
+                        let message = message::UNKNOWN_CONTAINER.to_owned();
                         actions.containers_to_kill.push(container_to_kill(
                             instance,
-                            message.to_owned(),
+                            message,
                             KillReason::Other,
                         ));
                     }
@@ -269,18 +271,17 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
         // Rules do not count: there is no exit code yet.
         let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
         let failed = |kind| probe_result(&running.id, kind) == Some(ProbeResult::Failure);
-        let (what, reason, is_restarted) = if is_changed(container, running) {
-            ("definition changed".to_owned(), KillReason::Other, true)
+        let (cause, reason, is_restarted) = if is_changed(container, running) {
+            (KillCause::DefinitionChanged, KillReason::Other, true)
         } else if let Some(kind) =
             [ProbeType::Liveness, ProbeType::Startup].into_iter().find(|it| failed(*it))
         {
-            (format!("failed {} probe", kind.name()), KillReason::Probe(kind), policy != RestartPolicy::Never)
+            (KillCause::FailedProbe(kind), KillReason::Probe(kind), policy != RestartPolicy::Never)
         } else {
             kept += 1;
             continue;
         };
-        let ending = if is_restarted { ", will be restarted" } else { "" };
-        let message = format!("Container {name} {what}{ending}");
+        let message = message::container(name, cause, is_restarted);
         if is_restarted {
             actions.containers_to_start.push(name.clone());
         }
@@ -308,12 +309,12 @@ fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
     }
     let (last, first): (Vec<&ContainerInstance>, Vec<&ContainerInstance>) =
         runtime_status.containers.iter().partition(|instance| makes_it_so(instance));
-    let message =
-        |instance: &ContainerInstance| format!("Container {} is restarted with all others", instance.name);
     first
         .into_iter()
         .chain(last)
-        .map(|instance| container_to_kill(instance, message(instance), KillReason::Reset))
+        .map(|instance| {
+            container_to_kill(instance, message::restarting_all(&instance.name), KillReason::Reset)
+        })
         .collect()
 }
 

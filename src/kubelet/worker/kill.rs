@@ -1,11 +1,10 @@
 //! Ends containers as the kubelet does: one for a probe or a change, or all of a pod in their order.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -13,14 +12,15 @@ use super::PodWorker;
 use super::compute_actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
-use crate::events::{Event, reason};
+use crate::handler::{ContainerNames, HookContext};
+use crate::kill::{Kill, KillPlan, KillResult, message};
 use crate::kubelet::cri_config;
 use crate::kubelet::logs::remove_log;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::kubelet::spec::{Container, Pod, PodOrigin};
 use crate::object_ref::ContainerRef;
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
-use crate::prober::{ContainerNames, HookContext, HookError, KillPlan, PodReport, ProbeReport};
+use crate::prober::{PodReport, ProbeReport};
 use crate::tap;
 
 /// Whose turn it is, where all containers of a pod are ended.
@@ -60,37 +60,29 @@ impl PodWorker {
         killed
     }
 
-    /// Ends a container: its hook, SIGTERM, its grace period, SIGKILL. Those that come first have to have ended before SIGTERM, as far as the
-    /// grace period allows.
+    /// Stops a container, after its predecessors.
     pub(super) async fn kill(
         &self,
         names: &Arc<ContainerRef>,
         id: &Arc<str>,
-        ending: KillPlan,
-        mark: Option<tap::KillRecord>,
-        first: &[CancellationToken],
+        plan: KillPlan,
+        record: Option<tap::KillRecord>,
+        predecessors: &[CancellationToken],
     ) -> Result<(), Status> {
-        self.record_event(Some(names), Event::normal(reason::KILLING, ending.message.clone()));
-        let started = Instant::now();
-        self.pre_stop(names, id, &ending).await;
-        let left = wait_for_predecessors(first, ending.grace_period_after(started.elapsed())).await;
-        let both = ContainerNames { pod: self.names.clone(), container: names.clone() };
-        let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
-        self.context.executor.stop(&both, id, left, mark).await
-    }
-
-    async fn pre_stop(&self, names: &Arc<ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
-        let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-        let hooked = self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default());
-        if let Err(HookError::Failed(_)) = hooked.run(hook, self.context.executor.clone(), Some(period)).await
-        {
-            self.record_event(
-                Some(names),
-                Event::warning(reason::FAILED_PRE_STOP_HOOK, "PreStopHook failed"),
-            );
+        let kill = Kill {
+            executor: &self.context.executor,
+            events: &self.context.events,
+            container: self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default()),
+            plan: &plan,
+            record,
+            predecessors,
+        };
+        match kill.attempt(|| None::<Infallible>, || ()).await {
+            KillResult::Stopped => Ok(()),
+            KillResult::Failed(status) => Err(status),
         }
     }
 
@@ -141,7 +133,7 @@ impl PodWorker {
         least: u32,
     ) -> Result<(), Status> {
         let names = names(runtime_status, &instance.id, &instance.name);
-        let message = format!("Stopping container {}", instance.name);
+        let message = message::stopping(&instance.name);
         let ending = match self.pod.container(&instance.name) {
             Some(container) => self.kill_spec(container, message),
             None if self.pod.origin == PodOrigin::Orphan => {
@@ -201,18 +193,6 @@ fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<Cancella
     all.filter_map(|container| turns.get(&container.name).cloned()).collect()
 }
 
-/// Waits for those that come first, for so many seconds at most. Returns how many are left.
-async fn wait_for_predecessors(first: &[CancellationToken], seconds: u32) -> u32 {
-    if first.is_empty() {
-        return seconds;
-    }
-    let started = Instant::now();
-    let all = join_all(first.iter().map(CancellationToken::cancelled));
-    let _ = timeout(Duration::from_secs(seconds.into()), all).await;
-    let waited = u32::try_from(started.elapsed().as_secs()).unwrap_or(u32::MAX);
-    seconds.saturating_sub(waited).max(KillPlan::MIN_GRACE_PERIOD)
-}
-
 /// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
 /// that (as the kubelet's `setTerminationGracePeriod`).
 fn grace_period(of_pod: u32, reason: KillReason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
@@ -243,7 +223,12 @@ fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<Contain
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::kill::wait_for_predecessors;
     use crate::kubelet::read::tests::pod;
     use crate::probe::ProbeType::{Liveness, Startup};
 

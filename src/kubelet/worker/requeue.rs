@@ -6,14 +6,11 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{SyncError, SyncResult};
+use crate::kill::{RETRY_DELAY, jittered};
 use crate::kubelet::spec::Pod;
 
-/// When it is looked at again though nothing has happened, and by how much of it later at most.
+/// The delay until the next sync if nothing happens.
 pub(super) const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
-const SPREAD: f64 = 0.5;
-
-/// When it is tried again where something has failed.
-const SYNC_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// What is waited after a sync that has done something, and how often twice as long if there is another and another.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
@@ -47,14 +44,14 @@ impl Requeue {
             Ok(SyncResult::NoChange | SyncResult::Terminal) => SYNC_FREQUENCY,
             Ok(SyncResult::Retry(until)) => {
                 let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-                left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
+                left.unwrap_or(RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
                 warn!(pod = pod.full_name(), "a pod was not synced: {error}");
-                SYNC_RETRY_DELAY
+                RETRY_DELAY
             }
         };
         self.in_a_row = 0;
-        RequeueDelay::Until(Instant::now() + wait.mul_f64(1.0 + SPREAD * fastrand::f64()))
+        RequeueDelay::Until(Instant::now() + jittered(wait))
     }
 }

@@ -14,6 +14,8 @@ use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartConta
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
 use crate::gofmt::format_duration;
+use crate::handler::HookError;
+use crate::kill::message;
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
@@ -21,7 +23,6 @@ use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::kubelet::spec::{Container, Pod, RecursiveReadOnly};
 use crate::object_ref::ContainerRef;
 use crate::probe::Hook;
-use crate::prober::HookError;
 use crate::terminal::sanitize;
 
 /// Where a container is started.
@@ -181,7 +182,7 @@ impl PodWorker {
             Some(names),
             Event::warning(reason::FAILED_POST_START_HOOK, "PostStartHook failed"),
         );
-        let ending = self.kill_spec(container, "FailedPostStartHook".to_owned());
+        let ending = self.kill_spec(container, message::FAILED_POST_START_HOOK.to_owned());
         // Where that does not work, the next sync will see it run, and the hook is not tried again.
         let _ = self.kill(names, &id, ending, None, &[]).await;
         Err(StartError::new("PostStartHookError", reason))

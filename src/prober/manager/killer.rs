@@ -1,4 +1,4 @@
-//! Kills one container, as the kubelet does: its hook, SIGTERM, its grace period, SIGKILL; and again where that fails.
+//! Kills one container for a probe, and tries again until it has ended or the kill is given up.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -6,21 +6,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep};
-use tonic::Status;
-use tracing::{error, info};
+use tracing::error;
 
 use super::ManagerInner;
 use crate::events::{Event, reason};
+use crate::handler::ContainerNames;
+use crate::handler::HookContext;
+use crate::kill::{Kill, KillResult, retry_delay};
 use crate::probe::ContainerSpec;
-use crate::prober::executor::ContainerNames;
-use crate::prober::handler::{HookContext, HookError};
 use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
 use crate::tap::KillRecord;
 use crate::terminal::sanitize;
-
-/// What the kubelet waits before it tries again, and by how much of it more at most.
-const STOP_RETRY_DELAY: Duration = Duration::from_secs(10);
-const RETRY_SPREAD: f64 = 0.5;
 
 /// Within which time a container that was stopped is seen to have ended, at the latest by a relist; and from one look to the next.
 const EXIT_VISIBLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,16 +27,6 @@ pub(super) struct KillTask {
     pub(super) shared: Arc<ManagerInner>,
     pub(super) pod: Arc<ProbedPod>,
     pub(super) order: KillRequest,
-}
-
-/// What came of an attempt to kill it.
-enum KillResult {
-    /// It has been stopped.
-    Stopped,
-    /// It is left alone.
-    Aborted(KillAbort),
-    /// The runtime has not stopped it.
-    Failed(Status),
 }
 
 impl KillTask {
@@ -78,7 +64,7 @@ impl KillTask {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let message = format!("The runtime has not stopped it: {}", sanitize(status.message()));
                     self.record_event(Event::warning(reason::KILL_FAILED, message));
-                    sleep(STOP_RETRY_DELAY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
+                    sleep(retry_delay()).await;
                 }
             }
         }
@@ -97,56 +83,36 @@ impl KillTask {
         true
     }
 
-    async fn attempt(&self) -> KillResult {
+    async fn attempt(&self) -> KillResult<KillAbort> {
         let _turn = self.pod.turn.acquire().await;
         let order = &self.order;
-        if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
-            return KillResult::Aborted(abort);
-        }
-        self.record_event(Event::normal(reason::KILLING, order.kill.message.clone()));
-        let started = Instant::now();
-        self.pre_stop().await;
-        if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
-            return KillResult::Aborted(abort);
-        }
-        let grace_period = order.kill.grace_period_after(started.elapsed());
-        let kill = KillRecord {
+        let record = KillRecord {
             probe: order.probe_type.name().to_owned(),
             message: order.kill.message.clone(),
             threshold: order.threshold,
-            grace_period,
+            grace_period: order.kill.grace_period,
             failures: order.failures.clone(),
         };
-        let (names, executor) = (self.names(), &self.shared.executor);
-        let stopped = executor.stop(&names, &order.container_id, grace_period, Some(kill)).await;
-        stopped.map_or_else(KillResult::Failed, |()| KillResult::Stopped)
+        let kill = Kill {
+            executor: &self.shared.executor,
+            events: &self.shared.events,
+            container: self.hook_context(),
+            plan: &order.kill,
+            record: Some(record),
+            predecessors: &[],
+        };
+        let abort_reason = || self.pod.lock().abort_reason(&order.container_id, Instant::now());
+        kill.attempt(abort_reason, || self.shared.metrics.fault()).await
     }
 
-    /// Runs the hook for as long as the grace period lasts. One that takes longer goes on, as with the kubelet.
-    async fn pre_stop(&self) {
-        let Some((hook, period)) = self.order.kill.pre_stop.clone().zip(self.order.kill.hook_period()) else {
-            return;
-        };
+    fn hook_context(&self) -> HookContext {
         let (names, id) = (self.names(), self.order.container_id.clone());
-        let hooked = {
-            let state = self.pod.lock();
-            let name = self.order.container.name.as_deref().unwrap_or_default();
-            let container = state.spec.container(name).cloned();
-            let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-            let address = state.address.clone().unwrap_or_else(|| "".into());
-            HookContext { names, id, container, address }
-        };
-        match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
-            Ok(()) => {}
-            Err(HookError::Failed(error)) => {
-                let message = format!("PreStopHook failed: {}", sanitize(&error));
-                self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, message));
-            }
-            Err(HookError::Panicked) => self.shared.metrics.fault(),
-            Err(HookError::TimedOut) => {
-                info!("a preStop hook has not ended within the grace period of {period:?}");
-            }
-        }
+        let state = self.pod.lock();
+        let name = self.order.container.name.as_deref().unwrap_or_default();
+        let container = state.spec.container(name).cloned();
+        let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+        let address = state.address.clone().unwrap_or_else(|| "".into());
+        HookContext { names, id, container, address }
     }
 
     /// It is not to be killed any more; its probe counts anew.

@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep};
 use tracing::{error, warn};
 
 use crate::events::{Event, EventRecorder};
+use crate::handler::Executor;
+use crate::handler::meter::ThreadUse;
 use crate::inventory::InspectRequest;
 use crate::object_ref::PodRef;
 use crate::prober::enforcement::Enforcement;
-use crate::prober::executor::Executor;
-use crate::prober::meter::ThreadUse;
 use crate::prober::metrics::ProberMetrics;
 use crate::prober::pod::{Effects, ProbedPod};
 use crate::prober::pod_table::PodTable;

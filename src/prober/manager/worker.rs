@@ -10,12 +10,12 @@ use tracing::error;
 
 use super::ManagerInner;
 use crate::events::{Event, reason};
+use crate::handler::ContainerNames;
+use crate::handler::meter::AttemptMeter;
+use crate::handler::meter::Series;
+use crate::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
 use crate::probe::Probe;
-use crate::prober::executor::ContainerNames;
-use crate::prober::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
 use crate::prober::lateness::{Delay, timed};
-use crate::prober::meter::AttemptMeter;
-use crate::prober::metrics::Series;
 use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
 use crate::prober::probe_state::NextAction;
 use crate::prober::threshold::ProbeResult;

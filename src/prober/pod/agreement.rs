@@ -8,9 +8,9 @@ use super::PodState;
 use super::container::{KubeletStop, ProbedContainer};
 use super::workers::{Effects, ProbeWorker};
 use crate::events::{Event, reason};
+use crate::kill::KillPlan;
 use crate::probe::ProbeType;
 use crate::prober::enforcement::EnforcementMode;
-use crate::prober::kill_plan::KillPlan;
 use crate::prober::threshold::ProbeResult;
 
 /// How much later than a round of its probe the kubelet may kill.

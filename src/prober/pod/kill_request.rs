@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::kill::KillPlan;
 use crate::object_ref::ContainerRef;
 use crate::probe::ProbeType;
-use crate::prober::kill_plan::KillPlan;
 use crate::tap;
 
 /// A container that is to be killed.

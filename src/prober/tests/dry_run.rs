@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::fixture::*;
 use crate::events::reason;
-use crate::prober::handler::exec_tests::answer;
+use crate::handler::exec_tests::answer;
 use crate::prober::{Agreement, ProbeResult};
 
 #[tokio::test(start_paused = true)]

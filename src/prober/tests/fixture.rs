@@ -13,9 +13,9 @@ use tonic::Status;
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation};
 use crate::events::{Event, EventFilter, EventRecorder};
+use crate::handler::exec_tests::answer;
 use crate::inventory::{Inventory, Source};
 use crate::probe::{ProbeType, SpecResolver};
-use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::ProbeWorker;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
@@ -33,33 +33,35 @@ pub(super) struct Node {
 }
 
 /// All events, with the paused time at which they were recorded.
-struct RecordedEvents {
-    events: Mutex<(broadcast::Receiver<Arc<Event>>, Vec<(Instant, Arc<Event>)>)>,
+struct RecordedEvents(Mutex<FollowedEvents>);
+
+struct FollowedEvents {
+    receiver: broadcast::Receiver<Arc<Event>>,
+    taken: Vec<(Instant, Arc<Event>)>,
 }
 
 impl RecordedEvents {
     /// Follows a recorder. Time is paused, so an event is taken at the time at which it was recorded.
-    fn follow(recorder: &EventRecorder) -> Arc<Self> {
-        let (_, receiver) = recorder.follow(&EventFilter::default());
+    fn follow(events: &EventRecorder) -> Arc<Self> {
+        let (_, receiver) = events.follow(&EventFilter::default());
         let mut wakeups = receiver.resubscribe();
-        let recorded = Arc::new(Self { events: Mutex::new((receiver, Vec::new())) });
-        let taken = recorded.clone();
+        let followed = Arc::new(Self(Mutex::new(FollowedEvents { receiver, taken: Vec::new() })));
+        let in_background = followed.clone();
         tokio::spawn(async move {
             while wakeups.recv().await.is_ok() {
-                taken.take();
+                in_background.take();
             }
         });
-        recorded
+        followed
     }
 
     fn take(&self) -> Vec<(Instant, Arc<Event>)> {
-        let mut events = self.events.lock().unwrap();
-        let (receiver, taken) = &mut *events;
+        let mut followed = self.0.lock().unwrap();
         loop {
-            match receiver.try_recv() {
-                Ok(event) => taken.push((Instant::now(), event)),
+            match followed.receiver.try_recv() {
+                Ok(event) => followed.taken.push((Instant::now(), event)),
                 Err(TryRecvError::Lagged(count)) => panic!("{count} events were missed"),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return taken.clone(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return followed.taken.clone(),
             }
         }
     }

@@ -13,9 +13,10 @@ use wildmatch::WildMatch;
 use super::fixture::*;
 use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
 use crate::events::reason;
+use crate::handler::Executor;
+use crate::handler::exec_tests::answer;
 use crate::probe::Selector;
-use crate::prober::handler::exec_tests::answer;
-use crate::prober::{EnforcementMode, EnforcementSettings, Executor, KillLimit, ProbeResult};
+use crate::prober::{EnforcementMode, EnforcementSettings, KillLimit, ProbeResult};
 use crate::relay::CallInfo;
 
 /// What happens to a pod; a call that goes on for as long as this is there.

@@ -90,7 +90,7 @@ fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> &'static str {
     node.exit("web/main", 137);
     drop(call);
     node.run("web/main#1");
-    *kinds(node, begin).last().unwrap()
+    kinds(node, begin).last().unwrap()
 }
 
 /// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.

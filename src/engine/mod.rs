@@ -1,4 +1,5 @@
-//! The engine: a task off the byte path that receives every observation and publishes what follows from it.
+//! The event loop: a task off the byte path that receives every observation, and passes it to the inventory, the analyzer of ExecSyncs, the
+//! prober and the histories.
 //!
 //! ```text
 //! decoder ────tap events─┐             ┌──► world (snapshots)
@@ -16,13 +17,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
-use super::client_pods::ClientActionRecorder;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
 use crate::history::{CallHistory, Journal};
 use crate::inventory::{Change, Inventory, RuntimeEvent, RuntimeInfo, Sandbox, Source};
-use crate::kubelet::Kubelet;
+use crate::kubelet::{ClientActionRecorder, Kubelet};
 use crate::probe::{RefreshTrigger, SpecResolver};
 use crate::prober::ProbeManager;
 use crate::tap::{
@@ -39,30 +39,30 @@ const MAX_BATCH: usize = 64;
 
 /// Sources of the engine.
 #[derive(Debug)]
-pub(super) struct Inputs {
-    pub(super) decoder: Decoder,
-    pub(super) runtime_events: mpsc::Receiver<RuntimeEvent>,
-    pub(super) spec_updates: mpsc::Receiver<SpecResolver>,
+pub(crate) struct Inputs {
+    pub(crate) decoder: Decoder,
+    pub(crate) runtime_events: mpsc::Receiver<RuntimeEvent>,
+    pub(crate) spec_updates: mpsc::Receiver<SpecResolver>,
 }
 
 /// Destinations of the engine.
 #[derive(Debug)]
-pub(super) struct Outputs {
-    pub(super) inventory: watch::Sender<Arc<Inventory>>,
-    pub(super) stuck: watch::Sender<Arc<Stuck>>,
-    pub(super) calls: Arc<CallHistory>,
-    pub(super) events: Arc<EventRecorder>,
-    pub(super) journal: Option<Journal>,
-    pub(super) traces: Option<Traces>,
+pub(crate) struct Outputs {
+    pub(crate) inventory: watch::Sender<Arc<Inventory>>,
+    pub(crate) stuck: watch::Sender<Arc<Stuck>>,
+    pub(crate) calls: Arc<CallHistory>,
+    pub(crate) events: Arc<EventRecorder>,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) traces: Option<Traces>,
     /// Panics of the engine.
-    pub(super) faults: Counter,
+    pub(crate) faults: Counter,
     /// Makes the spec sources refresh when a sandbox starts.
-    pub(super) refresh: RefreshTrigger,
+    pub(crate) refresh: RefreshTrigger,
 }
 
 /// Everything that is known, and the way it came to be known.
 #[derive(Debug)]
-pub(super) struct NodeEngine {
+pub(crate) struct NodeEngine {
     world: Arc<Inventory>,
     analyzer: ExecAnalyzer,
     /// The prober, if probes are made.
@@ -83,7 +83,7 @@ struct InitialLists {
 }
 
 impl NodeEngine {
-    pub(super) fn new(
+    pub(crate) fn new(
         analyzer: ExecAnalyzer,
         prober: Option<ProbeManager>,
         (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
@@ -94,7 +94,7 @@ impl NodeEngine {
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
-    pub(super) async fn run(mut self, inputs: Inputs) {
+    pub(crate) async fn run(mut self, inputs: Inputs) {
         let Inputs { mut decoder, mut runtime_events, mut spec_updates } = inputs;
         let mut stuck_checks = interval(STUCK_INTERVAL);
         stuck_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);

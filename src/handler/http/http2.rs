@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::headers::GetRequest;
 use super::round_trip::ConnAddrs;
 use super::target_url::TargetUrl;
-use crate::prober::handler::driver::drive;
+use crate::handler::driver::drive;
 
 /// Bytes that the headers of one head may have, and those of all interim heads of an answer together, as with Go.
 const MAX_HEADER_LIST_BYTES: u32 = 10 << 20;

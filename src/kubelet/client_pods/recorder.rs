@@ -1,20 +1,17 @@
 //! Turns observed client calls into the actions that pods of clients and their saved state depend on.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tracing::{info, warn};
+use tracing::warn;
 
-use crate::config::OperatingMode;
+use super::{CapturedRequest, ClientAction, ClientPods, PodKey};
 use crate::cri::v1::ContainerState;
 use crate::events::{Event, EventRecorder, reason};
 use crate::inventory::{Container, Inventory, Sandbox};
-use crate::kubelet::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
-use crate::lockfile::LockError;
+use crate::kubelet::{Kubelet, was_created_after};
 use crate::object_ref::ContainerRef;
 use crate::relay::CallInfo;
-use crate::state::{self, StateError, StateStore};
 use crate::tap::{DecodedCall, StopRequest};
 use crate::terminal::sanitize;
 
@@ -24,12 +21,9 @@ const RESTART_WAS_OFF: &str = "created while --enforce restart was off";
 /// How much may be there of which no names are known; of the rest it is only known that it was not seen.
 const MAX_UNNAMED: usize = 256;
 
-/// The warning where the state folder is in use by another process or cannot be opened.
-const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
-
 /// Records what clients do with their pods, for the kubelet that restarts them.
 #[derive(Debug)]
-pub(super) struct ClientActionRecorder {
+pub(crate) struct ClientActionRecorder {
     client_pods: ClientPods,
     /// The kubelet that restarts client pods, and the history that receives an event for each pod that is lost; `None` without `--enforce restart`.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
@@ -39,13 +33,6 @@ pub(super) struct ClientActionRecorder {
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
-/// The pods of clients, and the state store that outlives this process.
-pub(super) struct ClientPodStore {
-    pub(super) client_pods: ClientPods,
-    /// The store, and its content at the start.
-    pub(super) state: (StateStore, state::Snapshot),
-}
-
 /// The object of a stop or remove request: its id, or a prefix of it.
 #[derive(Debug)]
 enum CallTarget {
@@ -53,40 +40,8 @@ enum CallTarget {
     Container(String),
 }
 
-/// Takes what is to outlive us, and who knows what clients have made of it. Where pods are only watched, that is taken which was kept alive
-/// before, if anything was and nobody else has it: whoever keeps it alive next has to know what its owners have stopped.
-pub(super) fn open(
-    role: OperatingMode,
-    dir: Option<&Path>,
-) -> Result<Option<(ClientPods, ClientPodStore)>, StateError> {
-    let Some(dir) = dir else { return Ok(None) };
-    match role {
-        OperatingMode::Restart | OperatingMode::Kubelet => open_store(dir).map(Some),
-        OperatingMode::Observe if !StateStore::exists(dir) => Ok(None),
-        OperatingMode::Observe => match open_store(dir) {
-            Ok((client_pods, store)) => {
-                Ok((!client_pods.snapshot().keys().is_empty()).then_some((client_pods, store)))
-            }
-            Err(error) => {
-                if matches!(error, StateError::Locked(LockError::Held { .. })) {
-                    info!(%error, "{NOT_NOTED}");
-                } else {
-                    warn!(%error, "{NOT_NOTED}");
-                }
-                Ok(None)
-            }
-        },
-    }
-}
-
-fn open_store(dir: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
-    let (state, snapshot) = StateStore::open(dir)?;
-    let client_pods = ClientPods::new(&snapshot, state.clone())?;
-    Ok((client_pods.clone(), ClientPodStore { client_pods, state: (state, snapshot) }))
-}
-
 impl ClientActionRecorder {
-    pub(super) fn new(
+    pub(crate) fn new(
         client_pods: ClientPods,
         restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
     ) -> Self {
@@ -94,7 +49,7 @@ impl ClientActionRecorder {
     }
 
     /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
-    pub(super) fn on_stop_requested(&mut self, world: &Inventory, request: &StopRequest, is_listed: bool) {
+    pub(crate) fn on_stop_requested(&mut self, world: &Inventory, request: &StopRequest, is_listed: bool) {
         let StopRequest { pid, sandbox, container, .. } = request;
         if is_own_process(*pid) {
             return;
@@ -109,7 +64,7 @@ impl ClientActionRecorder {
     }
 
     /// Called when a call has ended.
-    pub(super) fn on_call_ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
+    pub(crate) fn on_call_ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
         if let Some((key, action)) = self.client_action(world, ended) {
             self.client_pods.record(&key, action);
         } else if let Some(unnamed_target) = unnamed_target(ended) {
@@ -121,7 +76,7 @@ impl ClientActionRecorder {
     }
 
     /// Records actions whose target has a name by now.
-    pub(super) fn record_named(&mut self, world: &Inventory) {
+    pub(crate) fn record_named(&mut self, world: &Inventory) {
         self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
             let action = match target {
@@ -141,7 +96,7 @@ impl ClientActionRecorder {
     }
 
     /// Called after the first complete list. Records the stops of before, and the client pods without a sandbox.
-    pub(super) fn on_first_list(&mut self, world: &Inventory) {
+    pub(crate) fn on_first_list(&mut self, world: &Inventory) {
         for target in std::mem::take(&mut self.stopped_before_first_list) {
             if let Some((key, action)) = self.release(world, &target) {
                 self.client_pods.record(&key, action);
@@ -158,7 +113,7 @@ impl ClientActionRecorder {
     }
 
     /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
-    pub(super) fn on_started(&self, world: &Inventory, container: &Container) {
+    pub(crate) fn on_started(&self, world: &Inventory, container: &Container) {
         let has_run = match container.state {
             ContainerState::ContainerRunning => true,
             ContainerState::ContainerExited => container.started_at != 0,
@@ -175,7 +130,7 @@ impl ClientActionRecorder {
     }
 
     /// Called when a sandbox has been removed.
-    pub(super) fn on_sandbox_removed(&self, world: &Inventory, sandbox: &Sandbox) {
+    pub(crate) fn on_sandbox_removed(&self, world: &Inventory, sandbox: &Sandbox) {
         if let Some(key) =
             PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
         {
@@ -184,7 +139,7 @@ impl ClientActionRecorder {
     }
 
     /// A container has ended: tells why it is not started again, where others are.
-    pub(super) fn on_exited(&self, world: &Inventory, container: &Arc<Container>) {
+    pub(crate) fn on_exited(&self, world: &Inventory, container: &Arc<Container>) {
         let Some((kubelet, events)) = &self.restarts else { return };
         if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(world, container) {
             return;

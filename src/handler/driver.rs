@@ -3,7 +3,7 @@
 use hyper::rt::Executor;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::prober::meter::metered;
+use crate::handler::meter::metered;
 
 /// Runs the tasks of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::{format_duration, quote, rpc_error};
-use crate::prober::executor::{ContainerNames, Executor};
+use crate::handler::{ContainerNames, Executor};
 
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(
@@ -68,17 +68,13 @@ fn output(response: &ExecSyncResponse) -> String {
 }
 
 #[cfg(test)]
-pub(in crate::prober) mod tests {
+pub(crate) mod tests {
     use tokio::time::Instant;
 
     use super::*;
 
     #[expect(clippy::unnecessary_wraps, reason = "others do not go well")]
-    pub(in crate::prober) fn answer(
-        exit_code: i32,
-        stdout: &str,
-        stderr: &str,
-    ) -> Result<ExecSyncResponse, Status> {
+    pub(crate) fn answer(exit_code: i32, stdout: &str, stderr: &str) -> Result<ExecSyncResponse, Status> {
         Ok(ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code })
     }
 

@@ -1,6 +1,7 @@
 //! Time that attempts of probes take from the prober's thread, and by which probe.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,8 +9,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use super::metrics::Series;
 
 /// Time for which the use of the thread is remembered, at least; twice as long at most.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -19,11 +18,25 @@ tokio::task_local! {
     static METER: Arc<AttemptMeter>;
 }
 
+/// A probe, as its series are labelled.
+#[derive(Clone, Debug)]
+pub(crate) struct Series(pub(crate) Arc<Probed>);
+
+/// What it is that is probed.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Probed {
+    pub(crate) probe_type: &'static str,
+    pub(crate) container: String,
+    pub(crate) pod: String,
+    pub(crate) namespace: String,
+    pub(crate) pod_uid: String,
+}
+
 /// Counts the time that the attempts of one probe take from the prober's thread.
 #[derive(Debug)]
-pub(super) struct AttemptMeter {
+pub(crate) struct AttemptMeter {
     /// The probe.
-    pub(super) series: Series,
+    pub(crate) series: Series,
     nanoseconds: AtomicU64,
     /// Whether the probe has ended.
     is_over: AtomicBool,
@@ -32,7 +45,7 @@ pub(super) struct AttemptMeter {
 
 /// Time that probes have lately taken from the prober's thread.
 #[derive(Debug, Default)]
-pub(super) struct ThreadUse(Mutex<UsageWindows>);
+pub(crate) struct ThreadUse(Mutex<UsageWindows>);
 
 /// Time taken by each probe, in the window that goes on and in the one before it.
 #[derive(Debug, Default)]
@@ -55,7 +68,7 @@ struct Metered<F> {
 }
 
 impl AttemptMeter {
-    pub(super) fn new(series: Series, thread: &Arc<ThreadUse>) -> Arc<Self> {
+    pub(crate) fn new(series: Series, thread: &Arc<ThreadUse>) -> Arc<Self> {
         Arc::new(Self {
             series,
             nanoseconds: AtomicU64::new(0),
@@ -65,12 +78,12 @@ impl AttemptMeter {
     }
 
     /// Time used so far.
-    pub(super) fn used(&self) -> Duration {
+    pub(crate) fn used(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
     /// Runs a part of an attempt, and counts the time that it takes.
-    pub(super) fn run<T>(self: &Arc<Self>, part: impl FnOnce() -> T) -> T {
+    pub(crate) fn run<T>(self: &Arc<Self>, part: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let result = METER.sync_scope(self.clone(), part);
         let end = Instant::now();
@@ -79,7 +92,7 @@ impl AttemptMeter {
     }
 
     /// Adds time that an attempt has taken until now.
-    pub(super) fn add(self: &Arc<Self>, time: Duration, now: Instant) {
+    pub(crate) fn add(self: &Arc<Self>, time: Duration, now: Instant) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         if let Some(thread) = self.thread.upgrade() {
@@ -88,17 +101,17 @@ impl AttemptMeter {
     }
 
     /// Returns the probe whose attempts have lately taken the most time, with that time.
-    pub(super) fn busiest(&self, now: Instant) -> Option<(Arc<Self>, Duration)> {
+    pub(crate) fn busiest(&self, now: Instant) -> Option<(Arc<Self>, Duration)> {
         self.thread.upgrade()?.busiest(now)
     }
 
     /// Marks the probe as ended.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Whether the probe has ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 }
@@ -143,6 +156,13 @@ impl UsageWindows {
     }
 }
 
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Probed { probe_type, container, pod, namespace, .. } = &*self.0;
+        write!(f, "{probe_type} probe of container {container} of pod {namespace}/{pod}")
+    }
+}
+
 impl<F: Future> Future for Metered<F> {
     type Output = F::Output;
 
@@ -153,7 +173,7 @@ impl<F: Future> Future for Metered<F> {
 }
 
 /// Counts the time of a task that works for the attempt that the caller makes, if that is metered.
-pub(super) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
+pub(crate) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
     let meter = METER.try_with(Arc::clone).ok();
     async move {
         match meter {
@@ -164,11 +184,21 @@ pub(super) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::prober::metrics::tests::series;
+
+    /// The liveness probe of the one container of a pod.
+    pub(crate) fn series(pod: &str) -> Series {
+        Series(Arc::new(Probed {
+            probe_type: "Liveness",
+            container: "main".to_owned(),
+            pod: pod.to_owned(),
+            namespace: "it".to_owned(),
+            pod_uid: pod.to_owned(),
+        }))
+    }
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 

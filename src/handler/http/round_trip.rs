@@ -20,15 +20,15 @@ use super::headers::GetRequest;
 use super::heads::{FinalHead, HeadersExceeded, MAX_HEADER_BYTES};
 use super::http2;
 use super::target_url::TargetUrl;
-use crate::prober::handler::dial::{dial, system_error};
-use crate::prober::handler::driver::drive;
+use crate::handler::dial::{dial, system_error};
+use crate::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
 
 /// How long TLS may take to begin, as Go has it.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// What Go says of a server that answers HTTPS with plain HTTP.
-pub(in crate::prober::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
+pub(in crate::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
 
 /// Text of Go before the reason why the head of an answer could not be read.
 const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";

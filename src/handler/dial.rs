@@ -159,10 +159,10 @@ pub(super) mod tests {
     use super::*;
 
     /// Longer than anything here takes.
-    pub(in crate::prober::handler) const LONG: Duration = Duration::from_secs(60);
+    pub(in crate::handler) const LONG: Duration = Duration::from_secs(60);
 
     /// A port of this host that refuses connections, for as long as the socket is there.
-    pub(in crate::prober::handler) fn refusing() -> (TcpSocket, u16) {
+    pub(in crate::handler) fn refusing() -> (TcpSocket, u16) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = socket.local_addr().unwrap().port();

@@ -163,7 +163,7 @@ mod tests {
 
     impl Executor {
         /// An executor for tests: `execs` answers commands, and stops succeed at once.
-        pub(in crate::prober) fn fake(
+        pub(crate) fn fake(
             execs: impl Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>)
             + Send
             + Sync
@@ -174,7 +174,7 @@ mod tests {
         }
 
         /// The same executor, in which `stops` answers stops.
-        pub(in crate::prober) fn with_stops(
+        pub(crate) fn with_stops(
             self,
             stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,
         ) -> Self {

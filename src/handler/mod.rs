@@ -1,22 +1,24 @@
-//! What is done at an attempt, and what came of it, in the kubelet's words.
+//! Probe handlers and lifecycle hooks: makes one attempt by exec, HTTP, TCP or gRPC, as the kubelet's `pkg/probe` and `pkg/kubelet/lifecycle` do.
 
 mod address;
 mod dial;
 mod driver;
 mod exec;
+mod executor;
 mod grpc;
 mod hook;
 mod http;
+pub(crate) mod meter;
 mod tcp;
 
 use std::time::Duration;
 
-use super::executor::{ContainerNames, Executor};
 use crate::probe::{ContainerSpec, Handler, Probe};
 
-pub(super) use address::PortError;
+pub use address::PortError;
 #[cfg(test)]
-pub(super) use exec::tests as exec_tests;
+pub(crate) use exec::tests as exec_tests;
+pub use executor::{ContainerNames, Executor};
 pub(crate) use hook::{HookContext, HookError};
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::handler::dial::tests::{LONG, refusing};
 use crate::probe::Port;
-use crate::prober::handler::dial::tests::{LONG, refusing};
 
 /// A server that answers each request as it is told to. It ends with the value.
 struct Server {

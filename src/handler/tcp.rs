@@ -24,7 +24,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::prober::handler::dial::tests::{LONG, refusing};
+    use crate::handler::dial::tests::{LONG, refusing};
 
     /// Table 9.4, tcp. A port of -1 does not exist here: one that nobody listens on fails instead.
     #[tokio::test]

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::go_url;
 use crate::gofmt::quote;
-use crate::prober::handler::address::join_host_port;
+use crate::handler::address::join_host_port;
 use crate::redact::path_without_query;
 
 /// A server, and what is asked of it.

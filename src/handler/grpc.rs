@@ -211,7 +211,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::prober::handler::dial::tests::LONG;
+    use crate::handler::dial::tests::LONG;
 
     /// The shortest limit of a probe.
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,47 @@
+//! The client pods of a state directory.
+
+use std::path::Path;
+
+use tracing::{info, warn};
+
+use super::ClientPods;
+use crate::lockfile::LockError;
+use crate::state::{Snapshot, StateError, StateStore};
+
+/// The warning where the state directory is in use by another process or cannot be opened.
+const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
+
+/// Client pods, and the state store that outlives this process.
+pub(crate) struct ClientPodStore {
+    pub(crate) client_pods: ClientPods,
+    /// The store, and its content at the start.
+    pub(crate) state: (StateStore, Snapshot),
+}
+
+impl ClientPodStore {
+    /// Opens the state of a directory. Creates it if it is missing.
+    pub(crate) fn open(dir: &Path) -> Result<Self, StateError> {
+        let (state, snapshot) = StateStore::open(dir)?;
+        let client_pods = ClientPods::new(&snapshot, state.clone())?;
+        Ok(Self { client_pods, state: (state, snapshot) })
+    }
+
+    /// Opens the state of a directory if it has client pods and no other process uses it. The kubelet that restarts them next must know what
+    /// their clients have stopped meanwhile.
+    pub(crate) fn open_if_used(dir: &Path) -> Option<Self> {
+        if !StateStore::exists(dir) {
+            return None;
+        }
+        match Self::open(dir) {
+            Ok(store) => Some(store).filter(|store| !store.client_pods.snapshot().keys().is_empty()),
+            Err(error) => {
+                if matches!(error, StateError::Locked(LockError::Held { .. })) {
+                    info!(%error, "{NOT_NOTED}");
+                } else {
+                    warn!(%error, "{NOT_NOTED}");
+                }
+                None
+            }
+        }
+    }
+}
