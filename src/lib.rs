@@ -50,6 +50,8 @@ pub mod relay;
 
 pub mod tap;
 
+pub mod manifest;
+
 pub mod inventory;
 
 pub mod probe;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{Event, StatusPod, StatusProbe};
-use crate::probe::ProbeType;
+use crate::manifest::ProbeType;
 use crate::terminal::screen::Screen;
 use crate::terminal::{format, harmless_name, harmless_text};
 

@@ -10,10 +10,9 @@ use url::Url;
 
 use super::parse::{Validator, duration};
 use super::{Environment, Flags};
-use crate::probe::cursor::{Cursor, Violation};
-use crate::probe::{
-    KubeletClient, Probe, ProbeType, Rule, Selector, Source, SpecResolver, matches, read_probe,
-};
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::{KubeletClient, Probe, ProbeType, Source, read_probe};
+use crate::probe::{Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
 /// From one question to the kubelet to the next, unless told otherwise.

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::{ConfigProblem, Environment, RECORD};
 use crate::history::journal;
-use crate::probe::Files;
+use crate::manifest::Files;
 use crate::prober::{EnforcementMode, KillLimit};
 use crate::socket::SocketPath;
 use crate::telemetry;

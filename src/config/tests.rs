@@ -1,10 +1,10 @@
 //! What is read, and what is refused.
 
+use crate::manifest::ProbeType;
 use std::path::Path;
 
 use super::parse::{duration, http_address};
 use super::*;
-use crate::probe::ProbeType;
 
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
     Environment {

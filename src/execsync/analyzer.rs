@@ -20,7 +20,8 @@ use super::watchdog::{Stuck, Watchdog};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::inventory::{Change, Inventory, Sandbox};
-use crate::probe::{KnownExec, SpecResolver, annotation_problems};
+use crate::manifest::KnownExec;
+use crate::probe::{SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 
 /// Delay after which the init pid of a container is requested again if the runtime did not report it.

@@ -1,8 +1,7 @@
 //! Whose an ExecSync was: which probe's or hook's.
 
+use crate::manifest::{ExecPurpose, KnownExec, Source};
 use std::time::Duration;
-
-use crate::probe::{ExecPurpose, KnownExec, Source};
 
 /// Whose an ExecSync was.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 //! Ports and addresses, as the kubelet takes them.
 
-use crate::probe::{ContainerPort, Port};
+use crate::manifest::{ContainerPort, Port};
 
 /// Why a port is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -82,7 +82,7 @@ pub(crate) mod tests {
     async fn a_runtime_that_does_not_answer_has_two_minutes_more_than_the_command() {
         let day = Duration::from_secs(24 * 60 * 60);
         let (executor, begin) = (Executor::fake(move |_| (day, answer(0, "", ""))), Instant::now());
-        let spec = crate::probe::ContainerSpec::named("main");
+        let spec = crate::manifest::ContainerSpec::named("main");
         let target = ProbeTarget { container_id: "c", container: &spec, pod_ip: "" };
         let attempted =
             attempt(&executor, &ContainerNames::default(), &target, &["true".to_owned()], 3).await.unwrap();

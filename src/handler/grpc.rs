@@ -27,7 +27,7 @@ use super::dial::{Connection, dial};
 use super::driver::{MeteredExecutor, drive};
 use super::{ProbeOutcome, USER_AGENT};
 use crate::gofmt::{format_duration, quote, rpc_error};
-use crate::probe::GrpcHealth;
+use crate::manifest::GrpcHealth;
 
 /// Where the health service answers.
 const CHECK: &str = "/grpc.health.v1.Health/Check";

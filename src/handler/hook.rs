@@ -9,7 +9,7 @@ use super::{ProbeTarget, address, http};
 use crate::cri::v1::ExecSyncRequest;
 use crate::gofmt::rpc_error;
 use crate::handler::{ContainerNames, Executor};
-use crate::probe::{ContainerSpec, Hook, HttpGet};
+use crate::manifest::{ContainerSpec, Hook, HttpGet};
 
 /// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
 const USER_AGENT: &str = "kube-lifecycle/1.36";

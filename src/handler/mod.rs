@@ -11,9 +11,8 @@ mod http;
 pub(crate) mod meter;
 mod tcp;
 
+use crate::manifest::{ContainerSpec, Handler, Probe};
 use std::time::Duration;
-
-use crate::probe::{ContainerSpec, Handler, Probe};
 
 pub use address::PortError;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Messages of `Killing` events, word for word those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
 //! `computeInitContainerActions`; `kuberuntime_container.go`: `killContainer`).
 
-use crate::probe::ProbeType;
+use crate::manifest::ProbeType;
 
 /// The cause of a kill in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! How a container is to be stopped.
 
+use crate::manifest::Hook;
 use std::time::Duration;
-
-use crate::probe::Hook;
 
 /// How a container is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@ use super::pod_registry::PodRegistry;
 use super::presence::KubeletPresence;
 use super::probe_killed::ProbeKilled;
 use super::runtime_status::RuntimePodStatus;
-use super::spec::{Pod, PodOrigin, identity};
 use super::subpath_mounts::SubPathMounts;
 use crate::cri::labels::{POD_UID, STATE_LABEL};
 use crate::cri::v1::image_service_client::ImageServiceClient;
@@ -27,6 +26,7 @@ use crate::cri::v1::{
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, with_timeout};
 use crate::events::{Event, EventRecorder, reason};
 use crate::handler::Executor;
+use crate::manifest::pod::{Pod, PodOrigin, identity};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::ProbeManager;
 use crate::socket::SocketPath;

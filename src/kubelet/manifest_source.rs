@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::read::{ParsedDocument, PodSet, merge};
-use super::spec::Pod;
 use crate::events::EventRecorder;
-use crate::probe::{Files, ProblemTracker, ReadOptions, SpecResolver, rescan_blocking};
+use crate::manifest::pod::Pod;
+use crate::manifest::pod_reader::{ParsedDocument, PodSet, merge};
+use crate::manifest::{Files, ReadOptions};
+use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
 /// What is to be played.
 #[derive(Clone, Debug, Default)]

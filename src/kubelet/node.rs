@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::Current as _;
 
-use super::spec::Dns;
+use crate::manifest::pod::Dns;
 use crate::net::node_ip;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::context::WorkerContext;
 use super::pod_registry::orphan_pod;
-use super::spec::Pod;
 use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
+use crate::manifest::pod::Pod;
 
 /// Interval between attempts to ask a runtime that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::{Pod, PodOrigin};
+use crate::manifest::pod::{Pod, PodOrigin};
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// What is remembered of pods that are played, by their uids. It outlives us.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::published_pod::PublishedPod;
-use super::spec::{Pod, identity};
 use super::worker::WorkerSignals;
+use crate::manifest::pod::{Pod, identity};
 use crate::object_ref::PodRef;
 
 /// The pods that are played.

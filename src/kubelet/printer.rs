@@ -2,7 +2,7 @@
 
 use super::published_pod::PublishedPod;
 use super::v1::ContainerStatusV1;
-use crate::probe::ContainerKind;
+use crate::manifest::ContainerKind;
 
 /// What kubectl shows of a pod in a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,8 +118,8 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::kubelet::read::tests::pod;
     use crate::kubelet::v1::{ContainerState, PodStatus, PodStatusCondition, Running, Terminated};
+    use crate::manifest::pod_reader::tests::pod;
 
     fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatusV1 {
         ContainerStatusV1 {

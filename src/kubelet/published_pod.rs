@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
-use super::spec::Pod;
 use super::v1::{ContainerStatusV1, PodStatus};
+use crate::manifest::pod::Pod;
 
 /// How a pod stands.
 #[derive(Clone, Debug)]

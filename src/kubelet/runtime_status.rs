@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::cri::labels::{CONTAINER_HASH, MESSAGE_PATH, RESTART_COUNT};
 use crate::cri::v1;
-use crate::probe::{ContainerSpec, kubelet_annotations};
+use crate::manifest::ContainerSpec;
+use crate::probe::kubelet_annotations;
 
 /// What the runtime says of a pod.
 #[derive(Clone, Debug, Default)]

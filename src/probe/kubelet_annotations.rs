@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::exec_purpose::ExecPurpose;
-use super::lifecycle::Hook;
-use super::pod_spec::{ContainerPort, ContainerSpec};
-use super::read::cursor::Cursor;
-use super::read::{pod, probe};
 use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
+use crate::manifest::ExecPurpose;
+use crate::manifest::Hook;
+use crate::manifest::cursor::Cursor;
+use crate::manifest::{ContainerPort, ContainerSpec};
+use crate::manifest::{read_hook, read_port};
 
 /// All that is noted of a container of this name.
 pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
@@ -24,7 +24,7 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
     let text = note(PRE_STOP_HANDLER)?;
     let mut problems = Vec::new();
     let hook = match serde_json::from_str::<Value>(text) {
-        Ok(value) => probe::hook(&Cursor::root("", &value).secret(), false, &mut problems),
+        Ok(value) => read_hook(&Cursor::root("", &value).secret(), false, &mut problems),
         Err(error) => {
             return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
         }
@@ -50,5 +50,5 @@ pub(super) fn ports<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Vec<Co
     let value: Value = serde_json::from_str(note(PORTS)?).ok()?;
     let mut problems = Vec::new();
     let list = Cursor::root("", &value).list(&mut problems);
-    Some(list.iter().filter_map(|node| pod::port(node, &mut problems)).collect())
+    Some(list.iter().filter_map(|node| read_port(node, &mut problems)).collect())
 }

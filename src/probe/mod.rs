@@ -1,46 +1,25 @@
-//! Probes as they are specified, and where that is written.
+//! Probes and hooks as they are specified by all sources, for the pods on the node.
 //!
 //! ```text
-//! rules of the config ──┐
-//! --manifests files ─────────┼──► read ──► Specs ──► a pod with its probes
-//! the kubelet's /pods ──┤                  └──► what is executed in which container, and why
-//! annotations ──────────┘
+//! rules of the config ────┐
+//! --manifests files ──────┼──► SpecResolver ──► a pod with its probes
+//! the kubelet's /pods ────┤                └──► what is executed in which container, and why
+//! annotations ────────────┘
 //! ```
 
-mod definition;
-mod exec_purpose;
+mod annotation;
 mod expand;
 pub(crate) mod kubelet_annotations;
-mod kubelet_client;
-mod lifecycle;
-mod manifest_index;
-mod pod_spec;
-mod read;
+mod matching;
 mod resolver;
 mod rule;
-mod source;
+mod selector;
 mod watch;
-mod workload;
 
-pub use definition::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
-pub use exec_purpose::{ExecPurpose, KnownExec};
+pub use annotation::annotation_problems;
 pub(crate) use expand::{expand, expand_with, expand_word};
-pub use kubelet_client::KubeletClient;
-pub use lifecycle::Hook;
-pub(crate) use pod_spec::GRACE_PERIOD;
-pub use pod_spec::{ContainerKind, ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule};
-pub use read::annotation::annotation_problems;
-pub use read::files::{FileError, Files};
-pub(crate) use read::files::{FromDocument, ReadOptions};
-pub use read::manifest::Manifest;
-pub(crate) use read::manifest::{Object, objects, version};
-pub(crate) use read::pod::read as read_pod;
-pub(crate) use read::probe::probe as read_probe;
-pub(crate) use read::selector::{matches, selector};
-pub(crate) use read::{cursor, validation};
 pub use resolver::{DescribedProbe, SpecResolver};
 pub use rule::{Rule, Selector};
-pub use source::Source;
+pub(crate) use selector::{matches, selector};
 pub(crate) use watch::{ProblemTracker, record_problem, rescan_blocking};
 pub use watch::{RefreshTrigger, SpecSources};
-pub(crate) use workload::{Workload, WorkloadKind};

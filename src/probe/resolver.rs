@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::definition::{Handler, Probe, ProbeType};
-use super::exec_purpose::{ExecPurpose, KnownExec};
+use super::annotation;
 use super::expand::expand;
 use super::kubelet_annotations;
-use super::lifecycle::Hook;
-use super::manifest_index::Manifests;
-use super::pod_spec::{ContainerKind, ContainerSpec, Env, PodSpec};
-use super::read::files::{self, FileError, Files};
-use super::read::manifest::Manifest;
-use super::read::{annotation, manifest};
 use super::rule::Rule;
-use super::source::Source;
-use super::workload::{Workload, WorkloadKind};
 use crate::inventory::{Container, Sandbox};
+use crate::manifest::Hook;
+use crate::manifest::Manifests;
+use crate::manifest::Source;
+use crate::manifest::{ContainerKind, ContainerSpec, Env, PodSpec};
+use crate::manifest::{ExecPurpose, KnownExec};
+use crate::manifest::{FileError, Files, Manifest, read_document, read_file};
+use crate::manifest::{Handler, Probe, ProbeType};
+use crate::manifest::{Workload, WorkloadKind};
 
 /// Annotation in which kubectl stores the applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -59,7 +58,7 @@ impl SpecResolver {
         skipped_kinds: &mut BTreeMap<String, usize>,
     ) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
-        let mut read = |path: &P| files::read(path.as_ref(), &mut errors, skipped_kinds);
+        let mut read = |path: &P| read_file(path.as_ref(), &mut errors, skipped_kinds);
         let manifests: Manifests = paths.iter().flat_map(&mut read).collect();
         if errors.is_empty() {
             Ok(Self { manifests: Arc::new(manifests), ..Self::default() })
@@ -107,7 +106,7 @@ impl SpecResolver {
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
         self.set_kubelet_pods(
-            manifest::read(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
+            read_document(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
         );
     }
 
@@ -347,7 +346,7 @@ fn with_expanded_command(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
 
 fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
-    manifest::read(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
+    read_document(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
 /// Returns a lookup of the annotations of a container.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use wildmatch::WildMatch;
 
-use super::definition::{Probe, ProbeType};
 use crate::inventory::Sandbox;
+use crate::manifest::{Probe, ProbeType};
 
 /// Probes for all containers that match.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,10 +9,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
-use super::kubelet_client::KubeletClient;
-use super::read::files::{Files, FromDocument};
 use super::resolver::SpecResolver;
 use crate::events::{Event, EventRecorder, reason};
+use crate::manifest::KubeletClient;
+use crate::manifest::{Files, FromDocument};
 use crate::terminal::sanitize;
 
 /// From one look at the files to the next, at least.

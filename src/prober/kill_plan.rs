@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::probe_state::ObservedState;
 use crate::kill::{KillCause, KillPlan, message};
-use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
+use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
 
 /// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
 pub(super) fn plan_kill(
@@ -62,7 +62,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::probe::Probe;
+    use crate::manifest::Probe;
     use crate::prober::probe_state::tests::probe;
 
     #[test]

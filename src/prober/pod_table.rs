@@ -12,9 +12,10 @@ use super::probe_state::ObservedState;
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::inventory::{self, Change, InspectRequest, Inventory, Sandbox};
+use crate::manifest::PodSpec;
 use crate::net::node_ip;
 use crate::object_ref::PodRef;
-use crate::probe::{PodSpec, SpecResolver};
+use crate::probe::SpecResolver;
 
 /// The pods of the node.
 #[derive(Debug)]

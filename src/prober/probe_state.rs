@@ -1,12 +1,12 @@
 //! One probe of one container: what is done next, and what a result leads to. It decides, and does nothing itself.
 
+use crate::manifest::{ContainerKind, Probe, ProbeType};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::threshold::{ProbeResult, ResultRun, apply_threshold};
-use crate::probe::{ContainerKind, Probe, ProbeType};
 
 /// A probe, with what is remembered of it. Its runs outlive the container that they began in, as with the kubelet.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::pod::{PodState, ProbeWorker, ProbedContainer};
 use super::status::{PodCondition, PodPhase, readiness};
 use super::threshold::{ProbeResult, ResultRun};
+use crate::manifest::{PodSpec, Probe, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::probe::{PodSpec, Probe, ProbeType};
 use crate::tap;
 
 /// A pod.

@@ -2,7 +2,7 @@
 
 use super::probe_state::ObservedState;
 use super::threshold::ProbeResult;
-use crate::probe::{ContainerKind, ContainerSpec, PodSpec};
+use crate::manifest::{ContainerKind, ContainerSpec, PodSpec};
 
 /// How far a pod has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::probe::RestartPolicy;
+    use crate::manifest::RestartPolicy;
 
     fn basis(state: ObservedState) -> ReadinessInputs {
         ReadinessInputs {
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_pod_is_over_when_nothing_of_it_will_run_again() {
-        use crate::probe::ContainerSpec;
+        use crate::manifest::ContainerSpec;
         let spec = |restart_policy| PodSpec {
             restart_policy,
             containers: ["a", "b"].map(|name| ContainerSpec::named(name).into()).into(),

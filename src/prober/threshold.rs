@@ -1,6 +1,6 @@
 //! What the results of a probe amount to: a pure function of how long they have been the same.
 
-use crate::probe::{Probe, ProbeType};
+use crate::manifest::{Probe, ProbeType};
 
 /// What is held to be so of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use probeshim::cri::MeteredChannel;
-use probeshim::handler::{ContainerNames, Executor};
-use probeshim::handler::{ProbeOutcome, ProbeTarget, attempt};
-use probeshim::probe::{ContainerPort, ContainerSpec, SpecResolver};
+use probeshim::handler::{ContainerNames, Executor, ProbeOutcome, ProbeTarget, attempt};
+use probeshim::manifest::{ContainerPort, ContainerSpec};
+use probeshim::probe::SpecResolver;
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};

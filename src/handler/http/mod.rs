@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, USER_AGENT};
 use crate::gofmt::quote;
-use crate::probe::HttpGet;
+use crate::manifest::HttpGet;
 use headers::Headers;
 use round_trip::{HttpResponse, exchange};
 use target_url::TargetUrl;

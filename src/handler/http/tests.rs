@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::handler::dial::tests::{LONG, refusing};
-use crate::probe::Port;
+use crate::manifest::Port;
 
 /// A server that answers each request as it is told to. It ends with the value.
 struct Server {

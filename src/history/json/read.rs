@@ -13,8 +13,8 @@ use crate::execsync::{
     self, Assessment, CallRecord, CommandOutcome, ExecAnalysis, MissingEvents, PhaseDurations, ProbeMatch,
     Slow, TimeoutMargin,
 };
+use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::probe::{ExecPurpose, Source};
 use crate::relay::{CallOutcome, Peer};
 use crate::tap;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::RedactedBytes;
-use crate::kubelet::spec::identity;
+use crate::manifest::pod::identity;
 use crate::object_ref::PodRef;
 
 /// Why something is not kept that a client has stopped or removed.

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::spec::{ClientRequest, Container, Pod, PodOrigin, StringMap};
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
+use crate::manifest::pod::{ClientRequest, Container, Pod, PodOrigin, StringMap};
 use crate::state::{self, StateError, StateStore};
 
 pub use desired::PodKey;

@@ -9,7 +9,7 @@ use crate::cri::labels::{
     CONTAINER_HASH, GRACE_PERIOD, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP_HANDLER, RESTART_COUNT,
 };
 use crate::cri::v1::Protocol;
-use crate::kubelet::spec::{Container, Pod, PortMapping};
+use crate::manifest::pod::{Container, Pod, PortMapping};
 
 /// Everything that the kubelet notes at a container.
 pub(super) fn container_annotations(

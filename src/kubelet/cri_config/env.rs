@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::kubelet::node::NodeInfo;
-use crate::kubelet::spec::{Container, EnvField, Pod, ResourceField, StringMap, VariableValue};
+use crate::manifest::pod::{Container, EnvField, Pod, ResourceField, StringMap, VariableValue};
 use crate::probe::expand_word;
 
 /// What of a pod is known only once it has a sandbox.

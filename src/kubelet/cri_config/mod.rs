@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::node::{MAX_DNS_NAMESERVERS, NodeInfo};
-use super::spec::{Container, Dns, Pod, StringMap};
 use crate::cri::labels;
 use crate::cri::v1::{
     ContainerConfig, ContainerMetadata, DnsConfig, Image, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
 };
+use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, variables};
@@ -40,7 +40,7 @@ pub(super) struct ContainerInputs<'a> {
 /// What the runtime is asked for to be the sandbox of a pod that was seen at a time.
 pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> PodSandboxConfig {
     let ports = pod.regular_containers().flat_map(|container| &container.ports);
-    let port = |port: &super::spec::PortMapping| PortMapping {
+    let port = |port: &crate::manifest::pod::PortMapping| PortMapping {
         protocol: port.protocol.into(),
         container_port: port.container.into(),
         host_port: port.host.into(),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::kubelet::node::NodeInfo;
-use crate::kubelet::quantity::Quantity;
-use crate::kubelet::spec::{Container, Pod, Qos, Resources};
-use crate::probe::ContainerKind;
+use crate::manifest::ContainerKind;
+use crate::manifest::pod::{Container, Pod, Qos, Resources};
+use crate::manifest::quantity::Quantity;
 
 /// Microseconds of a period in which a container may use its quota.
 const PERIOD: i64 = 100_000;

@@ -5,7 +5,7 @@ use crate::cri::v1::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
     NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
-use crate::kubelet::spec::{Container, Pod};
+use crate::manifest::pod::{Container, Pod};
 
 /// What the kubelet hides of `/proc` and `/sys`, and what it lets nobody write to.
 const MASKED: [&str; 12] = [

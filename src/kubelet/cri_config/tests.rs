@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::kubelet::read::tests::{play, pod};
+use crate::manifest::pod_reader::tests::{play, pod};
 
 fn node() -> NodeInfo {
     NodeInfo {

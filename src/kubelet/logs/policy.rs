@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kubelet::quantity::as_int64;
+use crate::manifest::quantity::as_int64;
 
 /// Suffix of a rotated log that is compressed.
 pub(super) const COMPRESSED: &str = ".gz";

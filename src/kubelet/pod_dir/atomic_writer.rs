@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::beneath::{self, Links, make, open_or_make};
 use super::{removal, volumes};
 use crate::kubelet::cri_config::{EnvFacts, field, resource};
-use crate::kubelet::spec::{ProjectedFile, VolumeContent};
+use crate::manifest::pod::{ProjectedFile, VolumeContent};
 
 /// The link to the folder that counts.
 const DATA: &str = "..data";

@@ -25,8 +25,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::cri_config::{EnvFacts, hostname};
-use super::spec::{Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource};
 use crate::cri::v1;
+use crate::manifest::pod::{
+    Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
+};
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
 use empty_dir::EmptyDir;
 use error::with_path;

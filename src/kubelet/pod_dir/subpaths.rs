@@ -15,7 +15,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use super::beneath::{Links, descriptor_path, open, open_or_make};
 use super::error::{VolumeError, with_path};
 use super::removal;
-use crate::kubelet::spec::VolumeMount;
+use crate::manifest::pod::VolumeMount;
 use crate::probe::expand_with;
 
 /// Directory of a pod in which its subPaths are mounted, as the kubelet names it.

@@ -14,8 +14,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
 use crate::kubelet::node::NodeInfo;
-use crate::kubelet::read::tests::play;
-use crate::kubelet::spec::HostPathKind;
+use crate::manifest::pod::HostPathKind;
+use crate::manifest::pod_reader::tests::play;
 
 /// The files of a pod, with what tells of it.
 struct TestHost {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::beneath::{Links, make, open, trusted};
 use super::error::{VolumeError, with_path};
-use crate::kubelet::spec::{FilesKind, HostPathKind};
+use crate::manifest::pod::{FilesKind, HostPathKind};
 
 /// Mode of directories of a group: it may use them, and files in them belong to it.
 pub(super) const GROUP_DIRECTORY_MODE: u32 = 0o2070;

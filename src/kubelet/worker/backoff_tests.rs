@@ -11,9 +11,9 @@ use super::compute_actions::{ActionInputs, compute_pod_actions};
 use super::requeue::SYNC_FREQUENCY;
 use super::start_container::check_backoff;
 use crate::kubelet::backoff::{Backoff, BackoffError};
-use crate::kubelet::read::tests::pod;
 use crate::kubelet::runtime_status::{InstanceState, RuntimePodStatus};
-use crate::probe::ProbeType;
+use crate::manifest::ProbeType;
+use crate::manifest::pod_reader::tests::pod;
 use crate::prober::ProbeResult;
 
 /// How a container comes to its end.

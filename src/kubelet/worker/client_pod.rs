@@ -20,7 +20,7 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::kill::KillPlan;
 use crate::kubelet::client_pods::{ClientAction, PodKey};
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use crate::kubelet::spec::{ClientRequest, Container, PodOrigin};
+use crate::manifest::pod::{ClientRequest, Container, PodOrigin};
 use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::kill::{KillCause, message};
 use crate::kubelet::cri_config::hash;
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus, SandboxInstance};
-use crate::kubelet::spec::{Container, Pod};
-use crate::probe::{ContainerKind, PodSpec, ProbeType, RestartPolicy};
+use crate::manifest::pod::{Container, Pod};
+use crate::manifest::{ContainerKind, PodSpec, ProbeType, RestartPolicy};
 use crate::prober::ProbeResult;
 
 /// What is to be done, in this order.

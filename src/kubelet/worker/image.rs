@@ -13,7 +13,7 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
 use crate::kubelet::backoff::BackoffError;
 use crate::kubelet::context::WorkerContext;
-use crate::kubelet::spec::{Container, Credential, Pod, PullPolicy};
+use crate::manifest::pod::{Container, Credential, Pod, PullPolicy};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::terminal::{format, sanitize};
 

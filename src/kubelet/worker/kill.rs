@@ -17,9 +17,9 @@ use crate::kill::{Kill, KillPlan, KillResult, message};
 use crate::kubelet::cri_config;
 use crate::kubelet::logs::remove_log;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
-use crate::kubelet::spec::{Container, Pod, PodOrigin};
+use crate::manifest::pod::{Container, Pod, PodOrigin};
+use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
 use crate::object_ref::ContainerRef;
-use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
 use crate::prober::{PodReport, ProbeReport};
 use crate::tap;
 
@@ -229,8 +229,8 @@ mod tests {
 
     use super::*;
     use crate::kill::wait_for_predecessors;
-    use crate::kubelet::read::tests::pod;
-    use crate::probe::ProbeType::{Liveness, Startup};
+    use crate::manifest::ProbeType::{Liveness, Startup};
+    use crate::manifest::pod_reader::tests::pod;
 
     /// Table 9.9, `KillContainerGracePeriod`. The row in which nobody says anything is none here: then the pod has what the API server fills
     /// in, also with a kubelet.

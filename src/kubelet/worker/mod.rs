@@ -28,12 +28,12 @@ use super::context::WorkerContext;
 use super::pod_dir::PodDir;
 use super::published_pod::{FailureCause, PublishedPod};
 use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use super::spec::{Pod, PodOrigin};
 use super::v1::PodStatus;
 use crate::events::Event;
 use crate::inventory::Sandbox;
+use crate::manifest::pod::{Pod, PodOrigin};
+use crate::manifest::{PodSpec, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::probe::{PodSpec, ProbeType};
 use crate::prober::{EnforcementMode, PodReport, ProbeResult};
 use crate::terminal::sanitize;
 
@@ -149,7 +149,7 @@ impl PodWorker {
 
     /// The sandbox that the pod will have, before it exists.
     fn pending_sandbox(&self) -> Sandbox {
-        let text = |texts: &super::spec::StringMap| texts.iter().collect();
+        let text = |texts: &crate::manifest::pod::StringMap| texts.iter().collect();
         let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
         Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
     }

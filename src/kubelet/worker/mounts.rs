@@ -7,8 +7,8 @@ use super::PodWorker;
 use crate::cri::v1::Mount;
 use crate::kubelet::cri_config::EnvFacts;
 use crate::kubelet::runtime_status::RuntimePodStatus;
-use crate::kubelet::spec::{Container, VolumeSource};
 use crate::kubelet::subpath_mounts::MountOwner;
+use crate::manifest::pod::{Container, VolumeSource};
 use crate::terminal::sanitize;
 
 impl PodWorker {

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::{SyncError, SyncResult};
 use crate::kill::{RETRY_DELAY, jittered};
-use crate::kubelet::spec::Pod;
+use crate::manifest::pod::Pod;
 
 /// The delay until the next sync if nothing happens.
 pub(super) const SYNC_FREQUENCY: Duration = Duration::from_secs(60);

@@ -20,9 +20,9 @@ use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
-use crate::kubelet::spec::{Container, Pod, RecursiveReadOnly};
+use crate::manifest::Hook;
+use crate::manifest::pod::{Container, Pod, RecursiveReadOnly};
 use crate::object_ref::ContainerRef;
-use crate::probe::Hook;
 use crate::terminal::sanitize;
 
 /// Where a container is started.
@@ -260,7 +260,7 @@ fn argv(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::read::tests::pod;
+    use crate::manifest::pod_reader::tests::pod;
 
     /// Table 9.9, `RestartCountByLogDir`.
     #[test]

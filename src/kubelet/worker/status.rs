@@ -10,11 +10,11 @@ use super::compute_actions::should_restart;
 use crate::kubelet::node::NodeInfo;
 use crate::kubelet::pod_dir::message;
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use crate::kubelet::spec::{Container, Pod};
 use crate::kubelet::v1::{
     Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated,
 };
-use crate::probe::{ContainerKind, PodSpec, ProbeType};
+use crate::manifest::pod::{Container, Pod};
+use crate::manifest::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
 /// Why a container does not run: one word, and a sentence.

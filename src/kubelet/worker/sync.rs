@@ -18,8 +18,8 @@ use crate::events::{Event, reason};
 use crate::kubelet::cri_config::{self, EnvFacts};
 use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
-use crate::kubelet::spec::PodOrigin;
-use crate::probe::ContainerKind;
+use crate::manifest::ContainerKind;
+use crate::manifest::pod::PodOrigin;
 use crate::prober::PodReport;
 use crate::terminal::sanitize;
 

@@ -13,7 +13,7 @@ use crate::events::{Event, reason};
 use crate::handler::ContainerNames;
 use crate::handler::HookContext;
 use crate::kill::{Kill, KillResult, retry_delay};
-use crate::probe::ContainerSpec;
+use crate::manifest::ContainerSpec;
 use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
 use crate::tap::KillRecord;
 use crate::terminal::sanitize;

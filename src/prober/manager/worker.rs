@@ -14,7 +14,7 @@ use crate::handler::ContainerNames;
 use crate::handler::meter::AttemptMeter;
 use crate::handler::meter::Series;
 use crate::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
-use crate::probe::Probe;
+use crate::manifest::Probe;
 use crate::prober::lateness::{Delay, timed};
 use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
 use crate::prober::probe_state::NextAction;
@@ -232,7 +232,7 @@ impl ManagerInner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{ContainerSpec, ProbeType};
+    use crate::manifest::{ContainerSpec, ProbeType};
     use crate::prober::probe_state::tests::probe;
 
     /// Table 9.3, `RecordContainerEventUnknownStatus`, and `Probe` (success, warning, failure, unknown with error): each type of probe by

@@ -9,7 +9,7 @@ use super::container::{KubeletStop, ProbedContainer};
 use super::workers::{Effects, ProbeWorker};
 use crate::events::{Event, reason};
 use crate::kill::KillPlan;
-use crate::probe::ProbeType;
+use crate::manifest::ProbeType;
 use crate::prober::enforcement::EnforcementMode;
 use crate::prober::threshold::ProbeResult;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::manifest::ProbeType;
 use crate::object_ref::ContainerRef;
-use crate::probe::ProbeType;
 use crate::prober::probe_state::{ContainerRun, ObservedState};
 use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;

@@ -11,7 +11,7 @@ use super::workers::{Effects, ProbeWorkerHandle};
 use super::{Management, PodState};
 use crate::events::{Event, reason};
 use crate::kill::KillPlan;
-use crate::probe::{Hook, ProbeType};
+use crate::manifest::{Hook, ProbeType};
 use crate::prober::enforcement::{EnforcementMode, KillLimit, KillPermit};
 use crate::prober::kill_plan;
 use crate::prober::probe_state::ContainerRun;

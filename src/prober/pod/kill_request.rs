@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::kill::KillPlan;
+use crate::manifest::ProbeType;
 use crate::object_ref::ContainerRef;
-use crate::probe::ProbeType;
 use crate::tap;
 
 /// A container that is to be killed.

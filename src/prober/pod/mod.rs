@@ -17,8 +17,8 @@ use super::enforcement::Enforcement;
 use super::probe_state::{ContainerRun, ContainerView, ObservedState, PodView, Terminating};
 use super::status::{ContainerProgress, PodPhase, ReadinessInputs, phase};
 use super::threshold::ProbeResult;
+use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::object_ref::PodRef;
-use crate::probe::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::relay::CallInfo;
 
 pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};

@@ -1,10 +1,10 @@
 //! Table 9.1 of the kubelet's tests: `worker_test.go`. The fixture there: restartPolicy Never, one container, and a probe each second whose
 //! thresholds are 1.
 
+use crate::manifest::{ContainerSpec, Handler, RestartPolicy, RestartRule, Source};
 use std::time::Duration;
 
 use super::*;
-use crate::probe::{ContainerSpec, Handler, RestartPolicy, RestartRule, Source};
 
 /// A probe that does something at once, each second.
 pub(crate) fn probe() -> Probe {

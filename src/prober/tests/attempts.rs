@@ -13,7 +13,8 @@ use tonic::Status;
 use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
 use crate::events::reason;
-use crate::probe::{ProbeType, Source, SpecResolver};
+use crate::manifest::{ProbeType, Source};
+use crate::probe::SpecResolver;
 use crate::prober::{PodPhase, ProbeResult};
 use crate::tap::Observation;
 

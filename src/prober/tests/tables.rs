@@ -11,7 +11,7 @@ use tonic::Status;
 use super::fixture::*;
 use crate::cri::v1::{self};
 use crate::handler::exec_tests::answer;
-use crate::probe::ProbeType;
+use crate::manifest::ProbeType;
 use crate::prober::ProbeResult;
 use crate::prober::probe_state::ContainerRun;
 use crate::tap::Observation;

@@ -277,7 +277,7 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
     // One that is not wanted any more is removed with them.
     prepared.mounts().unwrap();
     let orphan =
-        Pod::identity_only(["n", "p", "u"].map(str::to_owned), crate::kubelet::spec::PodOrigin::Orphan);
+        Pod::identity_only(["n", "p", "u"].map(str::to_owned), crate::manifest::pod::PodOrigin::Orphan);
     PodDir::for_pod(&orphan, &prepared.host.node.pods).remove().unwrap();
     assert!(prepared.mounted().is_empty() && !prepared.host.node.pods.join("u").exists());
 }

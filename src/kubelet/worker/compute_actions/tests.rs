@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::cri::v1;
-use crate::kubelet::read::tests::pod;
-use crate::kubelet::spec::PodOrigin;
-use crate::probe::ProbeType::{Liveness, Startup};
+use crate::manifest::ProbeType::{Liveness, Startup};
+use crate::manifest::pod::PodOrigin;
+use crate::manifest::pod_reader::tests::pod;
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
 /// What the runtime says of a container.

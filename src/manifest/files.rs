@@ -1,0 +1,352 @@
+//! Manifests in files and folders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::manifest::cursor::Violation;
+use crate::manifest::document::{self, Manifest};
+use crate::manifest::index::Manifests;
+use crate::manifest::source::Source;
+use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
+
+/// What files of manifests are called, other files of a folder are passed over.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Why the manifests of a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file or folder cannot be read.
+    #[error("{path}: {source}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// It is neither YAML nor JSON.
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// It says what no manifest says.
+    #[error("{path}{document}: {reason}")]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Which document of it, if there are several.
+        document: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+}
+
+/// What somebody reads from documents.
+pub(crate) trait FromDocument: Clone + PartialEq {
+    /// Reads a document, which is called by its file and number in what is wrong later.
+    fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self>;
+
+    /// Whether both are of the same object.
+    fn is_of_same_object(&self, other: &Self) -> bool;
+}
+
+/// On which terms documents are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadOptions {
+    /// Commands are not shown in what is wrong.
+    pub(crate) redacts: bool,
+    /// What is not to be had here is left out, and warned of.
+    pub(crate) ignores_unsupported: bool,
+}
+
+/// Files and folders of manifests, as they were when they were looked at last.
+#[derive(Clone, Debug)]
+pub struct Files<T = Manifest> {
+    paths: Vec<PathBuf>,
+    terms: ReadOptions,
+    /// In the order of the paths, and of the names in a folder.
+    known: BTreeMap<(usize, PathBuf), CachedFile<T>>,
+    /// What cannot be looked at, by the places of the paths.
+    unreadable: Vec<(usize, String)>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+struct CachedFile<T> {
+    mark: FileStamp,
+    said: Vec<T>,
+    problems: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// What a file says, and what is wrong with it.
+struct FileContents<T> {
+    said: Vec<T>,
+    errors: Vec<FileError>,
+    warnings: Vec<FileError>,
+}
+
+/// Reads the text of a file up to a limit.
+type DocumentReader = fn(&Path, u64) -> io::Result<String>;
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl<T> Default for Files<T> {
+    fn default() -> Self {
+        Self {
+            paths: Vec::new(),
+            terms: ReadOptions::default(),
+            known: BTreeMap::new(),
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+impl Files {
+    /// Reads them for the first time. Of a file that is named everything has to be right, or everything that is not is returned; what is
+    /// wrong in a folder is left out, and is told of once they are watched: others depend on the rest.
+    pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<String>> {
+        let files = Self::new(paths, ReadOptions { redacts, ..ReadOptions::default() });
+        let is_named = |place: usize| !paths[place].is_dir();
+        let unreadable =
+            files.unreadable.iter().filter(|(place, _)| is_named(*place)).map(|(_, reason)| reason);
+        let of_files = files.known.iter().filter(|((place, _), _)| is_named(*place));
+        let wrong = unreadable.chain(of_files.flat_map(|(_, known)| &known.problems));
+        let wrong: Vec<String> = wrong.cloned().collect();
+        if wrong.is_empty() { Ok(files) } else { Err(wrong) }
+    }
+
+    /// The manifests.
+    pub(crate) fn manifests(&self) -> Manifests {
+        self.documents().cloned().collect()
+    }
+}
+
+#[expect(private_bounds, reason = "what is read from documents is of this crate")]
+impl<T: FromDocument> Files<T> {
+    /// Reads them for the first time.
+    pub(crate) fn new(paths: &[PathBuf], terms: ReadOptions) -> Self {
+        let mut files = Self { paths: paths.to_owned(), terms, ..Self::default() };
+        files.look_for(true);
+        files
+    }
+
+    /// Whether there are none to look at.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Looks at them again. Tells whether they say something else now. Of a file that cannot be read any more, what it said before goes on
+    /// to count.
+    pub(crate) fn rescan(&mut self) -> bool {
+        self.look_for(false)
+    }
+
+    /// Looks at them, where `is_first` also at the FIFOs among the paths: they have their content once, and
+    /// later nobody may be there to write.
+    fn look_for(&mut self, is_first: bool) -> bool {
+        let (mut there, mut has_changed) = (BTreeSet::new(), false);
+        self.unreadable.clear();
+        for (place, path) in self.paths.iter().enumerate() {
+            match files(path) {
+                Ok(files) => there.extend(files.into_iter().map(|file| (place, file))),
+                Err(source) => {
+                    let error = FileError::Unreadable { path: path.clone(), source };
+                    self.unreadable.push((place, error.to_string()));
+                    // It may be about to be put there anew.
+                    there.extend(self.known.keys().filter(|(of, _)| *of == place).cloned());
+                }
+            }
+        }
+        let before = self.known.len();
+        self.known.retain(|key, _| there.contains(key));
+        has_changed |= self.known.len() != before;
+        for key in there {
+            let mark = match FileStamp::read_stamp(&key.1) {
+                Ok(mark) => mark,
+                Err(source) => {
+                    let error = FileError::Unreadable { path: key.1, source };
+                    self.unreadable.push((key.0, error.to_string()));
+                    continue;
+                }
+            };
+            let known = self.known.get(&key);
+            if known.is_some_and(|known| known.mark == mark) {
+                continue;
+            }
+            let FileContents { said, errors, warnings } =
+                read_file(&key.1, self.reader(&key, is_first), self.terms);
+            let said = match known {
+                Some(known) if !errors.is_empty() => with_those_before(said, &known.said),
+                _ => said,
+            };
+            has_changed |= known.is_none_or(|known| known.said != said);
+            let [problems, warnings] =
+                [errors, warnings].map(|all| all.iter().map(ToString::to_string).collect());
+            self.known.insert(key, CachedFile { mark, said, problems, warnings });
+        }
+        has_changed
+    }
+
+    fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> DocumentReader {
+        let is_named = self.paths.get(*place) == Some(file);
+        if is_first && is_named { read_named_to_string } else { read_to_string }
+    }
+
+    /// What they say, in their order.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &T> {
+        self.known.values().flat_map(|known| &known.said)
+    }
+
+    /// Everything that is wrong with them.
+    pub(crate) fn problems(&self) -> BTreeSet<String> {
+        let of_files = self.known.values().flat_map(|known| &known.problems);
+        self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
+    }
+
+    /// Everything that is left out.
+    pub(crate) fn warnings(&self) -> BTreeSet<String> {
+        self.known.values().flat_map(|known| &known.warnings).cloned().collect()
+    }
+}
+
+impl FromDocument for Manifest {
+    fn read(document: &Value, terms: ReadOptions, _: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
+        document::read(document, Source::Manifest, terms.redacts, problems)
+    }
+
+    fn is_of_same_object(&self, other: &Self) -> bool {
+        self.owner.key() == other.owner.key()
+    }
+}
+
+/// What a file says in which something is wrong, with what it said before of others: of them something may be what is wrong.
+fn with_those_before<T: FromDocument>(now: Vec<T>, before: &[T]) -> Vec<T> {
+    let is_said = |known: &&T| now.iter().any(|said| said.is_of_same_object(known));
+    let others: Vec<T> = before.iter().filter(|known| !is_said(known)).cloned().collect();
+    now.into_iter().chain(others).collect()
+}
+
+impl FileStamp {
+    fn read_stamp(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        // The times of a FIFO change as it is read and written. There is nothing in it then that could be
+        // read again.
+        let is_fifo = found.file_type().is_fifo();
+        let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
+        Ok(Self { inode: found.ino(), length: found.len(), modified })
+    }
+}
+
+/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong,
+/// and counts the kinds that make no pods.
+pub(crate) fn read(
+    path: &Path,
+    errors: &mut Vec<FileError>,
+    passed_over: &mut BTreeMap<String, usize>,
+) -> Vec<Manifest> {
+    let files = match files(path) {
+        Ok(files) => files,
+        Err(source) => {
+            errors.push(FileError::Unreadable { path: path.to_owned(), source });
+            return Vec::new();
+        }
+    };
+    let mut manifests = Vec::new();
+    for file in &files {
+        let documents =
+            match documents(file, if file == path { read_named_to_string } else { read_to_string }) {
+                Ok(documents) => documents,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+        for kind in documents.iter().flat_map(document::ignored_kinds) {
+            *passed_over.entry(kind).or_default() += 1;
+        }
+        let read = read_documents(file, &documents, ReadOptions::default());
+        manifests.extend(read.said);
+        errors.extend(read.errors);
+    }
+    manifests
+}
+
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let is_manifest =
+            file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
+        // One that cannot be looked at is told of when it is read.
+        let may_be_file = || fs::metadata(&file).map_or(true, |found| found.is_file());
+        if is_manifest && !name.starts_with('.') && may_be_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Every manifest of a node may well be in one file.
+fn options() -> serde_saphyr::Options {
+    let budget = serde_saphyr::budget! {
+        max_documents: 100_000,
+        max_nodes: 25_000_000,
+        max_events: 100_000_000,
+    };
+    // Modes of files are written so.
+    serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
+}
+
+/// The documents of a file.
+fn documents(path: &Path, read: DocumentReader) -> Result<Vec<Value>, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;
+    serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
+        path: path.to_owned(),
+        reason: error.without_snippet().to_string(),
+    })
+}
+
+fn read_file<T: FromDocument>(path: &Path, reader: DocumentReader, terms: ReadOptions) -> FileContents<T> {
+    match documents(path, reader) {
+        Ok(documents) => read_documents(path, &documents, terms),
+        Err(error) => FileContents { said: Vec::new(), errors: vec![error], warnings: Vec::new() },
+    }
+}
+
+fn read_documents<T: FromDocument>(path: &Path, documents: &[Value], terms: ReadOptions) -> FileContents<T> {
+    let mut read = FileContents { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+    let several = documents.len() > 1;
+    for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
+        let mut problems = Vec::new();
+        let of_file = if several { format!(", document {}", place + 1) } else { String::new() };
+        let at = format!("{}{of_file}", path.display());
+        read.said.extend(T::read(document, terms, &at, &mut problems));
+        for problem in problems {
+            let (path, document, reason) = (path.to_owned(), of_file.clone(), problem.to_string());
+            let error = FileError::Wrong { path, document, reason };
+            let is_left_out = problem.is_unsupported && terms.ignores_unsupported;
+            if is_left_out { &mut read.warnings } else { &mut read.errors }.push(error);
+        }
+    }
+    read
+}

@@ -1,0 +1,146 @@
+//! What a kubelet tells of its pods: `/pods`, on its read-only port without credentials, or on its own with a token or a certificate.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, HOST};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use crate::manifest::document;
+use crate::manifest::index::Manifests;
+use crate::manifest::source::Source;
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
+use crate::terminal::sanitize;
+use crate::tls::{ServerTrust, Tls, TlsError};
+
+/// How long the kubelet may take to answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest answer that is taken.
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// Where a kubelet is asked, and as whom.
+#[derive(Clone, Debug)]
+pub struct KubeletClient {
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    pub url: Url,
+    /// A file with a token.
+    pub token: Option<PathBuf>,
+    /// Files with a certificate and the key to it.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// A file with the certificates that may have signed the kubelet's own; without it, anybody may have.
+    pub authority: Option<PathBuf>,
+    /// From one answer to the next question.
+    pub interval: Duration,
+}
+
+/// Why a kubelet does not tell.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KubeletError {
+    /// The token cannot be read.
+    #[error("its token cannot be read: {path}: {source}")]
+    Token {
+        /// From where.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The token cannot be sent.
+    #[error("its token is none: {0} has characters that no header has")]
+    NoToken(PathBuf),
+    /// TLS cannot be spoken.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It is not there, or it or its certificate is not what it should be.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(#[from] std::io::Error),
+    /// It does not speak HTTP as it should.
+    #[error("it does not answer as it should: {0}")]
+    Answer(Box<dyn std::error::Error + Send + Sync>),
+    /// It does not want to tell.
+    #[error("it answers {0}; it tells those who may get nodes/proxy, or nodes/pods")]
+    Refused(StatusCode),
+    /// Its answer is no list of pods.
+    #[error("its answer is no list of pods: {0}")]
+    NotPodList(#[from] serde_json::Error),
+    /// It takes too long.
+    #[error("it does not answer within {REQUEST_TIMEOUT:?}")]
+    TimedOut,
+}
+
+impl KubeletClient {
+    /// The pods of the node, and what is wrong with some of them. `redact`: commands are not shown in that.
+    pub(crate) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
+        let answer = timeout(REQUEST_TIMEOUT, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
+        let list: Value = serde_json::from_slice(&answer)?;
+        let mut problems = Vec::new();
+        let manifests = document::read(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
+        Ok((manifests, problems.iter().map(ToString::to_string).collect()))
+    }
+
+    async fn ask(&self) -> Result<Bytes, KubeletError> {
+        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, self.url.port_or_known_default().unwrap_or(0))).await?;
+        if self.url.scheme() != "https" {
+            return exchange(stream, self.request()?).await;
+        }
+        let server = self.authority.as_deref().map_or(ServerTrust::Insecure, ServerTrust::CaFile);
+        let identity = self.identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
+        let stream = Tls::client(server, identity)?.connect(stream, host).await?;
+        exchange(stream, self.request()?).await
+    }
+
+    fn request(&self) -> Result<Request<Empty<Bytes>>, KubeletError> {
+        let url = &self.url;
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = http::Uri::from_static("/pods");
+        let headers = request.headers_mut();
+        let authority = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        let host = format!("{}{authority}", url.host_str().unwrap_or_default());
+        headers.extend(HeaderValue::from_str(&host).map(|host| (HOST, host)));
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        if let Some(path) = &self.token {
+            let read = read_to_string(path, MAX_SMALL_FILE_BYTES);
+            let token = read.map_err(|source| KubeletError::Token { path: path.clone(), source })?;
+            let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+                .map_err(|_| KubeletError::NoToken(path.clone()))?;
+            token.set_sensitive(true);
+            headers.insert(AUTHORIZATION, token);
+        }
+        Ok(request)
+    }
+
+    /// How it is called in what is told of it.
+    pub(crate) fn name(&self) -> String {
+        format!("the kubelet at {}", sanitize(self.url.as_str().trim_end_matches('/')))
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Bytes, KubeletError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let strange = |error: hyper::Error| KubeletError::Answer(error.into());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(strange)?;
+    let _driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
+    let response = sender.send_request(request).await.map_err(strange)?;
+    if response.status() != StatusCode::OK {
+        return Err(KubeletError::Refused(response.status()));
+    }
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+    let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
+        Ok(_) => KubeletError::Answer("it is longer than 64 MiB".into()),
+        Err(error) => KubeletError::Answer(error),
+    })?;
+    Ok(body.to_bytes())
+}

@@ -1,0 +1,37 @@
+//! What a pod and its containers may do.
+
+use crate::cri::v1::{SeLinuxOption, SecurityProfile};
+use crate::manifest::pod::StringMap;
+
+/// What all containers of a pod may do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodSecurity {
+    pub(crate) fs_group: Option<i64>,
+    pub(crate) supplemental_groups: Vec<i64>,
+    pub(crate) is_strict_about_groups: bool,
+    pub(crate) sysctls: StringMap,
+    pub(crate) common: CommonSecurity,
+}
+
+/// What a container may do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Security {
+    pub(crate) common: CommonSecurity,
+    pub(crate) add: Vec<String>,
+    pub(crate) drop: Vec<String>,
+    pub(crate) is_privileged: bool,
+    pub(crate) may_gain_privileges: Option<bool>,
+    pub(crate) has_read_only_root: bool,
+    pub(crate) sees_all_of_proc: bool,
+}
+
+/// What may be said for a pod, and otherwise for a container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CommonSecurity {
+    pub(crate) user: Option<i64>,
+    pub(crate) group: Option<i64>,
+    pub(crate) is_not_root: Option<bool>,
+    pub(crate) selinux: Option<SeLinuxOption>,
+    pub(crate) seccomp: Option<SecurityProfile>,
+    pub(crate) apparmor: Option<SecurityProfile>,
+}

@@ -1,0 +1,256 @@
+//! A container of a pod.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::cri::v1::Protocol;
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{Container, PortMapping, PullPolicy, Resources, StdinSpec};
+use crate::manifest::pod_reader::env::{self, RefScope, quantity};
+use crate::manifest::pod_reader::fields::{FieldSet, check_address, flag, list, text};
+use crate::manifest::pod_reader::security;
+use crate::manifest::pod_reader::volume::{self, Volumes};
+use crate::manifest::validation::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
+use crate::manifest::{GRACE_PERIOD, Hook, PodSpec};
+
+/// Where a container leaves its message unless told otherwise.
+const MESSAGE_PATH: &str = "/dev/termination-log";
+
+const CONTAINER: FieldSet = FieldSet {
+    known: &[
+        "name",
+        "image",
+        "imagePullPolicy",
+        "command",
+        "args",
+        "workingDir",
+        "env",
+        "envFrom",
+        "ports",
+        "resources",
+        "volumeMounts",
+        "securityContext",
+        "startupProbe",
+        "readinessProbe",
+        "livenessProbe",
+        "lifecycle",
+        "restartPolicy",
+        "restartPolicyRules",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "stdin",
+        "stdinOnce",
+        "tty",
+    ],
+    ignored: &["resizePolicy"],
+    unsupported: &[("volumeDevices", "it takes a cluster's storage")],
+};
+
+const LIFECYCLE: FieldSet = FieldSet {
+    known: &["postStart", "preStop"],
+    ignored: &[],
+    unsupported: &[("stopSignal", "the kubelet's feature gate ContainerStopSignals is off")],
+};
+
+const PORT: FieldSet = FieldSet {
+    known: &["name", "containerPort", "hostPort", "hostIP", "protocol"],
+    ignored: &[],
+    unsupported: &[],
+};
+
+const RESOURCES: FieldSet = FieldSet {
+    known: &["requests", "limits"],
+    ignored: &[],
+    unsupported: &[("claims", "devices are claimed from an API server")],
+};
+
+/// What of its pod a container depends on.
+pub(super) struct PodContext<'a> {
+    pub(super) spec: &'a PodSpec,
+    pub(super) scope: RefScope<'a>,
+    pub(super) volumes: &'a Volumes,
+    pub(super) is_host_network: bool,
+}
+
+/// What only one of a pod's containers may have.
+#[derive(Default)]
+pub(super) struct UniqueNames {
+    names: BTreeSet<String>,
+    /// Ports of the host: number, address, protocol.
+    pub(super) host_ports: BTreeSet<(u16, String, i32)>,
+}
+
+/// Reads a container. What is about its probes, hooks and restarts has been read.
+pub(super) fn container(
+    node: &Cursor<'_>,
+    around: &PodContext<'_>,
+    taken: &mut UniqueNames,
+    problems: &mut Vec<Violation>,
+) -> Option<Container> {
+    let title = node.field("name")?;
+    let name = title.value().as_str()?.to_owned();
+    CONTAINER.check(node, problems);
+    if !is_dns_label(&name) {
+        title.error(DNS_LABEL, problems);
+    } else if !taken.names.insert(name.clone()) {
+        title.error("must be the name of one container only", problems);
+    }
+    let reason = "must be the name of an image";
+    match node.field("image") {
+        None => node.missing("image", reason, problems),
+        Some(image) if image.value().as_str().is_some_and(|text| text.trim() != text || text.is_empty()) => {
+            image.error(reason, problems);
+        }
+        Some(_) => {}
+    }
+    let texts = |field: &str, problems: &mut Vec<Violation>| {
+        node.field(field).map(|list| list.string_list(problems)).unwrap_or_default()
+    };
+    if let Some(lifecycle) = node.field("lifecycle") {
+        LIFECYCLE.check(&lifecycle, problems);
+        let spec = around.spec.container(&name);
+        let grace = around.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        let hooks = spec.map(|spec| [("postStart", spec.post_start()), ("preStop", spec.pre_stop())]);
+        for (field, hook) in hooks.into_iter().flatten() {
+            if let (Some(Hook::Sleep(seconds)), Some(at)) = (hook, lifecycle.at(&[field, "sleep", "seconds"]))
+                && *seconds > grace
+            {
+                let reason =
+                    format!("must not be more than terminationGracePeriodSeconds, which is {grace} here");
+                at.error(reason, problems);
+            }
+        }
+    }
+    let policy = node.field("imagePullPolicy").filter(|policy| policy.value() != "");
+    let policy = policy.and_then(|policy| policy.one_of(&PullPolicy::NAMED, problems));
+    let message_policies = [("File", false), ("FallbackToLogsOnError", true)];
+    let message_policy = node.field("terminationMessagePolicy").filter(|policy| policy.value() != "");
+    let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
+    let security = security::read_container_security(node, problems);
+    let (command, args) = (texts("command", problems), texts("args", problems));
+    let (env, env_from) =
+        (env::variables(node, &around.scope, problems), env::env_from(node, &around.scope, problems));
+    let (ports, resources) =
+        (ports(node, around.is_host_network, taken, problems), resources(node, problems));
+    let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
+    let message_path = text(node, "terminationMessagePath", problems);
+    let working_dir = text(node, "workingDir", problems).unwrap_or_default();
+    let [stdin, stdin_once, tty] = ["stdin", "stdinOnce", "tty"].map(|field| flag(node, field, problems));
+    // Where anything is wrong with them, it has been said.
+    let spec = around.spec.container(&name)?.clone();
+    let image = spec.image.clone()?;
+    Some(Container {
+        client_request: None,
+        role: spec.role,
+        pull_policy: policy.unwrap_or_else(|| PullPolicy::default_pull_policy(&image)),
+        name,
+        image,
+        spec,
+        command,
+        args,
+        working_dir,
+        env,
+        env_from,
+        ports,
+        resources,
+        mounts,
+        security,
+        pre_stop: node.at(&["lifecycle", "preStop"]).map(|hook| Arc::new(hook.value().clone())),
+        termination_message_path: message_path.unwrap_or_else(|| MESSAGE_PATH.to_owned()),
+        fallback_to_logs_on_error: message_policy.unwrap_or(false),
+        streams: StdinSpec { stdin, stdin_once, tty },
+    })
+}
+
+fn ports(
+    container: &Cursor<'_>,
+    is_host_network: bool,
+    taken: &mut UniqueNames,
+    problems: &mut Vec<Violation>,
+) -> Vec<PortMapping> {
+    let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
+    for node in list(container, "ports", &mut Vec::new()) {
+        PORT.check(&node, problems);
+        if !node.value().is_object() {
+            continue;
+        }
+        let Some(number) = node.field("containerPort") else {
+            node.missing("containerPort", "must be a port's number from 1 to 65535", problems);
+            continue;
+        };
+        let Some(number) = number.value().as_u64().and_then(|number| u16::try_from(number).ok()) else {
+            continue;
+        };
+        let name = node.field("name").and_then(|name| name.value().as_str()).unwrap_or_default().to_owned();
+        if let Some(at) = node.field("name").filter(|_| !name.is_empty()) {
+            if !is_port_name(&name) {
+                at.error(PORT_NAME, problems);
+            } else if !names.insert(name.clone()) {
+                at.error("must be the name of one port of the container only", problems);
+            }
+        }
+        let reason = "must be a port's number from 1 to 65535";
+        let at = node.field("hostPort").filter(|port| port.value() != 0);
+        let host = at.as_ref().and_then(|port| port.number(1..=65_535, reason, problems));
+        if let Some(at) = at.filter(|_| is_host_network && host.is_some_and(|host: u16| host != number)) {
+            at.error("must be the containerPort where hostNetwork is true", problems);
+        }
+        let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];
+        let protocol = node.field("protocol").filter(|protocol| protocol.value() != "");
+        let protocol = protocol.and_then(|protocol| protocol.one_of(&protocols, problems));
+        // In the network of the host each port is one of the host's.
+        let host = host.unwrap_or(if is_host_network { number } else { 0 });
+        let (host_ip, protocol) =
+            (address(&node, problems).unwrap_or_default(), protocol.unwrap_or(Protocol::Tcp));
+        if host != 0 && !taken.host_ports.insert((host, host_ip.clone(), protocol.into())) {
+            let protocol = protocol.as_str_name();
+            node.error(format!("must not be another one with the host's port {host} ({protocol})"), problems);
+        }
+        ports.push(PortMapping { name, container: number, host, host_ip, protocol });
+    }
+    ports
+}
+
+/// An address of the host.
+fn address(port: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
+    let text = text(port, "hostIP", problems)?;
+    check_address(&port.field("hostIP")?, problems);
+    Some(text)
+}
+
+fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources {
+    let Some(node) = container.field("resources") else { return Resources::default() };
+    RESOURCES.check(&node, problems);
+    let mut resources = Resources::default();
+    for (field, is_limit) in [("limits", true), ("requests", false)] {
+        let Some(list) = node.field(field) else { continue };
+        let Some(object) = list.object(problems) else { continue };
+        for (name, at) in object.keys().filter_map(|name| Some((name, list.field(name)?))) {
+            let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
+            let is_huge = name.starts_with("hugepages-");
+            if !is_known && !is_huge {
+                at.unsupported("cannot be had here: there is nothing that hands out devices", problems);
+                continue;
+            }
+            let Some(quantity) = quantity(&at, problems) else { continue };
+            if is_limit {
+                resources.limits.insert(name.clone(), quantity);
+            } else {
+                let limit = resources.limits.get(name);
+                // One that is wrong itself has been complained of.
+                let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
+                if is_huge && (is_missing || limit.is_some_and(|limit| quantity != *limit)) {
+                    at.error("must be as much as the limit, which must be there", problems);
+                } else if limit.is_some_and(|limit| quantity > *limit) {
+                    at.error("must not be more than the limit", problems);
+                }
+                resources.requests.insert(name.clone(), quantity);
+            }
+        }
+    }
+    // Who sets a limit and no request asks for as much.
+    for (name, limit) in &resources.limits {
+        resources.requests.entry(name.clone()).or_insert(*limit);
+    }
+    resources
+}

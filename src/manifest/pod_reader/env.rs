@@ -1,0 +1,227 @@
+//! Variables of a container, and what of the pod they may name.
+
+use crate::manifest::PodSpec;
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{EnvField, EnvFrom, ResourceField, Variable, VariableValue};
+use crate::manifest::pod_reader::fields::{FieldSet, list, required, text};
+use crate::manifest::pod_reader::objects::{ConfigObjects, DataRef, Resolved};
+use crate::manifest::quantity::Quantity;
+
+const VARIABLE: FieldSet =
+    FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
+
+const VALUE_FROM: FieldSet = FieldSet {
+    known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
+    ignored: &[],
+    unsupported: &[("fileKeyRef", "variables from files of volumes are behind a feature gate that is off")],
+};
+
+const ENV_FROM: FieldSet =
+    FieldSet { known: &["prefix", "configMapRef", "secretRef"], ignored: &[], unsupported: &[] };
+
+const FIELD_REF: FieldSet = FieldSet { known: &["fieldPath"], ignored: &["apiVersion"], unsupported: &[] };
+
+const RESOURCE_REF: FieldSet =
+    FieldSet { known: &["containerName", "resource", "divisor"], ignored: &[], unsupported: &[] };
+
+const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
+
+const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
+
+/// The resources that may be named.
+const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Where those names stand that a variable or a file has its value from.
+pub(super) struct RefScope<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) objects: Option<&'a ConfigObjects<'a>>,
+    /// The containers that may be named.
+    pub(super) spec: &'a PodSpec,
+}
+
+/// The variables of a container, in their order.
+pub(super) fn variables(
+    container: &Cursor<'_>,
+    scope: &RefScope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Vec<Variable> {
+    let list = list(container, "env", &mut Vec::new());
+    list.iter().filter_map(|node| variable(node, scope, problems)).collect()
+}
+
+fn variable(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<Variable> {
+    // Whether name and value are texts is complained of where probes look for them.
+    VARIABLE.check(node, problems);
+    let Some(name) = node.field("name") else {
+        if node.value().is_object() {
+            node.missing("name", "must be the name of a variable", problems);
+        }
+        return None;
+    };
+    let text = name.value().as_str()?;
+    if text.is_empty() || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        name.error("must be the name of a variable: printable characters of ASCII, without =", problems);
+    }
+    let literal = node.field("value").and_then(|value| value.value().as_str());
+    let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
+    let value = match (node.field("valueFrom"), literal) {
+        (None, literal) => VariableValue::Literal(literal.unwrap_or_default()),
+        (Some(from), Some(_)) => {
+            from.error("must not be there beside value", problems);
+            return None;
+        }
+        (Some(from), None) => value_from(&from, scope, problems)?,
+    };
+    Some(Variable { name: text.to_owned(), value })
+}
+
+fn value_from(
+    node: &Cursor<'_>,
+    scope: &RefScope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Option<VariableValue> {
+    VALUE_FROM.check(node, problems);
+    let there: Vec<Cursor<'_>> = VALUE_FROM.known.iter().filter_map(|name| node.field(name)).collect();
+    if there.len() != 1 {
+        if !node.value().is_object() {
+            return None;
+        }
+        let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
+        if !nothing_to_say {
+            node.error(format!("must have one of {}", VALUE_FROM.known.join(", ")), problems);
+        }
+        return None;
+    }
+    if let Some(node) = node.field("fieldRef") {
+        return field(&node, false, problems).map(VariableValue::Field);
+    }
+    if let Some(node) = node.field("resourceFieldRef") {
+        return resource(&node, false, scope, problems).map(VariableValue::Resource);
+    }
+    let given = |name: &str| node.field(name);
+    let (node, is_secret) = given("configMapKeyRef")
+        .map(|node| (node, false))
+        .or(given("secretKeyRef").map(|node| (node, true)))?;
+    KEY_REF.check(&node, problems);
+    required(&node, "key", "must be the key whose value it is", problems)?;
+    let reference = DataRef::read(&node, "name", is_secret, problems)?;
+    let found = reference.find(scope.namespace, scope.objects, problems);
+    let entry = reference.entry(&found, &node.field("key")?, false, problems);
+    Some(VariableValue::Given(entry.map(|content| String::from_utf8_lossy(content).into_owned())))
+}
+
+/// What of `ConfigMap`s and Secrets become variables, in their order.
+pub(super) fn env_from(
+    container: &Cursor<'_>,
+    scope: &RefScope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Vec<EnvFrom> {
+    let mut all = Vec::new();
+    for node in list(container, "envFrom", problems) {
+        ENV_FROM.check(&node, problems);
+        let prefix = text(&node, "prefix", problems).unwrap_or_default();
+        let from = match (node.field("configMapRef"), node.field("secretRef")) {
+            (Some(from), None) => Some((from, false)),
+            (None, Some(from)) => Some((from, true)),
+            _ => None,
+        };
+        let Some((from, is_secret)) = from else {
+            if !node.value().is_object() {
+                continue;
+            }
+            node.error("must have one of configMapRef, secretRef", problems);
+            continue;
+        };
+        WHOLE_REF.check(&from, problems);
+        let reference = DataRef::read(&from, "name", is_secret, problems);
+        let found = reference.map(|reference| reference.find(scope.namespace, scope.objects, problems));
+        if let Some(Resolved::There(data)) = found {
+            all.push(EnvFrom { prefix, data: data.texts() });
+        }
+    }
+    all
+}
+
+/// What is known of a pod, by its path; a file may have maps in it.
+pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<EnvField> {
+    FIELD_REF.check(node, problems);
+    let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
+    let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
+    let found = match path.as_str() {
+        "metadata.name" => Some(EnvField::Name),
+        "metadata.namespace" => Some(EnvField::Namespace),
+        "metadata.uid" => Some(EnvField::Uid),
+        "metadata.labels" if is_file => Some(EnvField::Labels),
+        "metadata.annotations" if is_file => Some(EnvField::Annotations),
+        "spec.nodeName" if !is_file => Some(EnvField::NodeName),
+        "spec.serviceAccountName" if !is_file => Some(EnvField::ServiceAccount),
+        "status.hostIP" if !is_file => Some(EnvField::HostIp),
+        "status.hostIPs" if !is_file => Some(EnvField::HostIps),
+        "status.podIP" if !is_file => Some(EnvField::PodIp),
+        "status.podIPs" if !is_file => Some(EnvField::PodIps),
+        _ => of_map("metadata.labels")
+            .map(|key| EnvField::Label(key.to_owned()))
+            .or_else(|| of_map("metadata.annotations").map(|key| EnvField::Annotation(key.to_owned()))),
+    };
+    if found.is_none() {
+        let all = if is_file {
+            "metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, metadata.labels['KEY'], metadata.annotations['KEY']"
+        } else {
+            "metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP, status.podIPs"
+        };
+        node.field("fieldPath")?.error(format!("must be one of {all}"), problems);
+    }
+    found
+}
+
+/// A limit or request; in a file it has to be said whose.
+pub(super) fn resource(
+    node: &Cursor<'_>,
+    is_file: bool,
+    scope: &RefScope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Option<ResourceField> {
+    RESOURCE_REF.check(node, problems);
+    let container = if is_file {
+        Some(required(node, "containerName", "must be the name of a container", problems)?)
+    } else {
+        text(node, "containerName", problems)
+    };
+    if let Some(name) = container.as_ref().filter(|name| scope.spec.container(name).is_none()) {
+        let names: Vec<&str> =
+            scope.spec.containers.iter().map(|container| container.name.as_str()).collect();
+        let reason = format!("must be the name of a container of the pod, which has {}", names.join(", "));
+        node.field("containerName").filter(|at| at.value() == name.as_str())?.error(reason, problems);
+    }
+    let resource = required(node, "resource", "must be a limit or request, such as limits.cpu", problems)?;
+    let split = resource.split_once('.').and_then(|(kind, name)| match kind {
+        "limits" => Some((true, name)),
+        "requests" => Some((false, name)),
+        _ => None,
+    });
+    let is_known = |name: &str| RESOURCES.contains(&name) || name.starts_with("hugepages-");
+    let Some((is_limit, name)) = split.filter(|(_, name)| is_known(name)) else {
+        let at = node.field("resource")?;
+        at.error(
+            "must be limits. or requests. and one of cpu, memory, ephemeral-storage, hugepages-SIZE",
+            problems,
+        );
+        return None;
+    };
+    let divisor = node.field("divisor").map(|divisor| quantity(&divisor, problems));
+    let divisor = divisor.map_or(Some(Quantity::ONE), |read| read)?;
+    Some(ResourceField { container, is_limit, resource: name.to_owned(), divisor })
+}
+
+/// A quantity, which may be written as a number.
+pub(super) fn quantity(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Quantity> {
+    let text = match node.value() {
+        serde_json::Value::Number(number) => number.to_string(),
+        other => other.as_str().unwrap_or_default().to_owned(),
+    };
+    let read = Quantity::parse(&text);
+    if read.is_none() {
+        node.error("must be a quantity that is not negative, such as 100m, 0.5, 128Mi", problems);
+    }
+    read
+}

@@ -1,0 +1,109 @@
+//! What an object may say, by what becomes of it.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::manifest::cursor::{Cursor, Violation};
+
+/// The fields of an object.
+pub(super) struct FieldSet {
+    /// Those that are read.
+    pub(super) known: &'static [&'static str],
+    /// Those that are for others: the API server, the scheduler.
+    pub(super) ignored: &'static [&'static str],
+    /// Those that are not to be had here, and why.
+    pub(super) unsupported: &'static [(&'static str, &'static str)],
+}
+
+impl FieldSet {
+    /// These, all of which are read.
+    pub(super) const fn only(known: &'static [&'static str]) -> Self {
+        Self { known, ignored: &[], unsupported: &[] }
+    }
+
+    /// Complains of all others, and of what is not to be had.
+    pub(super) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
+        let Some(object) = node.object(problems) else { return };
+        for name in object.keys() {
+            let Some(field) = node.field(name) else { continue };
+            if self.known.contains(&name.as_str()) || self.ignored.contains(&name.as_str()) {
+                continue;
+            }
+            match self.unsupported.iter().find(|(known, _)| known == name) {
+                Some(_) if is_nothing(field.value()) => {}
+                // Who reads probes has told of what is meant for one and is none.
+                None if field.has_error(problems) => {}
+                Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
+                None => {
+                    let known: Vec<&str> = [self.known, self.ignored].concat();
+                    let reason = format!("must not be there: known fields are {}", known.join(", "));
+                    field.error(reason, problems);
+                }
+            }
+        }
+    }
+}
+
+/// Whether it says as much as if it were not there.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::Bool(flag) => !flag,
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// A text, if it is there and not empty.
+pub(super) fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
+    node.field(field)?.text(problems).filter(|text| !text.is_empty())
+}
+
+/// A text that must be there.
+pub(super) fn required(
+    node: &Cursor<'_>,
+    field: &str,
+    reason: &'static str,
+    problems: &mut Vec<Violation>,
+) -> Option<String> {
+    match node.field(field) {
+        // That it is no object has been said.
+        None if !node.value().is_object() => None,
+        None => {
+            node.missing(field, reason, problems);
+            None
+        }
+        Some(found) => {
+            let text = found.text(problems)?;
+            if text.is_empty() {
+                found.error(reason, problems);
+            }
+            Some(text).filter(|text| !text.is_empty())
+        }
+    }
+}
+
+/// Whether something is said to be so; it is not where nothing is said.
+pub(super) fn flag(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> bool {
+    node.field(field).and_then(|flag| flag.flag(problems)).unwrap_or(false)
+}
+
+/// The elements of a list, if it is there.
+pub(super) fn list<'a>(node: &Cursor<'a>, field: &str, problems: &mut Vec<Violation>) -> Vec<Cursor<'a>> {
+    node.field(field).map(|list| list.list(problems)).unwrap_or_default()
+}
+
+/// Complains of a text that is no address.
+pub(super) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
+        at.error("must be an address", problems);
+    }
+}
+
+/// A number of those that name users and groups.
+pub(super) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
+    let reason = "must be a whole number from 0 to 2147483647";
+    node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
+}

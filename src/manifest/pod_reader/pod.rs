@@ -1,0 +1,381 @@
+//! A pod, or the template of one.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{Credential, Dns, HostAlias, HostNamespaces, Pod, PodOrigin};
+use crate::manifest::pod_reader::ObjectName;
+use crate::manifest::pod_reader::container::{self, PodContext, UniqueNames};
+use crate::manifest::pod_reader::env::RefScope;
+use crate::manifest::pod_reader::fields::{FieldSet, check_address, flag, list, required, text};
+use crate::manifest::pod_reader::objects::{ConfigObjects, DataRef, Resolved};
+use crate::manifest::pod_reader::{security, volume};
+use crate::manifest::validation::{
+    DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
+    is_qualified_name,
+};
+use crate::manifest::{Source, read_pod};
+
+const METADATA: FieldSet = FieldSet {
+    known: &["name", "namespace", "uid", "labels", "annotations"],
+    ignored: &[
+        "generateName",
+        "creationTimestamp",
+        "resourceVersion",
+        "generation",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+        "selfLink",
+    ],
+    unsupported: &[
+        ("deletionTimestamp", "it is being deleted"),
+        ("deletionGracePeriodSeconds", "it is being deleted"),
+    ],
+};
+
+const SCHEDULER: &str = "a node alone claims nothing";
+
+const SPEC: FieldSet = FieldSet {
+    known: &[
+        "containers",
+        "initContainers",
+        "volumes",
+        "restartPolicy",
+        "terminationGracePeriodSeconds",
+        "activeDeadlineSeconds",
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "shareProcessNamespace",
+        "hostname",
+        "hostAliases",
+        "dnsPolicy",
+        "dnsConfig",
+        "securityContext",
+        "runtimeClassName",
+        "imagePullSecrets",
+        "serviceAccountName",
+        "serviceAccount",
+        "hostUsers",
+        "os",
+    ],
+    ignored: &[
+        "enableServiceLinks",
+        "automountServiceAccountToken",
+        "nodeName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "schedulerName",
+        "schedulingGates",
+        "priority",
+        "priorityClassName",
+        "preemptionPolicy",
+    ],
+    unsupported: &[
+        ("ephemeralContainers", "an API server adds them"),
+        ("readinessGates", "their conditions are set at an API server: the pod would never be ready"),
+        ("resourceClaims", SCHEDULER),
+        ("resources", "limits of whole pods are not played"),
+        ("overhead", "the admission of an API server sets it"),
+        ("subdomain", "it takes the domain of a cluster"),
+        ("setHostnameAsFQDN", "it takes the domain of a cluster"),
+        ("hostnameOverride", "the kubelet's feature gate for it is off"),
+    ],
+};
+
+const DNS_CONFIG: FieldSet =
+    FieldSet { known: &["nameservers", "searches", "options"], ignored: &[], unsupported: &[] };
+
+const OPTION: FieldSet = FieldSet::only(&["name", "value"]);
+
+const PULL_SECRET: FieldSet = FieldSet::only(&["name"]);
+
+const OS: FieldSet = FieldSet::only(&["name"]);
+
+const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
+
+/// What the API server allows of a resolver.
+const MAX_DNS_NAMESERVERS: (usize, &str) = (3, "must have at most 3 addresses");
+const MAX_DNS_SEARCH_PATHS: (usize, &str) = (32, "must have at most 32 domains");
+
+/// Where something is told of a static pod: it is none that an API server knows.
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+
+/// Reads a pod. Without objects, whatever it refers to is taken to be there.
+pub(super) fn read(
+    pod: &Cursor<'_>,
+    named: &ObjectName<'_>,
+    objects: Option<&ConfigObjects<'_>>,
+    problems: &mut Vec<Violation>,
+) -> Option<Pod> {
+    let (before, ObjectName { namespace, name }) = (problems.len(), *named);
+    // Absent and null are the same.
+    let metadata = pod.field("metadata");
+    if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
+        METADATA.check(metadata, problems);
+        uid(metadata, problems);
+        keys(metadata, problems);
+    }
+    let texts = |field: &str, problems: &mut Vec<Violation>| {
+        let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
+        texts.map(|texts| texts.map_of_texts(problems)).unwrap_or_default()
+    };
+    // Labels have been looked at, with whose they are.
+    let labels = texts("labels", &mut Vec::new());
+    let annotations = texts("annotations", problems);
+    // Whether it is a text has been looked at, with whose it is.
+    let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
+    let spec_of_probes = Arc::new(read_pod(pod, Source::Manifest, problems));
+    let Some(spec) = pod.field("spec") else {
+        pod.missing("spec", "must say which containers there are", problems);
+        return None;
+    };
+    SPEC.check(&spec, problems);
+    let scope = || RefScope { namespace, objects, spec: &spec_of_probes };
+    let volumes = volume::volumes(&spec, &scope(), problems);
+    let mut is = |field: &str| flag(&spec, field, problems);
+    let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
+    let shares_processes = is("shareProcessNamespace");
+    if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
+        at.error("must not be true where hostPID is", problems);
+    }
+    ignored_fields(&spec, problems);
+    let around = PodContext {
+        spec: &spec_of_probes,
+        scope: scope(),
+        volumes: &volumes,
+        is_host_network: host.network,
+    };
+    let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
+    for field in ["initContainers", "containers"] {
+        taken.host_ports.clear();
+        // Whether it is a list has been looked at.
+        for node in list(&spec, field, &mut Vec::new()) {
+            // Those that run before the others may have the same ports as others: the API server looks at each alone.
+            if field == "initContainers" {
+                taken.host_ports.clear();
+            }
+            containers.extend(container::container(&node, &around, &mut taken, problems).map(Arc::new));
+        }
+    }
+    let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
+    if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
+        spec.missing("containers", "must have at least one container", problems);
+    }
+    let hostname = text(&spec, "hostname", problems);
+    if let Some(at) =
+        spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
+    {
+        at.error(DNS_LABEL, problems);
+    }
+    let deadline = spec.field("activeDeadlineSeconds");
+    let reason = "must be a whole number of seconds from 1 to 2147483647";
+    let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), reason, problems));
+    let host_aliases = host_aliases(&spec, problems);
+    let dns = dns(&spec, problems);
+    let security = security::read_pod_security(&spec, problems);
+    let runtime_handler = runtime_handler(&spec, objects, problems);
+    let credentials = credentials(&spec, &scope(), problems);
+    let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
+    let hash = hash(namespace, name, pod.value());
+    let mut pod = Pod {
+        origin: PodOrigin::Manifest,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: own_uid.unwrap_or_else(|| hash.clone()),
+        labels,
+        annotations,
+        spec: spec_of_probes,
+        containers,
+        volumes: volumes.there,
+        host,
+        shares_processes,
+        hostname,
+        host_aliases,
+        dns,
+        security,
+        active_deadline,
+        runtime_handler,
+        credentials,
+        raw_manifest: Arc::new(pod.value().clone()),
+    };
+    // As a kubelet notes at a pod from a file.
+    pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
+    pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
+    (!is_wrong).then_some(pod)
+}
+
+/// Folders are called by it.
+fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_uid =
+        |text: &str| (1..=128).contains(&text.len()) && text.bytes().all(is_known) && !text.starts_with('.');
+    let uid = metadata.field("uid");
+    if let Some(at) = uid.filter(|at| at.value().as_str().is_some_and(|text| !is_uid(text))) {
+        at.error(
+            "must be a uid of up to 128 letters, digits, -, _ and ., without a . at its begin",
+            problems,
+        );
+    }
+}
+
+/// Labels and annotations are called so, and labels say so much.
+fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    for (field, is_label) in [("labels", true), ("annotations", false)] {
+        // Whether they are texts is looked at elsewhere.
+        let Some(texts) = metadata.field(field) else { continue };
+        for key in texts.value().as_object().into_iter().flat_map(|object| object.keys()) {
+            let Some(at) = texts.field(key) else { continue };
+            // Annotations may be written with capitals.
+            let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
+            if !is_qualified_name(&name) {
+                at.error(QUALIFIED_NAME, problems);
+            } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
+                at.error(LABEL_VALUE, problems);
+            }
+        }
+    }
+}
+
+/// What tells a pod apart from what was written of it before.
+fn hash(namespace: &str, name: &str, written: &Value) -> String {
+    let digest = Sha256::digest(format!("{namespace}/{name}\n{written}"));
+    digest.iter().take(16).fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
+}
+
+/// Fields of which one value is to be had.
+fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    for field in ["serviceAccountName", "serviceAccount"] {
+        let account = text(spec, field, problems);
+        if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
+            at.unsupported("cannot be had here: service accounts come from an API server", problems);
+        }
+    }
+    if let Some(users) = spec.field("hostUsers")
+        && users.flag(problems) == Some(false)
+    {
+        users.unsupported("cannot be had here: namespaces of users are not played", problems);
+    }
+    if let Some(os) = spec.field("os") {
+        OS.check(&os, problems);
+    }
+    if let Some(os) = spec.at(&["os", "name"])
+        && os.one_of(&[("linux", true), ("windows", false)], problems) == Some(false)
+    {
+        os.unsupported("cannot be had here: this is for Linux", problems);
+    }
+}
+
+fn host_aliases(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<HostAlias> {
+    let mut aliases = Vec::new();
+    for node in list(spec, "hostAliases", problems) {
+        HOST_ALIAS.check(&node, problems);
+        let ip = required(&node, "ip", "must be an address", problems);
+        let names = list(&node, "hostnames", problems);
+        for at in &names {
+            if at.text(problems).is_some_and(|name| !is_dns_subdomain(&name)) {
+                at.error(DNS_SUBDOMAIN, problems);
+            }
+        }
+        let names = names.iter().filter_map(|name| name.value().as_str()).map(str::to_owned).collect();
+        let Some(ip) = ip else { continue };
+        node.field("ip").inspect(|at| check_address(at, problems));
+        aliases.push(HostAlias { ip, names });
+    }
+    aliases
+}
+
+fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
+    // Without a cluster's servers, the node's count.
+    let policies =
+        [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
+    let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
+    let include_node_config =
+        policy.as_ref().and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
+    let mut dns = Dns { include_node_config, ..Dns::default() };
+    if let Some(node) = spec.field("dnsConfig") {
+        DNS_CONFIG.check(&node, problems);
+        dns.servers = texts_of(&node, "nameservers", MAX_DNS_NAMESERVERS, check_address, problems);
+        dns.searches = texts_of(&node, "searches", MAX_DNS_SEARCH_PATHS, check_domain, problems);
+        for option in list(&node, "options", problems) {
+            OPTION.check(&option, problems);
+            let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
+                continue;
+            };
+            let value = text(&option, "value", problems);
+            dns.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
+        }
+    }
+    if let Some(policy) = policy.filter(|_| !include_node_config && dns.servers.is_empty()) {
+        policy.error("must not be None where dnsConfig has no nameservers", problems);
+    }
+    dns
+}
+
+/// The texts of a list that has so many of them at most, each of which is looked at.
+fn texts_of(
+    node: &Cursor<'_>,
+    field: &str,
+    (most, reason): (usize, &'static str),
+    check: fn(&Cursor<'_>, &mut Vec<Violation>),
+    problems: &mut Vec<Violation>,
+) -> Vec<String> {
+    let Some(list) = node.field(field) else { return Vec::new() };
+    let all = list.list(problems);
+    if all.len() > most {
+        list.error(reason, problems);
+    }
+    let mut texts = Vec::new();
+    for at in all {
+        if let Some(text) = at.text(problems) {
+            check(&at, problems);
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// Complains of a text that is no domain. The root is one as well, and _ is taken.
+fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
+    if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {
+        at.error("must be a domain, such as example.com", problems);
+    }
+}
+
+fn runtime_handler(
+    spec: &Cursor<'_>,
+    objects: Option<&ConfigObjects<'_>>,
+    problems: &mut Vec<Violation>,
+) -> String {
+    let Some(class) = text(spec, "runtimeClassName", problems) else { return String::new() };
+    let handler = objects.map(|objects| objects.handler(&class));
+    if handler == Some(None) {
+        let at = spec.field("runtimeClassName");
+        let reason = "must be the name of a RuntimeClass among these files, which tells its handler";
+        at.inspect(|at| at.error(reason, problems));
+    }
+    handler.flatten().unwrap_or_default().to_owned()
+}
+
+fn credentials(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<Credential> {
+    let mut credentials = Vec::new();
+    for node in list(spec, "imagePullSecrets", problems) {
+        PULL_SECRET.check(&node, problems);
+        let Some(reference) = DataRef::read(&node, "name", true, problems) else { continue };
+        if let Resolved::There(data) = reference.find(scope.namespace, scope.objects, problems) {
+            let known = data.credentials();
+            if let (None, Some(at)) = (&known, node.field("name")) {
+                at.error("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);
+            }
+            credentials.extend(known.into_iter().flatten());
+        }
+    }
+    credentials
+}

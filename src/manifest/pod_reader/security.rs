@@ -1,0 +1,206 @@
+//! What containers may do.
+
+use std::collections::BTreeSet;
+
+use crate::cri::v1::security_profile::ProfileType;
+use crate::cri::v1::{SeLinuxOption, SecurityProfile};
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
+use crate::manifest::pod_reader::fields::{FieldSet, flag, id, list, required, text};
+use crate::manifest::validation;
+
+/// Where the kubelet looks for seccomp profiles that are named.
+const PROFILES: &str = "/var/lib/kubelet/seccomp/";
+
+/// The parameters that the kubelet lets a pod set unless it is told otherwise.
+const SAFE_SYSCTLS: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
+const OF_POD: FieldSet = FieldSet {
+    known: &[
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        "seLinuxOptions",
+        "seccompProfile",
+        "appArmorProfile",
+        "fsGroup",
+        "supplementalGroups",
+        "supplementalGroupsPolicy",
+        "sysctls",
+    ],
+    ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
+    unsupported: &[("windowsOptions", "this is for Linux")],
+};
+
+const OF_CONTAINER: FieldSet = FieldSet {
+    known: &[
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        "seLinuxOptions",
+        "seccompProfile",
+        "appArmorProfile",
+        "capabilities",
+        "privileged",
+        "allowPrivilegeEscalation",
+        "readOnlyRootFilesystem",
+        "procMount",
+    ],
+    ignored: &[],
+    unsupported: &[("windowsOptions", "this is for Linux")],
+};
+
+const CAPABILITIES: FieldSet = FieldSet::only(&["add", "drop"]);
+
+const PROFILE: FieldSet = FieldSet::only(&["type", "localhostProfile"]);
+
+const SELINUX: FieldSet = FieldSet::only(&["user", "role", "type", "level"]);
+
+const SYSCTL: FieldSet = FieldSet::only(&["name", "value"]);
+
+/// What is said for all containers of a pod.
+pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSecurity {
+    let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
+    OF_POD.check(&node, problems);
+    let groups = list(&node, "supplementalGroups", problems);
+    let reason = "must be a whole number from 0 to 2147483647";
+    let groups = groups.iter().filter_map(|group| group.number(0..=i32::MAX.into(), reason, problems));
+    let supplemental_groups = groups.collect();
+    let policy = node.field("supplementalGroupsPolicy");
+    let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
+    let sysctls = sysctls(spec, &node, problems);
+    PodSecurity {
+        fs_group: id(&node, "fsGroup", problems),
+        supplemental_groups,
+        is_strict_about_groups: policy.unwrap_or(false),
+        sysctls,
+        common: common(&node, problems),
+    }
+}
+
+/// Parameters of the kernel that are of a pod's own.
+fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> StringMap {
+    // Whether these are flags is looked at elsewhere.
+    let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
+    let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
+    let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
+    for node in list(security, "sysctls", problems) {
+        SYSCTL.check(&node, problems);
+        let written = required(&node, "name", validation::SYSCTL, problems);
+        let value = required(&node, "value", "must be its value, as a string", problems);
+        let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
+        let name = written.replace('/', ".");
+        let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+        if !validation::is_sysctl(&written) {
+            at.error(validation::SYSCTL, problems);
+        } else if !seen.insert(name.clone()) {
+            at.error("must be the name of one parameter only", problems);
+        } else if is_host_network && name.starts_with("net.") {
+            at.error("must not be there where hostNetwork is true", problems);
+        } else if is_host_ipc && is_of_ipc.iter().any(|group| name.starts_with(group)) {
+            at.error("must not be there where hostIPC is true", problems);
+        } else if SAFE_SYSCTLS.contains(&name.as_str()) {
+            sysctls.extend(value.map(|value| (name, value)));
+        } else {
+            let reason = "cannot be had here: a kubelet allows it only with --allowed-unsafe-sysctls";
+            at.unsupported(reason, problems);
+        }
+    }
+    sysctls
+}
+
+/// What is said for one.
+pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
+    let Some(node) = container.field("securityContext") else { return Security::default() };
+    OF_CONTAINER.check(&node, problems);
+    if let Some(capabilities) = node.field("capabilities") {
+        CAPABILITIES.check(&capabilities, problems);
+    }
+    let capabilities = |which: &str, problems: &mut Vec<Violation>| {
+        let list = node.at(&["capabilities", which]);
+        list.map(|list| list.string_list(problems)).unwrap_or_default()
+    };
+    let is_privileged = flag(&node, "privileged", problems);
+    let may_gain = node.field("allowPrivilegeEscalation");
+    let may_gain_privileges = may_gain.as_ref().and_then(|may| may.flag(problems));
+    if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false) && is_privileged) {
+        may_gain.error("must not be false where privileged is true", problems);
+    }
+    let mounts = node.field("procMount");
+    let mounts = mounts.and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
+    Security {
+        common: common(&node, problems),
+        add: capabilities("add", problems),
+        drop: capabilities("drop", problems),
+        is_privileged,
+        may_gain_privileges,
+        has_read_only_root: flag(&node, "readOnlyRootFilesystem", problems),
+        sees_all_of_proc: mounts.unwrap_or(false),
+    }
+}
+
+fn common(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> CommonSecurity {
+    let selinux = node.field("seLinuxOptions").map(|options| {
+        SELINUX.check(&options, problems);
+        let mut part = |field: &str| text(&options, field, problems).unwrap_or_default();
+        SeLinuxOption { user: part("user"), role: part("role"), r#type: part("type"), level: part("level") }
+    });
+    CommonSecurity {
+        user: id(node, "runAsUser", problems),
+        group: id(node, "runAsGroup", problems),
+        is_not_root: node.field("runAsNonRoot").and_then(|flag| flag.flag(problems)),
+        selinux,
+        seccomp: profile(node, "seccompProfile", PROFILES, problems),
+        apparmor: profile(node, "appArmorProfile", "", problems),
+    }
+}
+
+/// A profile; one that is named lies at this place.
+fn profile(
+    node: &Cursor<'_>,
+    field: &str,
+    place: &str,
+    problems: &mut Vec<Violation>,
+) -> Option<SecurityProfile> {
+    let node = node.field(field)?;
+    PROFILE.check(&node, problems);
+    let kinds = [
+        ("RuntimeDefault", ProfileType::RuntimeDefault),
+        ("Unconfined", ProfileType::Unconfined),
+        ("Localhost", ProfileType::Localhost),
+    ];
+    if !node.value().is_object() {
+        return None;
+    }
+    let Some(kind) = node.field("type") else {
+        node.missing("type", "must be one of RuntimeDefault, Unconfined, Localhost", problems);
+        return None;
+    };
+    let kind = kind.one_of(&kinds, problems)?;
+    let named = node.field("localhostProfile");
+    let localhost_ref = match (kind, named) {
+        (ProfileType::Localhost, _) => {
+            let reason = "must name the profile where type is Localhost";
+            format!("{place}{}", required(&node, "localhostProfile", reason, problems)?)
+        }
+        (_, Some(named)) => {
+            named.error("must not be there where type is not Localhost", problems);
+            return None;
+        }
+        (_, None) => String::new(),
+    };
+    Some(SecurityProfile { profile_type: kind.into(), localhost_ref })
+}

@@ -1,0 +1,406 @@
+//! Volumes of a pod, and where its containers have them.
+
+use std::collections::BTreeSet;
+
+use crate::cri::v1::MountPropagation;
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{
+    FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
+    VolumeSource,
+};
+use crate::manifest::pod_reader::env::{self, RefScope, quantity};
+use crate::manifest::pod_reader::fields::{FieldSet, flag, list, required, text};
+use crate::manifest::pod_reader::objects::{DataRef, Resolved};
+use crate::manifest::validation::{DNS_LABEL, is_dns_label};
+
+/// What files may be read by all, and be written by their owner.
+const MODE: u32 = 0o644;
+
+/// Why most kinds of volumes are not to be had.
+const CLUSTER: &str = "it takes a cluster's storage";
+
+const VOLUME: FieldSet = FieldSet {
+    known: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
+    ignored: &[],
+    unsupported: &[
+        ("persistentVolumeClaim", CLUSTER),
+        ("ephemeral", CLUSTER),
+        ("csi", CLUSTER),
+        ("nfs", CLUSTER),
+        ("iscsi", CLUSTER),
+        ("fc", CLUSTER),
+        ("cephfs", CLUSTER),
+        ("rbd", CLUSTER),
+        ("glusterfs", CLUSTER),
+        ("cinder", CLUSTER),
+        ("awsElasticBlockStore", CLUSTER),
+        ("azureDisk", CLUSTER),
+        ("azureFile", CLUSTER),
+        ("gcePersistentDisk", CLUSTER),
+        ("flexVolume", CLUSTER),
+        ("flocker", CLUSTER),
+        ("photonPersistentDisk", CLUSTER),
+        ("portworxVolume", CLUSTER),
+        ("quobyte", CLUSTER),
+        ("scaleIO", CLUSTER),
+        ("storageos", CLUSTER),
+        ("vsphereVolume", CLUSTER),
+        ("gitRepo", "it was removed from Kubernetes"),
+        ("image", "volumes from images are not played"),
+    ],
+};
+
+const EMPTY_DIR: FieldSet = FieldSet { known: &["medium", "sizeLimit"], ignored: &[], unsupported: &[] };
+
+const HOST_PATH: FieldSet = FieldSet { known: &["path", "type"], ignored: &[], unsupported: &[] };
+
+const CONFIG_MAP: FieldSet = FieldSet::only(&["name", "items", "defaultMode", "optional"]);
+
+const SECRET: FieldSet = FieldSet::only(&["secretName", "items", "defaultMode", "optional"]);
+
+const DOWNWARD: FieldSet = FieldSet::only(&["items", "defaultMode"]);
+
+const PROJECTED: FieldSet = FieldSet::only(&["sources", "defaultMode"]);
+
+const PROJECTED_DATA: FieldSet = FieldSet::only(&["name", "items", "optional"]);
+
+const PROJECTED_DOWNWARD: FieldSet = FieldSet::only(&["items"]);
+
+const SOURCE: FieldSet = FieldSet {
+    known: &["configMap", "secret", "downwardAPI"],
+    ignored: &[],
+    unsupported: &[
+        ("serviceAccountToken", "tokens of service accounts come from an API server"),
+        ("clusterTrustBundle", "it comes from an API server"),
+        ("podCertificate", "it comes from an API server"),
+    ],
+};
+
+const ITEM: FieldSet = FieldSet::only(&["key", "path", "mode"]);
+
+const DOWNWARD_ITEM: FieldSet = FieldSet::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
+
+const MOUNT: FieldSet = FieldSet {
+    known: &[
+        "name",
+        "mountPath",
+        "subPath",
+        "subPathExpr",
+        "readOnly",
+        "recursiveReadOnly",
+        "mountPropagation",
+    ],
+    ignored: &[],
+    unsupported: &[],
+};
+
+/// The volumes of a pod, and the names of those that are left out.
+#[derive(Debug, Default)]
+pub(super) struct Volumes {
+    pub(super) there: Vec<Volume>,
+    pub(super) left_out: BTreeSet<String>,
+}
+
+/// Reads the volumes of a pod.
+pub(super) fn volumes(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Volumes {
+    let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
+    for node in list(spec, "volumes", problems) {
+        let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
+        if !is_dns_label(&name) {
+            node.field("name").inspect(|at| at.error(DNS_LABEL, problems));
+        } else if !names.insert(name.clone()) {
+            node.field("name").inspect(|at| at.error("must be the name of one volume only", problems));
+        }
+        VOLUME.check(&node, problems);
+        match source(&node, scope, problems) {
+            Some(source) => volumes.there.push(Volume { name, source }),
+            None => drop(volumes.left_out.insert(name)),
+        }
+    }
+    volumes
+}
+
+fn source(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
+    let kinds = &VOLUME.known[1..];
+    let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
+    let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
+    if !node.value().is_object() {
+        return None;
+    }
+    if there != 1 || is_other {
+        if there > 1 || (there == 0 && !is_other) {
+            node.error(format!("must have one of {}", kinds.join(", ")), problems);
+        }
+        return None;
+    }
+    if let Some(node) = node.field("emptyDir") {
+        EMPTY_DIR.check(&node, problems);
+        let medium = node.field("medium").filter(|medium| medium.value() != "");
+        let is_huge = |it: &Cursor<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
+        if let Some(medium) = medium.as_ref().filter(|it| is_huge(it)) {
+            medium.unsupported("cannot be had here: only folders and memory are", problems);
+            return None;
+        }
+        let medium = medium.map(|medium| medium.one_of(&[("Memory", true)], problems));
+        let size = node.field("sizeLimit").map(|size| quantity(&size, problems));
+        let size = size.map_or(Some(None), |size| size.map(Some))?;
+        let size = size.and_then(|size| u64::try_from(size.units()).ok()).filter(|size| *size > 0);
+        return Some(VolumeSource::EmptyDir { is_memory: medium.is_some_and(|it| it.is_some()), size });
+    }
+    if let Some(node) = node.field("hostPath") {
+        return host_path(&node, problems);
+    }
+    let kind = |name: &str, kind| node.field(name).map(|node| (node, kind));
+    let (node, kind) = kind("configMap", FilesKind::ConfigMap)
+        .or_else(|| kind("secret", FilesKind::Secret))
+        .or_else(|| kind("downwardAPI", FilesKind::DownwardApi))
+        .or_else(|| kind("projected", FilesKind::Projected))?;
+    let fields = match kind {
+        FilesKind::ConfigMap => CONFIG_MAP,
+        FilesKind::Secret => SECRET,
+        FilesKind::DownwardApi => DOWNWARD,
+        FilesKind::Projected => PROJECTED,
+    };
+    fields.check(&node, problems);
+    if !node.value().is_object() {
+        return None;
+    }
+    let mode = mode(&node, "defaultMode", problems).unwrap_or(MODE);
+    let files = if kind == FilesKind::Projected {
+        let mut files = Vec::new();
+        for source in list(&node, "sources", problems) {
+            files.extend(projected(&source, scope, problems));
+        }
+        files
+    } else {
+        files(&node, kind, (if kind == FilesKind::Secret { "secretName" } else { "name" }, scope), problems)
+    };
+    duplicate_paths(&node, &files, problems);
+    Some(VolumeSource::Files { kind, files, mode })
+}
+
+fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
+    HOST_PATH.check(node, problems);
+    let reason = "must be a path of this host, without ..";
+    let path = required(node, "path", reason, problems)?;
+    if path.split('/').any(|part| part == "..") {
+        node.field("path")?.error(reason, problems);
+    }
+    let kinds = [
+        ("", HostPathKind::Any),
+        ("DirectoryOrCreate", HostPathKind::DirectoryOrCreate),
+        ("Directory", HostPathKind::Directory),
+        ("FileOrCreate", HostPathKind::FileOrCreate),
+        ("File", HostPathKind::File),
+        ("Socket", HostPathKind::Socket),
+        ("CharDevice", HostPathKind::CharDevice),
+        ("BlockDevice", HostPathKind::BlockDevice),
+    ];
+    let kind = node.field("type").map_or(Some(HostPathKind::Any), |kind| kind.one_of(&kinds, problems))?;
+    Some(VolumeSource::HostPath { path, kind })
+}
+
+/// The files of a source of a projected volume.
+fn projected(source: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<ProjectedFile> {
+    SOURCE.check(source, problems);
+    let kinds = [
+        ("configMap", FilesKind::ConfigMap),
+        ("secret", FilesKind::Secret),
+        ("downwardAPI", FilesKind::DownwardApi),
+    ];
+    let there: Vec<_> = kinds.iter().filter_map(|(name, kind)| Some((source.field(name)?, *kind))).collect();
+    let is_other = SOURCE.unsupported.iter().any(|(kind, _)| source.field(kind).is_some());
+    match there.as_slice() {
+        [(node, kind)] if !is_other => {
+            let is_data = *kind != FilesKind::DownwardApi;
+            if is_data { PROJECTED_DATA } else { PROJECTED_DOWNWARD }.check(node, problems);
+            files(node, *kind, ("name", scope), problems)
+        }
+        [] if is_other => Vec::new(),
+        _ if !source.value().is_object() => Vec::new(),
+        _ => {
+            source.error("must have one of configMap, secret, downwardAPI", problems);
+            Vec::new()
+        }
+    }
+}
+
+/// Complains of two files at one place, or of one that would be in another.
+fn duplicate_paths(node: &Cursor<'_>, files: &[ProjectedFile], problems: &mut Vec<Violation>) {
+    let paths: Vec<&str> = files.iter().map(|file| file.path.trim_end_matches('/')).collect();
+    for (place, path) in paths.iter().enumerate() {
+        let is_in_the_way = |other: &&&str| {
+            other == &path || other.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut others = paths.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, path)| path);
+        if let Some(other) = others.find(is_in_the_way) {
+            node.error(format!("must not have a file at {path:?} and one at {other:?}"), problems);
+            return;
+        }
+    }
+}
+
+/// The files of a source, which is named by that field.
+fn files(
+    node: &Cursor<'_>,
+    kind: FilesKind,
+    (field, scope): (&str, &RefScope<'_>),
+    problems: &mut Vec<Violation>,
+) -> Vec<ProjectedFile> {
+    let items = node.field("items").map(|items| items.list(problems));
+    if kind == FilesKind::DownwardApi {
+        let items = items.unwrap_or_default();
+        return items.iter().filter_map(|item| downward(item, scope, problems)).collect();
+    }
+    let is_secret = kind == FilesKind::Secret;
+    let Some(reference) = DataRef::read(node, field, is_secret, problems) else { return Vec::new() };
+    let found = reference.find(scope.namespace, scope.objects, problems);
+    let Some(items) = items else {
+        let Resolved::There(data) = found else { return Vec::new() };
+        let file = |(path, content): (&str, &[u8])| ProjectedFile {
+            path: path.to_owned(),
+            mode: None,
+            content: VolumeContent::Given(content.to_owned()),
+        };
+        return data.entries().map(file).collect();
+    };
+    let mut files = Vec::new();
+    for item in items {
+        ITEM.check(&item, problems);
+        let key = required(&item, "key", "must be the key of what stands in the file", problems);
+        let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
+        let (Some(_), Some(path), Some(key)) = (key, path, item.field("key")) else { continue };
+        if let Some(content) = reference.entry(&found, &key, true, problems) {
+            files.push(ProjectedFile { path, mode, content: VolumeContent::Given(content.to_owned()) });
+        }
+    }
+    files
+}
+
+fn downward(item: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<ProjectedFile> {
+    DOWNWARD_ITEM.check(item, problems);
+    if !item.value().is_object() {
+        return None;
+    }
+    let (path, mode) = (path(item, problems), mode(item, "mode", problems));
+    let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
+        (Some(field), None) => VolumeContent::Field(env::field(&field, true, problems)?),
+        (None, Some(resource)) => VolumeContent::Resource(env::resource(&resource, true, scope, problems)?),
+        _ => {
+            item.error("must have one of fieldRef, resourceFieldRef", problems);
+            return None;
+        }
+    };
+    Some(ProjectedFile { path: path?, mode, content })
+}
+
+fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
+    let reason = "must be a path below the volume, without ..";
+    let path = required(item, "path", reason, problems)?;
+    if !is_within(&path) {
+        item.field("path")?.error(reason, problems);
+    }
+    Some(path)
+}
+
+/// Whether a path may be that of a file in a volume, whose own names begin with two dots.
+fn is_within(path: &str) -> bool {
+    !path.starts_with('/') && !path.starts_with("..") && !has_backstep(path)
+}
+
+/// Whether a path goes up.
+fn has_backstep(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
+    node.field(field)?.number(0..=0o777, "must be a mode from 0 to 0777, 511 in JSON", problems)
+}
+
+/// Where a container has volumes.
+pub(super) fn mounts(
+    container: &Cursor<'_>,
+    volumes: &Volumes,
+    is_privileged: bool,
+    problems: &mut Vec<Violation>,
+) -> Vec<VolumeMount> {
+    let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
+    for node in list(container, "volumeMounts", problems) {
+        MOUNT.check(&node, problems);
+        let name = required(&node, "name", "must be the name of a volume", problems);
+        let reason = "must be a path in the container, without :";
+        let path = required(&node, "mountPath", reason, problems);
+        let (Some(volume), Some(path)) = (name, path) else { continue };
+        if volumes.left_out.contains(&volume) {
+            continue;
+        }
+        if !volumes.there.iter().any(|known| known.name == volume) {
+            let names: Vec<&str> = volumes.there.iter().map(|known| known.name.as_str()).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let reason = format!("must be the name of a volume of the pod, which has {known}");
+            node.field("name").inspect(|at| at.error(reason, problems));
+        }
+        let at = node.field("mountPath");
+        if path.contains(':') {
+            at.inspect(|at| at.error(reason, problems));
+        } else if !paths.insert(path.clone()) {
+            at.inspect(|at| at.error("must be the path of one volume only", problems));
+        }
+        let expression = text(&node, "subPathExpr", problems);
+        let sub_path = text(&node, "subPath", problems);
+        if let Some(at) = node.field("subPathExpr").filter(|_| expression.is_some() && sub_path.is_some()) {
+            at.error("must not be there beside subPath", problems);
+        }
+        for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
+            if text.as_ref().is_some_and(|text| text.starts_with('/') || has_backstep(text)) {
+                let at = node.field(field);
+                at.inspect(|at| at.error("must be a path below the volume, without ..", problems));
+            }
+        }
+        let kinds = [
+            ("None", MountPropagation::PropagationPrivate),
+            ("HostToContainer", MountPropagation::PropagationHostToContainer),
+            ("Bidirectional", MountPropagation::PropagationBidirectional),
+        ];
+        let at = node.field("mountPropagation");
+        let propagation = at.as_ref().and_then(|kind| kind.one_of(&kinds, problems));
+        let propagation = propagation.unwrap_or(MountPropagation::PropagationPrivate);
+        if propagation == MountPropagation::PropagationBidirectional && !is_privileged {
+            at.inspect(|at| {
+                at.error("must not be Bidirectional in a container that is not privileged", problems);
+            });
+        }
+        let is_read_only = flag(&node, "readOnly", problems);
+        let is_private = propagation == MountPropagation::PropagationPrivate;
+        let recursive = recursive(&node, is_read_only && is_private, problems);
+        let expands = expression.is_some();
+        // As the kubelet: whatever is not said to begin at the root does.
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        mounts.push(VolumeMount {
+            volume,
+            path,
+            sub_path: expression.or(sub_path).unwrap_or_default(),
+            expands,
+            is_read_only,
+            recursive,
+            propagation,
+        });
+    }
+    mounts
+}
+
+/// Whether a mount is read-only with all that is mounted below.
+fn recursive(mount: &Cursor<'_>, may_be: bool, problems: &mut Vec<Violation>) -> RecursiveReadOnly {
+    let kinds = [
+        ("Disabled", RecursiveReadOnly::Disabled),
+        ("IfPossible", RecursiveReadOnly::IfPossible),
+        ("Enabled", RecursiveReadOnly::Enabled),
+    ];
+    let at = mount.field("recursiveReadOnly");
+    let kind = at.as_ref().and_then(|at| at.one_of(&kinds, problems)).unwrap_or_default();
+    if kind != RecursiveReadOnly::Disabled && !may_be {
+        let reason = "must be Disabled, unless readOnly is true and mountPropagation is None";
+        at.inspect(|at| at.error(reason, problems));
+    }
+    kind
+}

@@ -1,0 +1,254 @@
+//! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
+
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::lifecycle::Hook;
+use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
+use crate::manifest::source::Source;
+
+/// What the kubelet takes for a probe that says nothing else: seconds, and counts.
+const TIMEOUT: u32 = 1;
+const PERIOD: u32 = 10;
+const SUCCESS_THRESHOLD: u32 = 1;
+const FAILURE_THRESHOLD: u32 = 3;
+
+/// What a probe may do, in the order in which the API server looks for it.
+const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+
+/// What a hook may do.
+const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
+
+/// What a probe may say.
+pub(crate) const PROBE_FIELDS: [&str; 10] = [
+    "exec",
+    "httpGet",
+    "tcpSocket",
+    "grpc",
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "terminationGracePeriodSeconds",
+];
+
+/// What a header's name is made of, for the API server.
+const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
+
+/// The longest name of a port.
+const MAX_PORT_NAME_LEN: usize = 15;
+
+/// A probe; `None` where anything is wrong with it.
+pub(crate) fn probe(
+    probe_type: ProbeType,
+    node: &Cursor<'_>,
+    source: Source,
+    problems: &mut Vec<Violation>,
+) -> Option<Probe> {
+    node.object(problems)?;
+    let before = problems.len();
+    let is_strict = source.is_user_authored();
+    let handler = exactly_one_handler(node, &PROBE_HANDLERS, problems)
+        .and_then(|(name, handler)| read_handler(name, &handler, is_strict, problems));
+    let mut seconds =
+        |field, default| node.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
+    let initial_delay = seconds("initialDelaySeconds", 0);
+    let (timeout, period) = (seconds("timeoutSeconds", TIMEOUT), seconds("periodSeconds", PERIOD));
+    let mut count =
+        |field, default| node.field(field).map_or(default, |count| count.count_or(default, problems));
+    let success_threshold = count("successThreshold", SUCCESS_THRESHOLD);
+    let failure_threshold = count("failureThreshold", FAILURE_THRESHOLD);
+    if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
+        && probe_type != ProbeType::Readiness
+    {
+        threshold.error(format!("must be 1 for a {} probe", probe_type.name()), problems);
+    }
+    let termination_grace_period = node.field("terminationGracePeriodSeconds").and_then(|grace| {
+        if probe_type == ProbeType::Readiness {
+            grace.error("must not be there: a readiness probe ends no container", problems);
+        }
+        grace.number(1..=i32::MAX.into(), "must be a whole number of seconds from 1 to 2147483647", problems)
+    });
+    if is_strict {
+        node.deny_unknown(&PROBE_FIELDS, problems);
+    }
+    handler.filter(|_| problems.len() == before).map(|handler| Probe {
+        handler,
+        initial_delay,
+        timeout,
+        period,
+        success_threshold,
+        failure_threshold,
+        termination_grace_period,
+        source,
+    })
+}
+
+/// A hook; `None` where anything is wrong with it.
+pub(crate) fn hook(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<Hook> {
+    node.object(problems)?;
+    let (name, handler) = exactly_one_handler(node, &HOOK_HANDLERS, problems)?;
+    handler.object(problems)?;
+    if is_strict {
+        node.deny_unknown(&HOOK_HANDLERS, problems);
+        match name {
+            "exec" => handler.deny_unknown(&["command"], problems),
+            "httpGet" => handler.deny_unknown(&["path", "port", "host", "scheme", "httpHeaders"], problems),
+            "sleep" => handler.deny_unknown(&["seconds"], problems),
+            _ => {}
+        }
+    }
+    match name {
+        "exec" => command(&handler, problems).map(Hook::Exec),
+        "httpGet" => http(&handler, is_strict, problems).map(Hook::Http),
+        "sleep" => {
+            let reason = "must be a whole number of seconds from 0 to 2147483647";
+            let seconds = required(&handler, "seconds", reason, problems)?;
+            seconds.number(0..=i32::MAX.into(), reason, problems).map(Hook::Sleep)
+        }
+        _ => Some(Hook::Tcp),
+    }
+}
+
+/// The first handler that is there. Those after it should not be, as the API server sees it, and are not looked at further.
+fn exactly_one_handler<'a>(
+    node: &Cursor<'a>,
+    handlers: &[&'static str],
+    problems: &mut Vec<Violation>,
+) -> Option<(&'static str, Cursor<'a>)> {
+    let mut there = handlers.iter().filter_map(|name| Some((*name, node.field(name)?)));
+    let Some((first, handler)) = there.next() else {
+        let (last, others) = handlers.split_last()?;
+        node.error(format!("must have one of {} and {last}", others.join(", ")), problems);
+        return None;
+    };
+    for (_, other) in there {
+        other.error(format!("must not be there beside {first}: there can be one handler"), problems);
+    }
+    Some((first, handler))
+}
+
+fn read_handler(
+    name: &str,
+    node: &Cursor<'_>,
+    is_strict: bool,
+    problems: &mut Vec<Violation>,
+) -> Option<Handler> {
+    node.object(problems)?;
+    let mut only = |fields: &[&str]| {
+        if is_strict {
+            node.deny_unknown(fields, problems);
+        }
+    };
+    match name {
+        "exec" => {
+            only(&["command"]);
+            command(node, problems).map(Handler::Exec)
+        }
+        "httpGet" => {
+            only(&["path", "port", "host", "scheme", "httpHeaders"]);
+            http(node, is_strict, problems).map(Handler::Http)
+        }
+        "tcpSocket" => {
+            only(&["port", "host"]);
+            let (port, host) = (port(node, problems), text(node, "host", problems));
+            Some(Handler::Tcp(TcpSocket { port: port?, host }))
+        }
+        _ => {
+            only(&["port", "service"]);
+            let reason = "must be a port's number from 1 to 65535; gRPC ports cannot be named";
+            let port = required(node, "port", reason, problems)?.number(1..=65_535, reason, problems);
+            let service = text(node, "service", problems).unwrap_or_default();
+            Some(Handler::Grpc(GrpcHealth { port: port?, service }))
+        }
+    }
+}
+
+fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<String>> {
+    exec.object(problems)?;
+    let command = required(exec, "command", "must be a list: the program and its arguments", problems)?;
+    let before = problems.len();
+    let texts = command.string_list(problems);
+    if texts.is_empty() && problems.len() == before {
+        command.error("must name a program", problems);
+    }
+    (problems.len() == before).then_some(texts)
+}
+
+fn http(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<HttpGet> {
+    let port = port(node, problems);
+    let path = text(node, "path", problems).unwrap_or_else(|| "/".to_owned());
+    let host = text(node, "host", problems);
+    let schemes = [("HTTP", false), ("HTTPS", true)];
+    let scheme = node.field("scheme").filter(|scheme| scheme.value() != "");
+    let is_https = scheme.and_then(|scheme| scheme.one_of(&schemes, problems)).unwrap_or(false);
+    let list = node.field("httpHeaders").map(|headers| headers.list(problems)).unwrap_or_default();
+    let headers = list.iter().filter_map(|node| header(node, is_strict, problems)).collect();
+    Some(HttpGet { path, port: port?, host, is_https, headers })
+}
+
+fn header(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<(String, String)> {
+    node.object(problems)?;
+    if is_strict {
+        node.deny_unknown(&["name", "value"], problems);
+    }
+    let name = required(node, "name", HEADER_NAME, problems)?;
+    let value = node.field("value").and_then(|value| value.secret().text(problems)).unwrap_or_default();
+    let text = name.text(problems)?;
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        name.error(HEADER_NAME, problems);
+        return None;
+    }
+    Some((text, value))
+}
+
+fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
+    let reason = "must be a port's number from 1 to 65535, or the name of one of the container's ports";
+    let port = required(node, "port", reason, problems)?;
+    let Some(name) = port.value().as_str() else {
+        return port.number(1..=65_535, reason, problems).map(Port::Number);
+    };
+    let before = problems.len();
+    for (_, reason) in wrong_name(name).into_iter().filter(|(is_wrong, _)| *is_wrong) {
+        port.error(reason, problems);
+    }
+    (problems.len() == before).then(|| Port::Name(name.to_owned()))
+}
+
+/// What the API server finds wrong with the name of a port: several things, at times.
+fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
+    let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    [
+        (name.len() > MAX_PORT_NAME_LEN, "must be the name of a port, of at most 15 characters"),
+        (
+            !name.is_empty() && !name.bytes().all(is_known),
+            "must be the name of a port: lower-case letters, digits and -",
+        ),
+        (
+            !name.bytes().any(|byte| byte.is_ascii_lowercase()),
+            "must be the name of a port, with a letter in it; a number is written without quotes",
+        ),
+        (
+            name.starts_with('-') || name.ends_with('-') || name.contains("--"),
+            "must be the name of a port, without a - at either end and without two in a row",
+        ),
+    ]
+}
+
+/// A text that is not empty.
+fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
+    node.field(field).and_then(|text| text.text(problems)).filter(|text| !text.is_empty())
+}
+
+/// A field that must be there.
+fn required<'a>(
+    node: &Cursor<'a>,
+    field: &str,
+    reason: &'static str,
+    problems: &mut Vec<Violation>,
+) -> Option<Cursor<'a>> {
+    let found = node.field(field);
+    if found.is_none() {
+        node.missing(field, reason, problems);
+    }
+    found
+}

@@ -1,0 +1,186 @@
+//! What somebody wrote of a pod → the pod, as far as probing it is concerned, by the rules of Kubernetes 1.36.
+
+use std::sync::Arc;
+
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::exec_purpose::ExecPurpose;
+use crate::manifest::pod_spec::{
+    ContainerKind, ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule,
+};
+use crate::manifest::probe::ProbeType;
+use crate::manifest::probe_reader::{hook, probe};
+use crate::manifest::source::Source;
+
+/// What the API server allows of a container.
+const MAX_RESTART_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+
+/// Reads a pod or a template of one.
+pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violation>) -> PodSpec {
+    let Some(spec) = pod.field("spec") else { return PodSpec::default() };
+    let policy = spec.field("restartPolicy");
+    let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
+    let grace = spec.field("terminationGracePeriodSeconds");
+    let reason = "must be a whole number of seconds from 0 to 2147483647";
+    let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), reason, problems));
+    let mut containers = Vec::new();
+    for (list, is_init) in [("containers", false), ("initContainers", true)] {
+        let list = spec.field(list).map(|list| list.list(problems)).unwrap_or_default();
+        containers.extend(list.iter().filter_map(|node| container(node, is_init, source, problems)));
+    }
+    no_probes(&spec, problems);
+    PodSpec {
+        is_deleted: pod.at(&["metadata", "deletionTimestamp"]).is_some(),
+        restart_policy: policy.unwrap_or_default(),
+        termination_grace_period: Some(grace.unwrap_or(GRACE_PERIOD)),
+        containers: containers.into_iter().map(Arc::new).collect(),
+    }
+}
+
+/// Containers that are put into a pod for somebody to look around in have no probes.
+fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let list = spec.field("ephemeralContainers").map(|list| list.list(problems)).unwrap_or_default();
+    for container in list {
+        forbid(&container, "must not be there: an ephemeral container has none", problems);
+    }
+}
+
+/// Complains of every probe of a container, and of its lifecycle.
+fn forbid(container: &Cursor<'_>, reason: &'static str, problems: &mut Vec<Violation>) {
+    let probes = ProbeType::ALL.map(ProbeType::field).into_iter();
+    for field in probes.chain(["lifecycle"]).filter_map(|field| container.field(field)) {
+        field.error(reason, problems);
+    }
+}
+
+fn container(
+    node: &Cursor<'_>,
+    is_init: bool,
+    source: Source,
+    problems: &mut Vec<Violation>,
+) -> Option<ContainerSpec> {
+    node.object(problems)?;
+    let Some(name) = node.field("name") else {
+        node.error("must have a name", problems);
+        return None;
+    };
+    let name = name.text(problems)?;
+    let policy = node.field("restartPolicy");
+    let restart_policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
+    let role = match (is_init, restart_policy) {
+        (false, _) => ContainerKind::Regular,
+        (true, Some(RestartPolicy::Always)) => ContainerKind::Sidecar,
+        (true, _) => ContainerKind::Init,
+    };
+    if role == ContainerKind::Init {
+        forbid(
+            node,
+            "must not be there: an init container has none, unless its restartPolicy is Always",
+            problems,
+        );
+    }
+    let mut container = ContainerSpec { name, role, restart_policy, ..ContainerSpec::default() };
+    container.image = node.field("image").and_then(|image| image.text(problems));
+    container.restart_rules = rules(node, problems);
+    container.ports = ports(node, problems);
+    container.env = env(node, problems);
+    if source.is_user_authored() {
+        reject_misplaced_probes(node, problems);
+    }
+    if role != ContainerKind::Init {
+        for probe_type in ProbeType::ALL {
+            let read = node.field(probe_type.field());
+            let read = read.and_then(|node| probe(probe_type, &node, source, problems));
+            container.probes.extend(read.map(|probe| (probe_type, Some(Arc::new(probe)))));
+        }
+        for (used, field) in ExecPurpose::HOOK_PURPOSES {
+            let read = node.at(&["lifecycle", field]);
+            let read = read.and_then(|node| hook(&node, source.is_user_authored(), problems));
+            container.hooks.extend(read.map(|hook| (used, hook)));
+        }
+    }
+    Some(container)
+}
+
+/// Complains of what is meant for a probe and is none: nobody would read it.
+fn reject_misplaced_probes(container: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let fields = container.value().as_object().into_iter().flat_map(|object| object.keys());
+    let is_slip = |field: &&String| {
+        let small = field.to_ascii_lowercase();
+        small.contains("probe") && ProbeType::ALL.iter().all(|known| known.field() != field.as_str())
+    };
+    for slip in fields.filter(is_slip).filter_map(|field| container.field(field)) {
+        slip.error(
+            "must not be there: the probes are startupProbe, readinessProbe and livenessProbe",
+            problems,
+        );
+    }
+}
+
+/// What is done at which exit code.
+fn rules(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<RestartRule> {
+    let Some(node) = container.field("restartPolicyRules") else { return Vec::new() };
+    let rules = node.list(problems);
+    if container.field("restartPolicy").is_none() && !rules.is_empty() {
+        container.missing("restartPolicy", "must be there where there are restartPolicyRules", problems);
+    }
+    if rules.len() > MAX_RESTART_RULES {
+        node.error("must have at most 20 rules", problems);
+    }
+    rules.iter().filter_map(|rule| self::rule(rule, problems)).collect()
+}
+
+fn rule(rule: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<RestartRule> {
+    rule.object(problems)?;
+    rule.deny_unknown(&["action", "exitCodes"], problems);
+    let actions = [("Restart", false), ("RestartAllContainers", true)];
+    let action = rule.field("action").map(|action| action.one_of(&actions, problems));
+    if action.is_none() {
+        rule.missing("action", "must be one of Restart, RestartAllContainers", problems);
+    }
+    let Some(exit_codes) = rule.field("exitCodes") else {
+        rule.missing("exitCodes", "must say at which exit codes", problems);
+        return None;
+    };
+    exit_codes.object(problems)?;
+    exit_codes.deny_unknown(&["operator", "values"], problems);
+    let operators = [("In", true), ("NotIn", false)];
+    let operator = exit_codes.field("operator").map(|operator| operator.one_of(&operators, problems));
+    if operator.is_none() {
+        exit_codes.missing("operator", "must be one of In, NotIn", problems);
+    }
+    let values = exit_codes.field("values");
+    let list = values.as_ref().map(|values| values.list(problems)).unwrap_or_default();
+    if let Some(values) = values.filter(|_| list.len() > MAX_EXIT_CODES) {
+        values.error("must have at most 255 exit codes", problems);
+    }
+    let code = |code: &Cursor<'_>| {
+        code.number(i32::MIN.into()..=i32::MAX.into(), "must be an exit code, a whole number", problems)
+    };
+    let codes = list.iter().filter_map(code).collect();
+    Some(RestartRule { is_in: operator??, codes, restarts_all: action?? })
+}
+
+fn ports(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<ContainerPort> {
+    let list = container.field("ports").map(|ports| ports.list(problems)).unwrap_or_default();
+    list.iter().filter_map(|node| port(node, problems)).collect()
+}
+
+/// A port, as specs and the kubelet's annotation write it.
+pub(crate) fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ContainerPort> {
+    let name = node.field("name").and_then(|name| name.text(problems));
+    let reason = "must be a port's number from 1 to 65535";
+    let number = node.field("containerPort")?.number(1..=65_535, reason, problems)?;
+    Some(ContainerPort { name: name.filter(|name| !name.is_empty()), number })
+}
+
+fn env(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Env {
+    let list = container.field("env").map(|env| env.list(problems)).unwrap_or_default();
+    let mut env = Env::new();
+    for variable in list {
+        let name = variable.field("name").and_then(|name| name.text(problems));
+        let value = variable.field("value").and_then(|value| value.secret().text(problems));
+        env.extend(name.map(|name| (name, value.unwrap_or_default())));
+    }
+    env
+}

@@ -1,0 +1,151 @@
+//! Which pods a manifest makes, as they are seen on a node.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The longest beginning of a name to which the API server adds five characters of its own.
+const MAX_GENERATED_BASE: usize = 58;
+
+/// What makes pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkloadKind {
+    Pod,
+    Deployment,
+    DaemonSet,
+    StatefulSet,
+    ReplicaSet,
+    Job,
+    CronJob,
+}
+
+/// A pod, or what makes pods from a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workload {
+    pub(crate) kind: WorkloadKind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Of a pod, where it is written.
+    pub(crate) uid: Option<String>,
+    /// The labels of its pods.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl WorkloadKind {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "Pod" => Self::Pod,
+            "Deployment" => Self::Deployment,
+            "DaemonSet" => Self::DaemonSet,
+            "StatefulSet" => Self::StatefulSet,
+            "ReplicaSet" => Self::ReplicaSet,
+            "Job" => Self::Job,
+            "CronJob" => Self::CronJob,
+            _ => return None,
+        })
+    }
+
+    /// The versions of the API that know it, the one of today first.
+    pub(crate) fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Pod => &["v1"],
+            Self::Deployment | Self::DaemonSet | Self::StatefulSet | Self::ReplicaSet => {
+                &["apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"]
+            }
+            Self::Job | Self::CronJob => &["batch/v1", "batch/v1beta1", "batch/v2alpha1"],
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+impl Workload {
+    /// What tells it apart from others.
+    pub(crate) fn key(&self) -> (WorkloadKind, &str, &str, Option<&str>) {
+        (self.kind, &self.namespace, &self.name, self.uid.as_deref())
+    }
+
+    /// Whether a pod's name is one that its controller makes of its own.
+    pub(crate) fn owns_name(&self, name: &str) -> bool {
+        let is_random = |part: &str| part.len() == 5 && is_name_suffix(part);
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let generated = |base: &str| {
+            // Names of Kubernetes are ASCII; of any other none of the pods that it makes has the beginning.
+            let base = base.get(..base.len().min(MAX_GENERATED_BASE)).unwrap_or(base);
+            name.strip_prefix(base).is_some_and(is_random)
+        };
+        let own = format!("{}-", self.name);
+        match self.kind {
+            WorkloadKind::Pod => *name == self.name,
+            WorkloadKind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
+            WorkloadKind::ReplicaSet | WorkloadKind::DaemonSet => generated(&own),
+            // An indexed job has the index before what is random.
+            WorkloadKind::Job => {
+                generated(&own)
+                    || name
+                        .strip_prefix(&own)
+                        .and_then(|rest| rest.split_once('-'))
+                        .is_some_and(|(index, random)| is_number(index) && is_random(random))
+            }
+            // The part in the middle is the hash of the template, or the minute at which the job was made.
+            WorkloadKind::Deployment | WorkloadKind::CronJob => {
+                name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
+                    Some((middle, random)) => is_name_suffix(middle) && is_random(random),
+                    // The name was too long for all of it.
+                    None => name.len() == MAX_GENERATED_BASE + 5,
+                })
+            }
+        }
+    }
+}
+
+fn is_name_suffix(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_pods_tell_who_made_them() {
+        for (kind, name, is_one) in [
+            (WorkloadKind::Deployment, "web-5d4f8c7b9-x2x4z", true),
+            (WorkloadKind::Deployment, "web-x2x4z", false),
+            (WorkloadKind::Deployment, "web-api-5d4f8c7b9-x2x4z", false),
+            (WorkloadKind::ReplicaSet, "web-x2x4z", true),
+            (WorkloadKind::ReplicaSet, "web-5d4f8c7b9-x2x4z", false),
+            (WorkloadKind::DaemonSet, "web-x2x4z", true),
+            (WorkloadKind::DaemonSet, "web-X2x4z", false),
+            (WorkloadKind::StatefulSet, "web-0", true),
+            (WorkloadKind::StatefulSet, "web-12", true),
+            (WorkloadKind::StatefulSet, "web-x2x4z", false),
+            (WorkloadKind::Job, "web-x2x4z", true),
+            (WorkloadKind::Job, "web-3-x2x4z", true),
+            (WorkloadKind::CronJob, "web-29391840-x2x4z", true),
+            (WorkloadKind::CronJob, "web", false),
+        ] {
+            let owner = Workload {
+                kind,
+                namespace: String::new(),
+                name: "web".into(),
+                uid: None,
+                labels: BTreeMap::new(),
+            };
+            assert_eq!(owner.owns_name(name), is_one, "{kind:?} {name}");
+        }
+        let long = Workload {
+            kind: WorkloadKind::DaemonSet,
+            namespace: String::new(),
+            name: "n".repeat(60),
+            uid: None,
+            labels: BTreeMap::new(),
+        };
+        assert!(long.owns_name(&format!("{}x2x4z", "n".repeat(58))));
+        let strange = Workload { name: format!("{}é", "n".repeat(57)), ..long };
+        assert!(!strange.owns_name(&format!("{}x2x4z", "n".repeat(58))));
+    }
+}

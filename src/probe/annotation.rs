@@ -1,0 +1,95 @@
+//! The annotations by which a pod tells probeshim of its probes: `probeshim.io/<liveness|readiness|startup>.<container>`, a probe as JSON;
+//! and of what becomes of containers that end: `probeshim.io/restart-policy` and `probeshim.io/restart-policy.<container>`.
+
+use serde_json::Value;
+
+use crate::inventory::Sandbox;
+use crate::manifest::RestartPolicy;
+use crate::manifest::Source;
+use crate::manifest::cursor::Cursor;
+use crate::manifest::read_probe;
+use crate::manifest::{Probe, ProbeType};
+
+/// What begins the keys of all of them.
+const ANNOTATION_PREFIX: &str = "probeshim.io/";
+
+/// What becomes of containers that end: of all of a pod, or of one.
+const RESTART_POLICY: &str = "restart-policy";
+
+/// How much is told of one annotation that cannot be read: reasons, and characters.
+const MAX_REPORTED: usize = 3;
+const MAX_REPORTED_BYTES: usize = 500;
+
+/// A probe of a container. One that cannot be read is as if it were not there.
+pub(crate) fn read(sandbox: &Sandbox, container: &str, probe_type: ProbeType) -> Option<Probe> {
+    let text = sandbox.annotations.get(&format!("{ANNOTATION_PREFIX}{}.{container}", probe_type.name()))?;
+    read_text(probe_type, text, false).ok()
+}
+
+/// Whether the containers of a pod are started again when they end, or one of them is, where that is said.
+pub(crate) fn restart_policy(sandbox: &Sandbox, container: Option<&str>) -> Option<RestartPolicy> {
+    let own = container.map(|container| format!(".{container}")).unwrap_or_default();
+    policy(sandbox.annotations.get(&format!("{ANNOTATION_PREFIX}{RESTART_POLICY}{own}"))?)
+}
+
+fn policy(text: &str) -> Option<RestartPolicy> {
+    RestartPolicy::NAMED.into_iter().find(|(name, _)| *name == text).map(|(_, policy)| policy)
+}
+
+/// Whether a pod has one for a container.
+pub(crate) fn has_for_container(sandbox: &Sandbox, container: &str) -> bool {
+    let key = |probe_type: ProbeType| format!("{ANNOTATION_PREFIX}{}.{container}", probe_type.name());
+    ProbeType::ALL.into_iter().any(|probe_type| sandbox.annotations.get(&key(probe_type)).is_some())
+}
+
+/// Whether a pod has any.
+pub(crate) fn has_any(sandbox: &Sandbox) -> bool {
+    sandbox.annotations.iter().any(|(key, _)| key.starts_with(ANNOTATION_PREFIX))
+}
+
+/// What cannot be read, and why: a sentence for each annotation. `redact`: what is written there may be a command, and is not shown.
+#[must_use]
+pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (key, text) in sandbox.annotations.iter() {
+        let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else { continue };
+        if name == RESTART_POLICY
+            || name.strip_prefix(RESTART_POLICY).is_some_and(|of| of.len() > 1 && of.starts_with('.'))
+        {
+            if policy(text).is_none() {
+                problems.push(format!("annotation {key} is {text:?}; it must be Always, OnFailure or Never"));
+            }
+            continue;
+        }
+        let problem = match type_of(name).map(|probe_type| read_text(probe_type, text, redact)) {
+            None => {
+                format!(
+                    "annotation {key} means nothing: its key must be {ANNOTATION_PREFIX}<liveness|readiness|startup>.<container> or {ANNOTATION_PREFIX}{RESTART_POLICY}[.<container>]"
+                )
+            }
+            Some(Err(reasons)) => {
+                let more = reasons.len().saturating_sub(MAX_REPORTED);
+                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+                format!("annotation {key}: {}{more}", reasons[..reasons.len().min(MAX_REPORTED)].join("; "))
+            }
+            Some(Ok(_)) => continue,
+        };
+        problems.push(problem.chars().take(MAX_REPORTED_BYTES).collect());
+    }
+    problems
+}
+
+fn type_of(name: &str) -> Option<ProbeType> {
+    let (probe_type, container) = name.split_once('.')?;
+    ProbeType::ALL.into_iter().find(|known| known.name() == probe_type && !container.is_empty())
+}
+
+fn read_text(probe_type: ProbeType, text: &str, redact: bool) -> Result<Probe, Vec<String>> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| vec![format!("it is not JSON: {error}")])?;
+    let node = Cursor::root("", &value);
+    let node = if redact { node.secret() } else { node };
+    let mut problems = Vec::new();
+    let read = read_probe(probe_type, &node, Source::Annotation, &mut problems);
+    read.ok_or_else(|| problems.iter().map(ToString::to_string).collect())
+}

@@ -1,0 +1,49 @@
+//! Finds the manifest of a pod on the node.
+
+use crate::inventory::Sandbox;
+use crate::manifest::{Manifest, Manifests, Workload, WorkloadKind};
+
+impl Workload {
+    /// Whether a sandbox is that of one of its pods.
+    pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
+        let pod = &*sandbox.pod;
+        let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { return false };
+        *namespace == self.namespace
+            && match self.kind {
+                WorkloadKind::Pod => self.is_pod(name, pod.uid.as_deref(), sandbox),
+                _ => self.has_labels(sandbox) && self.owns_name(name),
+            }
+    }
+
+    /// A static pod has the node's name after its own, and a uid that the kubelet made, unless it is the kubelet who tells of it.
+    fn is_pod(&self, name: &str, uid: Option<&str>, sandbox: &Sandbox) -> bool {
+        if *name == self.name && self.uid.is_some() && self.uid.as_deref() == uid {
+            return true;
+        }
+        let config_source = sandbox.annotations.get("kubernetes.io/config.source");
+        if config_source.is_some_and(|from| from == "file" || from == "http") {
+            let node = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
+            return node.is_some_and(|node| !node.is_empty());
+        }
+        *name == self.name && self.uid.as_deref().is_none_or(|own| Some(own) == uid)
+    }
+
+    fn has_labels(&self, sandbox: &Sandbox) -> bool {
+        self.labels.iter().all(|(key, value)| sandbox.labels.get(key) == Some(value.as_str()))
+    }
+}
+
+impl Manifests {
+    /// The first one that makes the pod of a sandbox.
+    pub(super) fn for_sandbox(&self, sandbox: &Sandbox) -> Option<&Manifest> {
+        let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
+        let namespace = self.by_namespace.get(namespace)?;
+        let has = |place: &&usize| self.all[**place].owner.owns(sandbox);
+        // A static pod has the name of its node after its own, which may have a - of its own: the longest name counts.
+        let ends = [name.len()].into_iter().chain(name.rmatch_indices('-').map(|(end, _)| end));
+        let mut pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
+        let pod = pods.find(has);
+        let other = namespace.others.iter().find(has);
+        pod.into_iter().chain(other).min().map(|place| &self.all[*place])
+    }
+}

@@ -1,0 +1,83 @@
+//! Which containers somebody means: fields in a document, or words on a command line.
+
+use wildmatch::WildMatch;
+
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::probe::rule::Selector;
+
+/// What begins the name of a label on the command line.
+const LABEL: &str = "label.";
+
+/// Reads the fields that say which containers.
+pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selector {
+    if node.object(problems).is_none() {
+        return Selector::default();
+    }
+    node.deny_unknown(&["namespace", "pod", "container", "image", "labels"], problems);
+    let glob = |node: &Cursor<'_>, problems: &mut Vec<Violation>| {
+        let text = node.text(problems)?;
+        if text.is_empty() {
+            node.error("must not be empty; * stands for anything, ? for one character", problems);
+        }
+        Some(WildMatch::new(&text))
+    };
+    let mut field = |name: &str| node.field(name).and_then(|node| glob(&node, problems));
+    let (namespace, pod) = (field("namespace"), field("pod"));
+    let (container, image) = (field("container"), field("image"));
+    let labels = node.field("labels");
+    let object = labels.as_ref().and_then(|labels| labels.object(problems));
+    let label = |key: &String| Some((key.clone(), glob(&labels.as_ref()?.field(key)?, problems)?));
+    let labels = object.into_iter().flat_map(|object| object.keys()).filter_map(label).collect();
+    Selector { namespace, pod, container, image, labels }
+}
+
+/// Reads `KEY=PATTERN,…`: the same as words.
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
+    let usage = "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; * stands for anything, ? for one character";
+    let mut matches = Selector::default();
+    for part in text.split(',') {
+        let (key, pattern) = part.split_once('=').ok_or(usage)?;
+        if pattern.is_empty() {
+            return Err(format!("{usage}; {key} has no pattern"));
+        }
+        let glob = WildMatch::new(pattern);
+        let field = match key {
+            "namespace" => &mut matches.namespace,
+            "pod" => &mut matches.pod,
+            "container" => &mut matches.container,
+            "image" => &mut matches.image,
+            _ => {
+                let label = key.strip_prefix(LABEL).filter(|label| !label.is_empty());
+                let label = label.ok_or_else(|| format!("{usage}; {key:?} is none of these"))?;
+                matches.labels.push((label.to_owned(), glob));
+                continue;
+            }
+        };
+        if field.replace(glob).is_some() {
+            return Err(format!("{usage}; {key} is there twice"));
+        }
+    }
+    Ok(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_have_a_text_form() {
+        let read = selector("namespace=kube-*,container=main,label.app=web").unwrap();
+        assert_eq!(read.to_string(), "namespace kube-*, container main, label app=web");
+        for (wrong, expected) in [
+            ("", "must be KEY=PATTERN"),
+            ("shop", "must be KEY=PATTERN"),
+            ("pod=", "pod has no pattern"),
+            ("label.=x", "\"label.\" is none of these"),
+            ("name=web", "\"name\" is none of these"),
+            ("pod=a,pod=b", "pod is there twice"),
+        ] {
+            let error = selector(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
+    }
+}
