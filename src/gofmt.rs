@@ -32,7 +32,7 @@ pub fn quote(text: &str) -> String {
     quoted + "\""
 }
 
-/// Formats a duration as `time.Duration` does: `200ms`, `1.5s`, `1m30s`, `1h0m0s`.
+/// Formats a duration of a millisecond or more as `time.Duration` does: `200ms`, `1.5s`, `1m30s`, `1h0m0s`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let total_seconds = duration.as_secs();

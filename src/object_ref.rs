@@ -1,6 +1,6 @@
 //! References to pods and containers, as calls, events and records name them.
 
-/// A reference to a pod. What its source does not tell is `None`.
+/// A reference to a pod. Fields that its source does not contain are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRef {
     /// The sandbox's id.
@@ -13,13 +13,13 @@ pub struct PodRef {
     pub uid: Option<String>,
 }
 
-/// A reference to a container. What its source does not tell is `None`.
+/// A reference to a container. Fields that its source does not contain are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContainerRef {
-    /// Its id.
+    /// The container's id.
     pub id: Option<String>,
-    /// Its name in the pod.
+    /// The container's name in its pod.
     pub name: Option<String>,
-    /// How often the container of this name had been created before.
+    /// The attempt of the container in its CRI metadata.
     pub attempt: Option<u32>,
 }

@@ -232,7 +232,7 @@ impl NodeEngine {
         {
             let message = "The kernel killed a process of the container: its memory was used up";
             let event = Event::warning(reason::CONTAINER_OUT_OF_MEMORY, message);
-            self.record_event(self.world.container_event(container, event));
+            self.record_event(self.world.with_container_refs(container, event));
         }
     }
 
@@ -316,7 +316,9 @@ impl NodeEngine {
         for problem in self.analyzer.annotation_problems(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
-            self.record_event(sandbox.event(Event::warning(reason::INVALID_ANNOTATION, problem)));
+            self.record_event(
+                Event::warning(reason::INVALID_ANNOTATION, problem).for_pod(sandbox.pod.clone()),
+            );
         }
     }
 

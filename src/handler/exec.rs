@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tonic::Status;
 
+use super::{ContainerNames, Executor};
 use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::{format_duration, quote, rpc_error};
-use crate::handler::{ContainerNames, Executor};
 
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::{ContainerNames, Executor};
 use super::{ProbeTarget, address, http};
 use crate::cri::v1::ExecSyncRequest;
 use crate::gofmt::rpc_error;
-use crate::handler::{ContainerNames, Executor};
 use crate::manifest::{ContainerSpec, Hook, HttpGet};
 
 /// The user agent of hooks; the version is that of the kubelet whose behaviour this is.

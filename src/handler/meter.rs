@@ -53,8 +53,8 @@ struct UsageWindows {
     since: Option<Instant>,
     current: UsageByProbe,
     previous: UsageByProbe,
-    /// The probe that has taken the most time in both windows, with that time. It is kept, not searched: when the thread is late, thousands of
-    /// attempts ask for it.
+    /// The probe that has taken the most time in both windows, with that time. Updated with each addition, because thousands of late
+    /// attempts request it at once.
     busiest: Option<(Arc<AttemptMeter>, Duration)>,
 }
 

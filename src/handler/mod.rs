@@ -21,10 +21,10 @@ pub use executor::{ContainerNames, Executor};
 pub(crate) use hook::{HookContext, HookError};
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
-pub(super) const USER_AGENT: &str = "kube-probe/1.36";
+const USER_AGENT: &str = "kube-probe/1.36";
 
 /// What is kept of an output: the kubelet cuts there.
-pub(super) const MAX_OUTPUT_BYTES: usize = 10 << 10;
+const MAX_OUTPUT_BYTES: usize = 10 << 10;
 
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

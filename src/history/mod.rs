@@ -1,4 +1,4 @@
-//! The last calls and events, in memory and on disk, and how they are written as JSON.
+//! The last calls, in memory and on disk, and the JSON of calls and events.
 
 mod calls;
 mod filter;

@@ -1,6 +1,6 @@
 //! The events of changes of the inventory.
 
-use super::{Change, Container, Inventory, Sandbox};
+use super::{Change, Container, Inventory};
 use crate::events::{Event, reason};
 
 impl Change {
@@ -13,21 +13,23 @@ impl Change {
                     [] => String::new(),
                     addresses => format!(" with {}", addresses.join(", ")),
                 };
-                sandbox.event(Event::normal(reason::SANDBOX_STARTED, format!("The sandbox runs{addresses}")))
+                Event::normal(reason::SANDBOX_STARTED, format!("The sandbox runs{addresses}"))
+                    .for_pod(sandbox.pod.clone())
             }
             Self::SandboxStopped(sandbox) => {
-                sandbox.event(Event::normal(reason::SANDBOX_STOPPED, "The sandbox has stopped"))
+                Event::normal(reason::SANDBOX_STOPPED, "The sandbox has stopped").for_pod(sandbox.pod.clone())
             }
             Self::SandboxRemoved(sandbox) => {
-                sandbox.event(Event::normal(reason::SANDBOX_REMOVED, "The sandbox has been removed"))
+                Event::normal(reason::SANDBOX_REMOVED, "The sandbox has been removed")
+                    .for_pod(sandbox.pod.clone())
             }
             Self::ContainerCreated(container) => {
                 let (image, attempt) = (&container.image, container.container_ref.attempt.unwrap_or(0));
                 let message = format!("Created with image {image:?}, attempt {attempt}");
-                inventory.container_event(container, Event::normal(reason::CONTAINER_CREATED, message))
+                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_CREATED, message))
             }
             Self::ContainerStarted(container) => {
-                inventory.container_event(container, Event::normal(reason::CONTAINER_STARTED, "Runs"))
+                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_STARTED, "Runs"))
             }
             Self::ContainerExited(container) => {
                 let message = match &container.exit {
@@ -37,10 +39,10 @@ impl Change {
                     Some((code, _)) => format!("Exited with code {code}"),
                     None => "Exited".to_owned(),
                 };
-                inventory.container_event(container, Event::normal(reason::CONTAINER_EXITED, message))
+                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_EXITED, message))
             }
             Self::ContainerRemoved(container) => {
-                inventory.container_event(container, Event::normal(reason::CONTAINER_REMOVED, "Removed"))
+                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_REMOVED, "Removed"))
             }
             Self::SandboxUpdated(_) | Self::ContainerUpdated(_) => return None,
         };
@@ -48,18 +50,10 @@ impl Change {
     }
 }
 
-impl Sandbox {
-    /// Returns the event with a reference to the pod.
-    #[must_use]
-    pub fn event(&self, event: Event) -> Event {
-        event.for_pod(self.pod.clone())
-    }
-}
-
 impl Inventory {
     /// Returns the event with references to the container and, if its sandbox is known, to the pod.
     #[must_use]
-    pub fn container_event(&self, container: &Container, event: Event) -> Event {
+    pub fn with_container_refs(&self, container: &Container, event: Event) -> Event {
         let pod = self.sandbox_of(container).map(|sandbox| sandbox.pod.clone());
         Event { pod, container: Some(container.container_ref.clone()), ..event }
     }

@@ -1,4 +1,4 @@
-//! Messages of `Killing` events, word for word those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
+//! Messages of `Killing` events. All but [`restarting_all`] are word for word those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
 //! `computeInitContainerActions`; `kuberuntime_container.go`: `killContainer`).
 
 use crate::manifest::ProbeType;

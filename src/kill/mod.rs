@@ -10,42 +10,37 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::events::{Event, EventRecorder, reason};
-use crate::handler::{Executor, HookContext, HookError};
+use crate::handler::{ContainerNames, Executor, HookContext, HookError};
 use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
 pub(crate) use message::KillCause;
 pub(crate) use plan::KillPlan;
 
-/// The delay before something that failed is tried again, a kill among others (`kubelet.go`: `backOffPeriod`).
-pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The delay before a failed kill is tried again, as that of a failed sync of the kubelet (`kubelet.go`: `backOffPeriod`).
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Up to this part of the delay is added by chance (`pod_workers.go`: `workerBackOffPeriodJitterFactor`).
 const RETRY_JITTER: f64 = 0.5;
 
 /// Returns the delay before a failed kill is tried again.
 pub(crate) fn retry_delay() -> Duration {
-    jittered(RETRY_DELAY)
+    RETRY_DELAY.mul_f64(1.0 + RETRY_JITTER * fastrand::f64())
 }
 
-/// Returns a delay that is longer by a random part, half of it at most.
-pub(crate) fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(1.0 + RETRY_JITTER * fastrand::f64())
-}
-
-/// The stop of one container.
-pub(crate) struct Kill<'a> {
+/// One attempt to stop a container.
+pub(crate) struct KillAttempt<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) events: &'a EventRecorder,
     /// The container, its pod, and what its hook needs.
     pub(crate) container: HookContext,
     pub(crate) plan: &'a KillPlan,
-    /// Describes the call for those who look at it. Its grace period is replaced by the one that is left.
+    /// Record of the kill that is shown with the `StopContainer` call. Its grace period is set when the call is made.
     pub(crate) record: Option<KillRecord>,
-    /// Containers that must have ended before the container is told to, as far as its grace period allows.
+    /// Containers that end before this one gets SIGTERM, if the grace period allows it.
     pub(crate) predecessors: &'a [CancellationToken],
 }
 
@@ -59,9 +54,9 @@ pub(crate) enum KillResult<A> {
     Failed(Status),
 }
 
-impl Kill<'_> {
-    /// Makes one attempt. `abort_reason` is asked before the `Killing` event and before `StopContainer`; `on_panic` is called if the hook panics.
-    pub(crate) async fn attempt<A>(
+impl KillAttempt<'_> {
+    /// Makes the attempt. `abort_reason` is asked before the `Killing` event and before `StopContainer`; `on_panic` is called if the hook panics.
+    pub(crate) async fn run<A>(
         self,
         abort_reason: impl Fn() -> Option<A>,
         on_panic: impl Fn(),
@@ -89,8 +84,17 @@ impl Kill<'_> {
         match self.container.clone().run(hook, self.executor.clone(), Some(period)).await {
             Ok(()) => {}
             Err(HookError::Failed(error)) => {
-                let message = format!("PreStopHook failed: {}", sanitize(&error));
-                self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, message));
+                let ContainerNames { pod, container } = &self.container.names;
+                let (namespace, pod) = (pod.namespace.as_deref(), pod.name.as_deref());
+                warn!(
+                    namespace,
+                    pod,
+                    container = container.name,
+                    "a preStop hook failed: {}",
+                    sanitize(&error)
+                );
+                // As with the kubelet, the reason is not in the event: it may hold secrets of the server.
+                self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, "PreStopHook failed"));
             }
             Err(HookError::Panicked) => on_panic(),
             Err(HookError::TimedOut) => {

@@ -1,9 +1,9 @@
-//! How a container is to be stopped.
+//! Plan of the stop of one container.
 
 use crate::manifest::Hook;
 use std::time::Duration;
 
-/// How a container is to be stopped.
+/// Plan of the stop of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KillPlan {
     /// Message of the `Killing` event, see [`message`](super::message).

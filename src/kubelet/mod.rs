@@ -111,7 +111,7 @@ pub struct KubeletConfig {
     pub paths: BTreeSet<PathBuf>,
     /// Whether pods of before that nobody wants any more are removed.
     pub prune: bool,
-    /// Who is told what happens.
+    /// Records events.
     pub events: Arc<EventRecorder>,
     /// Receives the probe specs of the manifests when they change, if pods come from manifests.
     pub spec_updates: Option<mpsc::Sender<SpecResolver>>,

@@ -51,8 +51,8 @@ pub use threshold::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
 /// Workers that may begin together where what is written of probes changes.
 const JITTER_THRESHOLD: usize = 100;
 
-/// Result updates that a receiver may lag behind.
-const RESULT_UPDATES: usize = 4_096;
+/// Result updates that a receiver may lag behind. The kubelet wakes all pod workers when it has lagged further.
+const RESULT_UPDATES: usize = 256;
 
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
@@ -76,7 +76,8 @@ pub struct ProberConfig {
 }
 
 impl ProbeManager {
-    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, and the tasks run on `runtime`.
+    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, `events` records events, and the tasks run
+    /// on `runtime`.
     #[must_use]
     pub fn start(
         parts: ProberConfig,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::backlog::Backlog;
 use super::turn::{Turn, TurnStatus};
@@ -24,6 +24,9 @@ const MAX_LATENESS: Duration = Duration::from_micros(50);
 /// cancellations.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
+/// Time over which the bytes of a client are compared. Keepalive PINGs of hours are no flood.
+const FLOOD_WINDOW: Duration = Duration::from_secs(1);
+
 /// Pause after a turn in which a client sent hardly anything that goes to the runtime: a flood of PING or SETTINGS frames, say. Without
 /// it such a flood takes a processor, which the other clients and the runtime need as well.
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
@@ -31,8 +34,7 @@ const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that a client may send for each byte that goes to the runtime. More is a flood, if it takes more than a turn.
 const FLOOD_FACTOR: u64 = 4;
 
-/// Bytes that may be missing to the share that must go to the runtime: calls of one read wait in h2 until they are accepted, which may take
-/// some turns.
+/// Deficit that is no flood: the calls of one full read wait in h2 until they are accepted, which may take some turns.
 const TOLERATED_DEFICIT: u64 = MAX_READ_BYTES as u64 / FLOOD_FACTOR;
 
 /// Reads a stream in turns.
@@ -61,15 +63,19 @@ struct ControlFlood {
     read: u64,
     /// Bytes that had been handed to the upstream connection when the last turn started.
     handed_on: u64,
-    /// Bytes that are missing to the share of all that was read that must go to the runtime.
+    /// Bytes by which the data handed to the runtime falls short of a quarter of the data read, in the current window.
     deficit: u64,
+    window_start: Option<Instant>,
     /// Set while a client that floods is not read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl ControlFlood {
     /// Starts a turn. Returns whether the client floods the connection.
-    fn start_turn(&mut self, handed_on: u64) -> bool {
+    fn start_turn(&mut self, handed_on: u64, now: Instant) -> bool {
+        if self.window_start.is_none_or(|start| now - start >= FLOOD_WINDOW) {
+            (self.window_start, self.deficit) = (Some(now), 0);
+        }
         let newly_handed_on = handed_on.wrapping_sub(self.handed_on);
         let deficit = (self.deficit + self.read / FLOOD_FACTOR).saturating_sub(newly_handed_on);
         (self.handed_on, self.read) = (handed_on, 0);
@@ -135,7 +141,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
                 }
                 let handed_on = self.onward.handed_on();
                 if let Some(flood) = &mut self.flood
-                    && flood.start_turn(handed_on)
+                    && flood.start_turn(handed_on, Instant::now())
                     && was_over
                 {
                     let pause = flood.pause.insert(Box::pin(sleep(FLOOD_PAUSE)));
@@ -235,6 +241,8 @@ mod tests {
         reads[3] == 0
     }
 
+    const MICROSECOND: Duration = Duration::from_micros(1);
+
     #[tokio::test]
     async fn a_client_that_sends_hardly_any_calls_is_paused() {
         assert!(is_paused(|_| 0));
@@ -242,13 +250,14 @@ mod tests {
         assert!(!is_paused(|read| read / 2));
     }
 
-    /// What happens in one turn: so many bytes are read, and so many are handed on to the runtime.
-    fn turns(flood: &mut ControlFlood, turns: &[(u64, u64)]) -> Vec<bool> {
-        let mut handed_on = flood.handed_on;
+    /// Runs turns in each of which so many bytes are read and so many are handed to the runtime, and returns in which a flood is found.
+    fn turns(flood: &mut ControlFlood, interval: Duration, turns: &[(u64, u64)]) -> Vec<bool> {
+        let (mut handed_on, mut now) = (flood.handed_on, flood.window_start.unwrap_or_else(Instant::now));
         let turn = |&(read, sent): &(u64, u64)| {
             flood.read += read;
             handed_on += sent;
-            flood.start_turn(handed_on)
+            now += interval;
+            flood.start_turn(handed_on, now)
         };
         turns.iter().map(turn).collect()
     }
@@ -259,16 +268,23 @@ mod tests {
         let read = u64::from(MAX_READ_BYTES);
         let mut calls = vec![(read, 0)];
         calls.extend([(0, read / 100); 100]);
-        assert!(!turns(&mut flood, &calls.repeat(3)).contains(&true));
+        assert!(!turns(&mut flood, MICROSECOND, &calls.repeat(3)).contains(&true));
     }
 
     #[test]
     fn a_flood_of_small_reads_is_found_and_ends_with_the_next_calls() {
         let mut flood = ControlFlood::default();
         let small = (u64::from(MIN_READ_BYTES), 0);
-        let found = turns(&mut flood, &vec![small; 10_000]);
+        let found = turns(&mut flood, MICROSECOND, &vec![small; 10_000]);
         assert_eq!(found.iter().position(|is_flood| *is_flood), Some(128));
         assert!(found[128..].iter().all(|is_flood| *is_flood));
-        assert_eq!(turns(&mut flood, &[(1_000, TOLERATED_DEFICIT), (1_000, 1_000)]), [true, false]);
+        let calls = [(1_000, TOLERATED_DEFICIT), (1_000, 1_000)];
+        assert_eq!(turns(&mut flood, MICROSECOND, &calls), [true, false]);
+    }
+
+    #[test]
+    fn keepalives_of_a_quiet_client_are_never_a_flood() {
+        let mut flood = ControlFlood::default();
+        assert!(!turns(&mut flood, FLOOD_WINDOW, &vec![(17, 0); 10_000]).contains(&true));
     }
 }

@@ -25,7 +25,7 @@ const MAX_UNNAMED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ClientActionRecorder {
     client_pods: ClientPods,
-    /// The kubelet that restarts client pods, and the history that receives an event for each pod that is lost; `None` without `--enforce restart`.
+    /// The kubelet that restarts client pods, and the recorder of events about containers that cannot be restarted; `None` without `--enforce restart`.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
     /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
@@ -150,7 +150,9 @@ impl ClientActionRecorder {
         {
             let message = format!("The container has ended and is not started again: {obstacle}");
             warn!(pod = %key, container = name, "{}", sanitize(&message));
-            events.record(world.container_event(container, Event::warning(reason::NOT_RESTARTABLE, message)));
+            events.record(
+                world.with_container_refs(container, Event::warning(reason::NOT_RESTARTABLE, message)),
+            );
         }
     }
 

@@ -8,8 +8,8 @@ use super::ClientPods;
 use crate::lockfile::LockError;
 use crate::state::{Snapshot, StateError, StateStore};
 
-/// The warning where the state directory is in use by another process or cannot be opened.
-const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
+/// The message if the state directory is locked or cannot be opened.
+const STOPS_NOT_RECORDED: &str = "what clients stop is not recorded for --enforce restart";
 
 /// Client pods, and the state store that outlives this process.
 pub(crate) struct ClientPodStore {
@@ -36,9 +36,9 @@ impl ClientPodStore {
             Ok(store) => Some(store).filter(|store| !store.client_pods.snapshot().keys().is_empty()),
             Err(error) => {
                 if matches!(error, StateError::Locked(LockError::Held { .. })) {
-                    info!(%error, "{NOT_NOTED}");
+                    info!(%error, "{STOPS_NOT_RECORDED}");
                 } else {
-                    warn!(%error, "{NOT_NOTED}");
+                    warn!(%error, "{STOPS_NOT_RECORDED}");
                 }
                 None
             }

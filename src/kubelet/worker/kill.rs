@@ -7,13 +7,14 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use tracing::error;
 
 use super::PodWorker;
 use super::compute_actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::handler::{ContainerNames, HookContext};
-use crate::kill::{Kill, KillPlan, KillResult, message};
+use crate::kill::{KillAttempt, KillPlan, KillResult, message};
 use crate::kubelet::cri_config;
 use crate::kubelet::logs::remove_log;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
@@ -72,7 +73,7 @@ impl PodWorker {
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-        let kill = Kill {
+        let attempt = KillAttempt {
             executor: &self.context.executor,
             events: &self.context.events,
             container: self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default()),
@@ -80,7 +81,15 @@ impl PodWorker {
             record,
             predecessors,
         };
-        match kill.attempt(|| None::<Infallible>, || ()).await {
+        let on_panic = || {
+            let pod = self.pod.full_name();
+            error!(
+                pod,
+                container = name,
+                "a fault of probeshim's own: a preStop hook panicked, please report it"
+            );
+        };
+        match attempt.run(|| None::<Infallible>, on_panic).await {
             KillResult::Stopped => Ok(()),
             KillResult::Failed(status) => Err(status),
         }

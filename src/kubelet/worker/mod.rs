@@ -29,7 +29,7 @@ use super::pod_dir::PodDir;
 use super::published_pod::{FailureCause, PublishedPod};
 use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use super::v1::PodStatus;
-use crate::events::Event;
+use crate::events::{Event, reason};
 use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
 use crate::manifest::{PodSpec, ProbeType};
@@ -47,7 +47,7 @@ const TERMINATION_RETRY: Duration = Duration::from_secs(1);
 
 /// What is said of a pod that has run for too long.
 const DEADLINE_EXCEEDED: (&str, &str) =
-    ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+    (reason::DEADLINE_EXCEEDED, "Pod was active on the node longer than the specified deadline");
 
 /// What tells a worker to do something.
 #[derive(Debug, Default)]

@@ -6,8 +6,13 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{SyncError, SyncResult};
-use crate::kill::{RETRY_DELAY, jittered};
 use crate::manifest::pod::Pod;
+
+/// The delay before a failed sync is repeated (`kubelet.go`: `backOffPeriod`).
+const SYNC_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// Up to this part of each delay is added by chance (`pod_workers.go`: `workerResyncIntervalJitterFactor`).
+const JITTER: f64 = 0.5;
 
 /// The delay until the next sync if nothing happens.
 pub(super) const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
@@ -44,14 +49,14 @@ impl Requeue {
             Ok(SyncResult::NoChange | SyncResult::Terminal) => SYNC_FREQUENCY,
             Ok(SyncResult::Retry(until)) => {
                 let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-                left.unwrap_or(RETRY_DELAY).min(SYNC_FREQUENCY)
+                left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
                 warn!(pod = pod.full_name(), "a pod was not synced: {error}");
-                RETRY_DELAY
+                SYNC_RETRY_DELAY
             }
         };
         self.in_a_row = 0;
-        RequeueDelay::Until(Instant::now() + jittered(wait))
+        RequeueDelay::Until(Instant::now() + wait.mul_f64(1.0 + JITTER * fastrand::f64()))
     }
 }

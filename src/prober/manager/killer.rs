@@ -10,9 +10,8 @@ use tracing::error;
 
 use super::ManagerInner;
 use crate::events::{Event, reason};
-use crate::handler::ContainerNames;
-use crate::handler::HookContext;
-use crate::kill::{Kill, KillResult, retry_delay};
+use crate::handler::{ContainerNames, HookContext};
+use crate::kill::{KillAttempt, KillResult, retry_delay};
 use crate::manifest::ContainerSpec;
 use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
 use crate::tap::KillRecord;
@@ -93,7 +92,7 @@ impl KillTask {
             grace_period: order.kill.grace_period,
             failures: order.failures.clone(),
         };
-        let kill = Kill {
+        let attempt = KillAttempt {
             executor: &self.shared.executor,
             events: &self.shared.events,
             container: self.hook_context(),
@@ -102,7 +101,7 @@ impl KillTask {
             predecessors: &[],
         };
         let abort_reason = || self.pod.lock().abort_reason(&order.container_id, Instant::now());
-        kill.attempt(abort_reason, || self.shared.metrics.fault()).await
+        attempt.run(abort_reason, || self.shared.metrics.fault()).await
     }
 
     fn hook_context(&self) -> HookContext {

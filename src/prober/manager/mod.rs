@@ -157,12 +157,13 @@ impl ManagerInner {
 
     /// Does what a pod wants done, once nobody looks at it.
     pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, effects: Effects) {
+        // Counted first: a reader who sees an event finds it in the metrics.
+        for probe_type in effects.would_kill {
+            self.metrics.would_kill(probe_type.title());
+        }
         for event in effects.events {
             self.metrics.count_agreement(event.reason);
             self.events.record(event);
-        }
-        for probe_type in effects.would_kill {
-            self.metrics.would_kill(probe_type.title());
         }
         if effects.result_changed {
             let pod = pod.lock().names.clone();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, sleep};
 use tonic::Status;
@@ -49,7 +49,7 @@ impl RecordedEvents {
         let followed = Arc::new(Self(Mutex::new(FollowedEvents { receiver, taken: Vec::new() })));
         let in_background = followed.clone();
         tokio::spawn(async move {
-            while wakeups.recv().await.is_ok() {
+            while !matches!(wakeups.recv().await, Err(RecvError::Closed)) {
                 in_background.take();
             }
         });

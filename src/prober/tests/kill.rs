@@ -141,13 +141,10 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_too
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
-    for (hook, expected) in [
-        (json!({"exec": {"command": ["bye"]}}), "PreStopHook failed: command terminated with exit code 3"),
-        (json!({"tcpSocket": {"port": 80}}), "PreStopHook failed: tcpSocket is no handler of hooks"),
-        (
-            json!({"httpGet": {"port": "nobody"}}),
-            "PreStopHook failed: strconv.Atoi: parsing \"nobody\": invalid syntax",
-        ),
+    for hook in [
+        json!({"exec": {"command": ["bye"]}}),
+        json!({"tcpSocket": {"port": 80}}),
+        json!({"httpGet": {"port": "nobody"}}),
     ] {
         let mut main = probes([probe(LIVENESS, json!({}))]);
         main["lifecycle"] = json!({"preStop": hook});
@@ -156,7 +153,10 @@ async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
             node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
         node.run_pod("web");
         after(1.0).await;
-        assert_eq!(messages(&node, begin, reason::FAILED_PRE_STOP_HOOK), [(0.0, expected.to_owned())]);
+        assert_eq!(
+            messages(&node, begin, reason::FAILED_PRE_STOP_HOOK),
+            [(0.0, "PreStopHook failed".to_owned())]
+        );
         assert_eq!(stops.lock().unwrap().len(), 1);
     }
 }
