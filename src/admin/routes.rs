@@ -156,7 +156,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
 /// The pods of the node, and those that are played.
 fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
     let probed = admin.from.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
-    let mut all = api::pods(&admin.from.world.borrow().clone(), &probed);
+    let mut all = api::pods(&admin.from.inventory.borrow().clone(), &probed);
     if let Some(kept) = &admin.from.kept {
         api::annotate_not_restartable(&mut all, &kept.borrow());
     }

@@ -48,7 +48,7 @@ pub struct ApiState {
     /// The last events.
     pub events: Arc<EventRecorder>,
     /// What is on the node.
-    pub world: watch::Receiver<Arc<Inventory>>,
+    pub inventory: watch::Receiver<Arc<Inventory>>,
     /// What is stuck.
     pub stuck: watch::Receiver<Arc<Stuck>>,
     /// What the relay counts.

@@ -1,9 +1,9 @@
 //! The event loop: a task off the byte path that receives every observation, and passes it to the inventory, the analyzer of ExecSyncs, the
-//! prober and the histories.
+//! prober, the history and the event recorder.
 //!
 //! ```text
-//! decoder ────tap events─┐             ┌──► world (snapshots)
-//! watcher ────events─────┼──► engine ──┼──► record (calls, events)
+//! decoder ────tap events─┐             ┌──► inventory (snapshots)
+//! watcher ────events─────┼──► engine ──┼──► history, events
 //! analyzer ───messages───┘             └──► metrics
 //! ```
 
@@ -63,7 +63,7 @@ pub(crate) struct Outputs {
 /// Everything that is known, and the way it came to be known.
 #[derive(Debug)]
 pub(crate) struct NodeEngine {
-    world: Arc<Inventory>,
+    inventory: Arc<Inventory>,
     analyzer: ExecAnalyzer,
     /// The prober, if probes are made.
     prober: Option<ProbeManager>,
@@ -89,8 +89,8 @@ impl NodeEngine {
         (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
         outputs: Outputs,
     ) -> Self {
-        let (world, initial_lists) = (Arc::default(), InitialLists::default());
-        Self { world, analyzer, prober, play, recorder, outputs, initial_lists }
+        let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
+        Self { inventory, analyzer, prober, play, recorder, outputs, initial_lists }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -148,11 +148,11 @@ impl NodeEngine {
                 if let Some(prober) = &self.prober {
                     on_untimed_kubelet_exec(prober, &request);
                 }
-                self.analyzer.on_request(&self.world, *request);
+                self.analyzer.on_request(&self.inventory, *request);
             }
             TapEvent::StopRequested(request) => {
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.on_stop_requested(&self.world, &request, self.initial_lists.is_complete());
+                    recorder.on_stop_requested(&self.inventory, &request, self.initial_lists.is_complete());
                 }
                 if let Some(prober) = self.prober.as_ref().filter(|_| !request.is_removal) {
                     prober.on_stop_requested(&request);
@@ -170,7 +170,7 @@ impl NodeEngine {
                     is_mutating,
                 );
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.on_call_ended(&self.world, &mut call);
+                    recorder.on_call_ended(&self.inventory, &mut call);
                 }
                 if call.info.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
@@ -181,7 +181,7 @@ impl NodeEngine {
                         on_kubelet_exec(prober, &call.call);
                     }
                 }
-                self.analyzer.on_end(&self.world, call, now);
+                self.analyzer.on_end(&self.inventory, call, now);
             }
         }
     }
@@ -228,11 +228,11 @@ impl NodeEngine {
 
     fn record_oom(&self, task_event: &TimestampedEvent) {
         if let TaskEvent::OutOfMemory { container } = &task_event.event
-            && let Some(container) = self.world.container(container)
+            && let Some(container) = self.inventory.container(container)
         {
             let message = "The kernel killed a process of the container: its memory was used up";
             let event = Event::warning(reason::CONTAINER_OUT_OF_MEMORY, message);
-            self.record_event(self.world.with_container_refs(container, event));
+            self.record_event(self.inventory.with_container_refs(container, event));
         }
     }
 
@@ -247,13 +247,13 @@ impl NodeEngine {
         self.initial_lists.containers |=
             observations.items.iter().any(|observation| matches!(observation, Observation::ContainerList(_)));
         let changes =
-            self.world.fold(source, observations.observed_since, Instant::now(), observations.items);
+            self.inventory.fold(source, observations.observed_since, Instant::now(), observations.items);
         if !changes.is_empty() {
             self.on_changes(&changes, is_mutating, before);
         }
         if self.initial_lists.is_complete() {
             if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_complete()) {
-                recorder.on_first_list(&self.world);
+                recorder.on_first_list(&self.inventory);
             }
             if let Some(prober) = &self.prober {
                 prober.mark_listed();
@@ -263,18 +263,18 @@ impl NodeEngine {
 
     /// Publishes changes of the inventory, and hands them to the recorder, the analyzer and the prober.
     fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
-        self.outputs.inventory.send_replace(self.world.clone());
+        self.outputs.inventory.send_replace(self.inventory.clone());
         if let Some(recorder) = &mut self.recorder {
-            recorder.record_named(&self.world);
+            recorder.record_named(&self.inventory);
         }
-        self.analyzer.on_changes(&self.world, changes, Instant::now());
+        self.analyzer.on_changes(&self.inventory, changes, Instant::now());
         if let Some(prober) = &self.prober {
-            prober.changed(&self.world, changes);
+            prober.changed(&self.inventory, changes);
         }
         for change in changes {
             if (is_mutating || before.covers(change))
                 && !self.recorded_by_kubelet(change)
-                && let Some(event) = change.event(&self.world)
+                && let Some(event) = change.event(&self.inventory)
             {
                 self.record_event(event);
             }
@@ -282,16 +282,16 @@ impl NodeEngine {
                 (Change::ContainerExited(container), Some(recorder))
                     if is_mutating || before.covers(change) =>
                 {
-                    recorder.on_exited(&self.world, container);
+                    recorder.on_exited(&self.inventory, container);
                 }
                 (
                     Change::ContainerStarted(container) | Change::ContainerUpdated(container),
                     Some(recorder),
                 ) => {
-                    recorder.on_started(&self.world, container);
+                    recorder.on_started(&self.inventory, container);
                 }
                 (Change::SandboxRemoved(sandbox), Some(recorder)) => {
-                    recorder.on_sandbox_removed(&self.world, sandbox);
+                    recorder.on_sandbox_removed(&self.inventory, sandbox);
                 }
                 _ => {}
             }
@@ -307,7 +307,7 @@ impl NodeEngine {
         let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
             return false;
         };
-        let pod = self.world.sandbox_of(container).map(|sandbox| &sandbox.pod);
+        let pod = self.inventory.sandbox_of(container).map(|sandbox| &sandbox.pod);
         self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.manages(pod)))
     }
 

@@ -147,7 +147,7 @@ impl ExecAnalyzer {
 
     /// Called when the inventory has changed.
     pub fn on_changes(&mut self, inventory: &Inventory, changes: &[Change], now: Instant) {
-        self.metrics.world(inventory);
+        self.metrics.inventory(inventory);
         for change in changes {
             if let Change::SandboxRemoved(sandbox) = change
                 // The next sandbox of a pod may be there before the last has gone.

@@ -200,10 +200,10 @@ impl ExecMetrics {
         }
     }
 
-    pub(super) fn world(&self, world: &Inventory) {
-        self.sandboxes.set(i64::try_from(world.sandboxes().count()).unwrap_or(i64::MAX));
-        self.containers.set(i64::try_from(world.containers().count()).unwrap_or(i64::MAX));
-        self.refused.inner().store(world.refused(), Ordering::Relaxed);
+    pub(super) fn inventory(&self, inventory: &Inventory) {
+        self.sandboxes.set(i64::try_from(inventory.sandboxes().count()).unwrap_or(i64::MAX));
+        self.containers.set(i64::try_from(inventory.containers().count()).unwrap_or(i64::MAX));
+        self.refused.inner().store(inventory.refused(), Ordering::Relaxed);
     }
 
     pub(super) fn not_sampled(&self) {

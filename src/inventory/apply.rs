@@ -43,7 +43,7 @@ impl Inventory {
         now: Instant,
         facts: Vec<Observation>,
     ) -> Vec<Change> {
-        let mut fold = InventoryUpdate { world: self, source, since, now, changes: Vec::new() };
+        let mut fold = InventoryUpdate { inventory: self, source, since, now, changes: Vec::new() };
         for fact in facts {
             fold.take(fact);
         }
@@ -52,7 +52,7 @@ impl Inventory {
 }
 
 struct InventoryUpdate<'a> {
-    world: &'a mut Arc<Inventory>,
+    inventory: &'a mut Arc<Inventory>,
     source: Source,
     since: Instant,
     now: Instant,
@@ -83,15 +83,15 @@ impl InventoryUpdate<'_> {
 
     fn sandbox(&mut self, fact: &SandboxObservation) {
         let id = fact.id.as_str();
-        if id.is_empty() || self.world.gone_sandboxes.since(id).is_some_and(|gone| gone >= self.since) {
+        if id.is_empty() || self.inventory.gone_sandboxes.since(id).is_some_and(|gone| gone >= self.since) {
             return;
         }
-        let known = self.world.sandboxes.get(id).cloned();
+        let known = self.inventory.sandboxes.get(id).cloned();
         if known.is_none() && fact.metadata.is_none() {
             return;
         }
-        if known.is_none() && self.world.sandboxes.len() >= MAX_OBJECTS {
-            Arc::make_mut(self.world).dropped_over_limit += 1;
+        if known.is_none() && self.inventory.sandboxes.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.inventory).dropped_over_limit += 1;
             return;
         }
         let before = known.clone().unwrap_or_else(|| Arc::new(Sandbox::new(id, self.source, self.now)));
@@ -100,9 +100,9 @@ impl InventoryUpdate<'_> {
             (None, None) => before.clone(),
             (Some(next), _) => Arc::new(next),
         };
-        let world = Arc::make_mut(self.world);
-        world.gone_sandboxes.forget(id);
-        world.sandboxes.insert(next.id.clone(), next.clone());
+        let inventory = Arc::make_mut(self.inventory);
+        inventory.gone_sandboxes.forget(id);
+        inventory.sandboxes.insert(next.id.clone(), next.clone());
         self.changes.push(match (known.is_none(), before.is_ready, next.is_ready) {
             (true, _, true) => Change::SandboxStarted(next),
             (false, true, false) => Change::SandboxStopped(next),
@@ -112,20 +112,20 @@ impl InventoryUpdate<'_> {
 
     fn container(&mut self, fact: &ContainerObservation) {
         // People name sandboxes by the beginning of their ids.
-        let whole = fact.sandbox.as_ref().and_then(|sandbox| self.world.sandbox(sandbox));
+        let whole = fact.sandbox.as_ref().and_then(|sandbox| self.inventory.sandbox(sandbox));
         let whole = whole.filter(|sandbox| fact.sandbox.as_deref() != Some(&*sandbox.id));
         let whole = whole
             .map(|sandbox| ContainerObservation { sandbox: Some(sandbox.id.to_string()), ..fact.clone() });
         let fact = whole.as_ref().unwrap_or(fact);
         let id = fact.id.as_str();
-        if id.is_empty() || self.world.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
+        if id.is_empty() || self.inventory.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
             return;
         }
-        let known = self.world.containers.get(id).cloned();
+        let known = self.inventory.containers.get(id).cloned();
         if known.is_none() && fact.metadata.is_none() {
             // Something happened to what is not known yet, or is the process that holds a sandbox.
             if fact.state == Some(v1::ContainerState::ContainerExited)
-                && self.world.sandboxes.contains_key(id)
+                && self.inventory.sandboxes.contains_key(id)
             {
                 let stopped = SandboxObservation {
                     id: fact.id.clone(),
@@ -136,8 +136,8 @@ impl InventoryUpdate<'_> {
             }
             return;
         }
-        if known.is_none() && self.world.containers.len() >= MAX_OBJECTS {
-            Arc::make_mut(self.world).dropped_over_limit += 1;
+        if known.is_none() && self.inventory.containers.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.inventory).dropped_over_limit += 1;
             return;
         }
         let before = known.clone().unwrap_or_else(|| Arc::new(Container::new(id, self.source, self.now)));
@@ -146,9 +146,9 @@ impl InventoryUpdate<'_> {
             (None, None) => before.clone(),
             (Some(next), _) => Arc::new(next),
         };
-        let world = Arc::make_mut(self.world);
-        world.gone_containers.forget(id);
-        world.containers.insert(next.id.clone(), next.clone());
+        let inventory = Arc::make_mut(self.inventory);
+        inventory.gone_containers.forget(id);
+        inventory.containers.insert(next.id.clone(), next.clone());
         if known.is_none() {
             self.changes.push(Change::ContainerCreated(next.clone()));
         }
@@ -162,24 +162,24 @@ impl InventoryUpdate<'_> {
     fn sandbox_gone(&mut self, id: &str) {
         let of_it = |container: &&Arc<Container>| container.sandbox.as_deref() == Some(id);
         let containers: Vec<Arc<str>> =
-            self.world.containers.values().filter(of_it).map(|container| container.id.clone()).collect();
+            self.inventory.containers.values().filter(of_it).map(|container| container.id.clone()).collect();
         for container in containers {
             self.container_gone(&container);
         }
-        if self.world.sandboxes.contains_key(id) {
-            let world = Arc::make_mut(self.world);
-            if let Some(sandbox) = world.sandboxes.remove(id) {
-                world.gone_sandboxes.add(&sandbox.id, self.now, sandbox.clone());
+        if self.inventory.sandboxes.contains_key(id) {
+            let inventory = Arc::make_mut(self.inventory);
+            if let Some(sandbox) = inventory.sandboxes.remove(id) {
+                inventory.gone_sandboxes.add(&sandbox.id, self.now, sandbox.clone());
                 self.changes.push(Change::SandboxRemoved(sandbox));
             }
         }
     }
 
     fn container_gone(&mut self, id: &str) {
-        if self.world.containers.contains_key(id) {
-            let world = Arc::make_mut(self.world);
-            if let Some(container) = world.containers.remove(id) {
-                world.gone_containers.add(&container.id, self.now, container.clone());
+        if self.inventory.containers.contains_key(id) {
+            let inventory = Arc::make_mut(self.inventory);
+            if let Some(container) = inventory.containers.remove(id) {
+                inventory.gone_containers.add(&container.id, self.now, container.clone());
                 self.changes.push(Change::ContainerRemoved(container));
             }
         }
@@ -187,7 +187,7 @@ impl InventoryUpdate<'_> {
 
     /// There are these, when they were asked for: what was known before that and is not among them is gone.
     fn remove_unlisted_sandboxes(&mut self, there: &HashSet<&str>) {
-        let known = self.world.sandboxes.values();
+        let known = self.inventory.sandboxes.values();
         let is_gone = |sandbox: &&Arc<Sandbox>| sandbox.seen < self.since && !there.contains(&*sandbox.id);
         let gone: Vec<Arc<str>> = known.filter(is_gone).map(|sandbox| sandbox.id.clone()).collect();
         for id in gone {
@@ -197,7 +197,7 @@ impl InventoryUpdate<'_> {
 
     /// The same of containers.
     fn remove_unlisted_containers(&mut self, there: &HashSet<&str>) {
-        let known = self.world.containers.values();
+        let known = self.inventory.containers.values();
         let is_gone =
             |container: &&Arc<Container>| container.seen < self.since && !there.contains(&*container.id);
         let gone: Vec<Arc<str>> = known.filter(is_gone).map(|container| container.id.clone()).collect();

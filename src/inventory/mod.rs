@@ -1,9 +1,9 @@
-//! The sandboxes and containers of the node, as they were seen: a fold over what calls, events and lists tell.
+//! The sandboxes and containers of the node, computed from calls, events and lists.
 //!
 //! ```text
-//! tap ────────────► Told ──┐
-//! runtime ─► Watcher ──────┴─► World::fold ──► changes, snapshots
-//!              │ events, a list every 10 s
+//! tap ───────────────► Observations ──┐
+//! runtime ──► Watcher ────────────────┴──► Inventory::fold ──► changes, snapshots
+//!                │ events, a list every 10 s
 //! ```
 
 mod apply;

@@ -1,11 +1,11 @@
 //! A stand-in for the kubelet: pods are given, on a bare runtime, the life that a kubelet would give them.
 //!
 //! ```text
-//! files ──► read ──► spec ──► configs ┐
-//!                      │              ▼
-//!                      └──────► pod (a worker each) ──► runtime, through the relay
-//!                                 ▲   ▲        └──► published ──► admin
-//!                    runtime, PLEG┘   └ prober
+//! manifests, client pods ──► pods ──► cri_config ┐
+//!                             │                  ▼
+//!                             └──────► PodWorker (one each) ──► runtime, through the relay
+//!                                        ▲   ▲          └──► published_pod ──► admin
+//!                           runtime, PLEG┘   └ prober
 //! ```
 
 mod backoff;

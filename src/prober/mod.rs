@@ -1,10 +1,10 @@
 //! Probes, made as the kubelet makes them, and what they amount to.
 //!
 //! ```text
-//! world, specs ──► Prober ──► Pod ◄──► Machine (decides), verdict, status
-//!                               ▲
-//!                            Worker ──► handler ──► runtime (ExecSync), the pod's address
-//!                               └──► Witness, metrics
+//! inventory, specs ──► ProbeManager ──► PodState ◄──► ProbeState (decides), threshold, status
+//!                                          ▲
+//!                                        Worker ──► handler ──► runtime (ExecSync), the pod's address
+//!                                          └──► events, metrics, result updates
 //! ```
 
 mod enforcement;
@@ -122,12 +122,12 @@ impl ProbeManager {
     }
 
     /// Something has become of the node.
-    pub fn changed(&self, world: &Inventory, changes: &[Change]) {
+    pub fn changed(&self, inventory: &Inventory, changes: &[Change]) {
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
         let mut pods = self.shared.lock();
         for change in changes {
-            if let Some(key) = pods.apply(world, change)
+            if let Some(key) = pods.apply(inventory, change)
                 && seen.insert(key.clone())
             {
                 touched.push(key);

@@ -44,7 +44,7 @@ pub(super) struct PodEntry {
 
 impl PodTable {
     /// Takes a change. Tells which pod it concerns.
-    pub(super) fn apply(&mut self, world: &Inventory, change: &Change) -> Option<Arc<str>> {
+    pub(super) fn apply(&mut self, inventory: &Inventory, change: &Change) -> Option<Arc<str>> {
         if self.is_over {
             return None;
         }
@@ -65,7 +65,7 @@ impl PodTable {
             | Change::ContainerStarted(container)
             | Change::ContainerExited(container)
             | Change::ContainerUpdated(container) => {
-                let Some(sandbox) = world.live_sandbox_of(container).cloned() else {
+                let Some(sandbox) = inventory.live_sandbox_of(container).cloned() else {
                     let sandbox = container.sandbox.clone()?;
                     upsert_container(self.orphans.entry(sandbox).or_default(), container);
                     return None;
@@ -78,7 +78,7 @@ impl PodTable {
                 if let Some(waiting) = self.orphans.get_mut(container.sandbox.as_ref()?) {
                     waiting.retain(|known| known.id != container.id);
                 }
-                let sandbox = world.sandbox_of(container)?;
+                let sandbox = inventory.sandbox_of(container)?;
                 let key = key_of(&sandbox.pod, &sandbox.id);
                 let entry = self.pods.get_mut(&key)?;
                 entry.containers.retain(|known| known.id != container.id);

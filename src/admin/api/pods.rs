@@ -142,14 +142,14 @@ pub struct StatusContainer {
 }
 
 /// The pods of a world by namespace and name, each with its containers, and what is known of those that are probed.
-pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
+pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
     let probed: HashMap<&str, &PodReport> =
         probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
     let mut containers: HashMap<&str, Vec<&Arc<inventory::Container>>> = HashMap::new();
-    for container in world.containers() {
+    for container in inventory.containers() {
         containers.entry(container.sandbox.as_deref().unwrap_or_default()).or_default().push(container);
     }
-    let mut sandboxes: Vec<_> = world.sandboxes().collect();
+    let mut sandboxes: Vec<_> = inventory.sandboxes().collect();
     sandboxes
         .sort_by_key(|sandbox| (&sandbox.pod.namespace, &sandbox.pod.name, sandbox.created_at, &sandbox.id));
     let pod = |sandbox: &Arc<inventory::Sandbox>| {

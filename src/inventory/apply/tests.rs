@@ -29,14 +29,14 @@ fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerObs
 
 /// An inventory, and a clock that advances with each observation.
 struct InventoryFixture {
-    world: Arc<Inventory>,
+    inventory: Arc<Inventory>,
     start: Instant,
     now: u32,
 }
 
 impl InventoryFixture {
     fn new() -> Self {
-        Self { world: Arc::default(), start: Instant::now(), now: 0 }
+        Self { inventory: Arc::default(), start: Instant::now(), now: 0 }
     }
 
     /// Applies an observation by a call that began now.
@@ -49,7 +49,7 @@ impl InventoryFixture {
     fn apply_since(&mut self, since: u32, fact: Observation) -> Vec<Change> {
         self.now += 1;
         let (since, now) = (self.start + MS * since, self.start + MS * self.now);
-        self.world.fold(Source::Call, since, now, vec![fact])
+        self.inventory.fold(Source::Call, since, now, vec![fact])
     }
 }
 
@@ -82,8 +82,8 @@ fn a_pod_comes_lives_and_goes() {
     assert!(matches!(&changes[..], [Change::ContainerExited(c)] if c.exit == Some((3, "Error".into()))));
     let changes = fixture.apply(Observation::SandboxRemoved("p".into()));
     assert!(matches!(&changes[..], [Change::ContainerRemoved(_), Change::SandboxRemoved(_)]), "{changes:?}");
-    assert_eq!(fixture.world.containers().count() + fixture.world.sandboxes().count(), 0);
-    assert!(fixture.world.container("c").is_some(), "what is gone is remembered for a while");
+    assert_eq!(fixture.inventory.containers().count() + fixture.inventory.sandboxes().count(), 0);
+    assert!(fixture.inventory.container("c").is_some(), "what is gone is remembered for a while");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_is_old_news_changes_nothing() {
             .is_empty(),
         "asked before it went"
     );
-    assert_eq!(fixture.world.containers().count(), 0);
+    assert_eq!(fixture.inventory.containers().count(), 0);
     let back = fixture.apply(Observation::ContainerList(vec![container("c", "p", Running)]));
     assert!(!back.is_empty(), "asked after it seemed to have gone");
 }
@@ -112,7 +112,7 @@ fn a_list_removes_objects_unless_they_appeared_after_its_request() {
     let requested_at = fixture.now;
     fixture.apply(Observation::Sandbox(sandbox("new")));
     fixture.apply_since(requested_at, Observation::SandboxList(vec![sandbox("old")]));
-    assert_eq!(fixture.world.sandboxes().count(), 2);
+    assert_eq!(fixture.inventory.sandboxes().count(), 2);
     let changes = fixture.apply(Observation::SandboxList(vec![sandbox("new")]));
     assert!(matches!(&changes[..], [Change::SandboxRemoved(gone)] if &*gone.id == "old"), "{changes:?}");
 }
@@ -130,16 +130,16 @@ fn what_holds_a_sandbox_is_no_container() {
     };
     assert!(fixture.apply(process(Running)).is_empty());
     assert!(matches!(&fixture.apply(process(Exited))[..], [Change::SandboxStopped(_)]));
-    assert_eq!(fixture.world.containers().count(), 0);
+    assert_eq!(fixture.inventory.containers().count(), 0);
 }
 
 #[test]
 fn a_world_that_others_hold_stays_as_it_was_for_them() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Sandbox(sandbox("p")));
-    let snapshot = fixture.world.clone();
+    let snapshot = fixture.inventory.clone();
     fixture.apply(Observation::SandboxRemoved("p".into()));
-    assert_eq!((snapshot.sandboxes().count(), fixture.world.sandboxes().count()), (1, 0));
+    assert_eq!((snapshot.sandboxes().count(), fixture.inventory.sandboxes().count()), (1, 0));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Container(container("c0ffee", "p", Running)));
     fixture.apply(Observation::Container(container("c0de", "p", Running)));
-    let id = |named: &str| fixture.world.container(named).map(|container| container.id.to_string());
+    let id = |named: &str| fixture.inventory.container(named).map(|container| container.id.to_string());
     assert_eq!(id("c0f"), Some("c0ffee".into()));
     assert_eq!((id("c0"), id(""), id("d")), (None, None, None));
 }
@@ -175,8 +175,8 @@ proptest! {
         fixture.now += 100;
         fixture.apply(Observation::SandboxList(vec![sandbox("p1")]));
         fixture.apply(Observation::ContainerList(vec![container("c1", "p1", Exited)]));
-        let sandboxes: Vec<_> = fixture.world.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
-        let containers: Vec<_> = fixture.world.containers().map(|c| (c.id.to_string(), c.state)).collect();
+        let sandboxes: Vec<_> = fixture.inventory.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
+        let containers: Vec<_> = fixture.inventory.containers().map(|c| (c.id.to_string(), c.state)).collect();
         prop_assert_eq!(sandboxes, ["p1"]);
         prop_assert_eq!(containers, [("c1".to_owned(), Exited)]);
     }

@@ -49,14 +49,19 @@ impl ClientActionRecorder {
     }
 
     /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
-    pub(crate) fn on_stop_requested(&mut self, world: &Inventory, request: &StopRequest, is_listed: bool) {
+    pub(crate) fn on_stop_requested(
+        &mut self,
+        inventory: &Inventory,
+        request: &StopRequest,
+        is_listed: bool,
+    ) {
         let StopRequest { pid, sandbox, container, .. } = request;
         if is_own_process(*pid) {
             return;
         }
         let sandbox = sandbox.clone().map(CallTarget::Sandbox);
         let Some(target) = sandbox.or_else(|| container.clone().map(CallTarget::Container)) else { return };
-        match self.release(world, &target) {
+        match self.release(inventory, &target) {
             Some((key, action)) => self.client_pods.record(&key, action),
             None if !is_listed => self.stopped_before_first_list.push(target),
             None => {}
@@ -64,30 +69,30 @@ impl ClientActionRecorder {
     }
 
     /// Called when a call has ended.
-    pub(crate) fn on_call_ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
-        if let Some((key, action)) = self.client_action(world, ended) {
+    pub(crate) fn on_call_ended(&mut self, inventory: &Inventory, ended: &mut DecodedCall) {
+        if let Some((key, action)) = self.client_action(inventory, ended) {
             self.client_pods.record(&key, action);
         } else if let Some(unnamed_target) = unnamed_target(ended) {
             // Some may have gone before their names were known.
             self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MAX_UNNAMED));
             self.awaiting_names.push(unnamed_target);
-            self.record_named(world);
+            self.record_named(inventory);
         }
     }
 
     /// Records actions whose target has a name by now.
-    pub(crate) fn record_named(&mut self, world: &Inventory) {
+    pub(crate) fn record_named(&mut self, inventory: &Inventory) {
         self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
             let action = match target {
-                CallTarget::Sandbox(id) => world.sandbox(id).and_then(|sandbox| {
+                CallTarget::Sandbox(id) => inventory.sandbox(id).and_then(|sandbox| {
                     Some((
                         PodKey::from_pod_ref(&sandbox.pod)?,
                         ClientAction::SandboxCreated(Some(id.clone()), request),
                     ))
                 }),
-                CallTarget::Container(id) => world.container(id).and_then(|container| {
-                    let (key, name) = names(world, container)?;
+                CallTarget::Container(id) => inventory.container(id).and_then(|container| {
+                    let (key, name) = names(inventory, container)?;
                     Some((key, ClientAction::ContainerCreated { name, id: Some(id.clone()), request }))
                 }),
             };
@@ -96,24 +101,24 @@ impl ClientActionRecorder {
     }
 
     /// Called after the first complete list. Records the stops of before, and the client pods without a sandbox.
-    pub(crate) fn on_first_list(&mut self, world: &Inventory) {
+    pub(crate) fn on_first_list(&mut self, inventory: &Inventory) {
         for target in std::mem::take(&mut self.stopped_before_first_list) {
-            if let Some((key, action)) = self.release(world, &target) {
+            if let Some((key, action)) = self.release(inventory, &target) {
                 self.client_pods.record(&key, action);
             }
         }
-        for container in world.containers() {
-            self.on_started(world, container);
+        for container in inventory.containers() {
+            self.on_started(inventory, container);
         }
         let present: HashSet<PodKey> =
-            world.sandboxes().filter_map(|it| PodKey::from_pod_ref(&it.pod)).collect();
+            inventory.sandboxes().filter_map(|it| PodKey::from_pod_ref(&it.pod)).collect();
         for key in self.client_pods.snapshot().keys().iter().filter(|key| !present.contains(key)) {
             self.client_pods.record(key, ClientAction::SandboxGone);
         }
     }
 
     /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
-    pub(crate) fn on_started(&self, world: &Inventory, container: &Container) {
+    pub(crate) fn on_started(&self, inventory: &Inventory, container: &Container) {
         let has_run = match container.state {
             ContainerState::ContainerRunning => true,
             ContainerState::ContainerExited => container.started_at != 0,
@@ -122,7 +127,7 @@ impl ClientActionRecorder {
         if !has_run {
             return;
         }
-        let Some((key, name)) = names(world, container) else { return };
+        let Some((key, name)) = names(inventory, container) else { return };
         let snapshot = self.client_pods.snapshot();
         if snapshot.is_created_only(&key, &name) && snapshot.newest(&key, &name) == Some(&container.id) {
             self.client_pods.record(&key, ClientAction::ContainerStarted(name));
@@ -130,34 +135,38 @@ impl ClientActionRecorder {
     }
 
     /// Called when a sandbox has been removed.
-    pub(crate) fn on_sandbox_removed(&self, world: &Inventory, sandbox: &Sandbox) {
+    pub(crate) fn on_sandbox_removed(&self, inventory: &Inventory, sandbox: &Sandbox) {
         if let Some(key) =
-            PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
+            PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(inventory, sandbox))
         {
             self.client_pods.record(&key, ClientAction::SandboxGone);
         }
     }
 
     /// A container has ended: tells why it is not started again, where others are.
-    pub(crate) fn on_exited(&self, world: &Inventory, container: &Arc<Container>) {
+    pub(crate) fn on_exited(&self, inventory: &Inventory, container: &Arc<Container>) {
         let Some((kubelet, events)) = &self.restarts else { return };
-        if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(world, container) {
+        if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(inventory, container) {
             return;
         }
-        let Some((key, name)) = names(world, container) else { return };
+        let Some((key, name)) = names(inventory, container) else { return };
         let snapshot = self.client_pods.snapshot();
         if let Some(obstacle) = snapshot.obstacle(&key, &name).filter(|_| !snapshot.is_released(&key, &name))
         {
             let message = format!("The container has ended and is not started again: {obstacle}");
             warn!(pod = %key, container = name, "{}", sanitize(&message));
             events.record(
-                world.with_container_refs(container, Event::warning(reason::NOT_RESTARTABLE, message)),
+                inventory.with_container_refs(container, Event::warning(reason::NOT_RESTARTABLE, message)),
             );
         }
     }
 
     /// Returns the action that an ended call stands for.
-    fn client_action(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
+    fn client_action(
+        &self,
+        inventory: &Inventory,
+        ended: &mut DecodedCall,
+    ) -> Option<(PodKey, ClientAction)> {
         if !ended.is_ok() {
             return None;
         }
@@ -166,7 +175,7 @@ impl ClientActionRecorder {
         let container = call.container.as_ref();
         // A sandbox may be older than we are, and its pod known of the call alone.
         let pod_key = || {
-            let known = world.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
+            let known = inventory.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
             known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
         };
         let action = match (method, is_internal(&ended.info)) {
@@ -190,16 +199,17 @@ impl ClientActionRecorder {
                 (key, ClientAction::ContainerCreated { name, id, request: captured(ended) })
             }
             ("StartContainer", false) => {
-                let (key, name) = names(world, world.container(container?.id.as_ref()?)?)?;
+                let (key, name) = names(inventory, inventory.container(container?.id.as_ref()?)?)?;
                 (key, ClientAction::ContainerStarted(name))
             }
             // What was announced as well is known by then; what was not is known now.
             ("StopContainer" | "RemoveContainer", false) => {
-                self.release(world, &CallTarget::Container(container?.id.clone()?))?
+                self.release(inventory, &CallTarget::Container(container?.id.clone()?))?
             }
-            ("StopPodSandbox", false) => self.release(world, &CallTarget::Sandbox(sandbox?.clone()))?,
+            ("StopPodSandbox", false) => self.release(inventory, &CallTarget::Sandbox(sandbox?.clone()))?,
             ("RemovePodSandbox", false) => {
-                let sandbox = world.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
+                let sandbox =
+                    inventory.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(inventory, it))?;
                 (PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::SandboxRemoved)
             }
             _ => return None,
@@ -208,15 +218,17 @@ impl ClientActionRecorder {
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-    fn release(&self, world: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
+    fn release(&self, inventory: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
         match target {
             CallTarget::Sandbox(id) => {
-                let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
+                let sandbox =
+                    inventory.sandbox(id).filter(|sandbox| self.is_newest_sandbox(inventory, sandbox))?;
                 Some((PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::PodReleased))
             }
             CallTarget::Container(id) => {
-                let container = world.container(id).filter(|container| self.is_newest(world, container))?;
-                let (key, name) = names(world, container)?;
+                let container =
+                    inventory.container(id).filter(|container| self.is_newest(inventory, container))?;
+                let (key, name) = names(inventory, container)?;
                 Some((key, ClientAction::ContainerReleased(name)))
             }
         }
@@ -224,33 +236,33 @@ impl ClientActionRecorder {
 
     /// Whether there is no later one of a container: what has ended before is tidied up by many. Attempts do not tell, since clients begin with 0
     /// again when they replace something; but what was made last is known.
-    fn is_newest(&self, world: &Inventory, container: &Container) -> bool {
-        let Some((key, name)) = names(world, container) else { return true };
+    fn is_newest(&self, inventory: &Inventory, container: &Container) -> bool {
+        let Some((key, name)) = names(inventory, container) else { return true };
         let snapshot = self.client_pods.snapshot();
-        match snapshot.newest(&key, &name).and_then(|newest| world.container(newest)) {
+        match snapshot.newest(&key, &name).and_then(|newest| inventory.container(newest)) {
             Some(newest) => {
                 let creation = |it: &Container| (it.container_ref.attempt, it.created_at);
                 newest.id == container.id
                     || newest.created_at != 0 && was_created_after(creation(container), creation(newest))
             }
-            None => !world.containers().any(|other| {
+            None => !inventory.containers().any(|other| {
                 other.container_ref.attempt > container.container_ref.attempt
                     && other.container_ref.name == container.container_ref.name
-                    && names(world, other).is_some_and(|(of, _)| of == key)
+                    && names(inventory, other).is_some_and(|(of, _)| of == key)
             }),
         }
     }
 
-    fn is_newest_sandbox(&self, world: &Inventory, sandbox: &Sandbox) -> bool {
+    fn is_newest_sandbox(&self, inventory: &Inventory, sandbox: &Sandbox) -> bool {
         let Some(key) = PodKey::from_pod_ref(&sandbox.pod) else { return true };
         let snapshot = self.client_pods.snapshot();
-        match snapshot.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
+        match snapshot.newest_sandbox(&key).and_then(|newest| inventory.sandbox(newest)) {
             Some(newest) => {
                 let creation = |it: &Sandbox| (it.attempt, it.created_at);
                 newest.id == sandbox.id
                     || newest.created_at != 0 && was_created_after(creation(sandbox), creation(newest))
             }
-            None => !world.sandboxes().any(|other| {
+            None => !inventory.sandboxes().any(|other| {
                 other.attempt > sandbox.attempt && PodKey::from_pod_ref(&other.pod).as_ref() == Some(&key)
             }),
         }
@@ -285,8 +297,8 @@ fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
 }
 
 /// The pod of a container, and its own name.
-fn names(world: &Inventory, container: &Container) -> Option<(PodKey, String)> {
-    let key = PodKey::from_pod_ref(&world.sandbox_of(container)?.pod)?;
+fn names(inventory: &Inventory, container: &Container) -> Option<(PodKey, String)> {
+    let key = PodKey::from_pod_ref(&inventory.sandbox_of(container)?.pod)?;
     Some((key, container.container_ref.name.clone()?))
 }
 

@@ -57,14 +57,14 @@ fn seen_in(
         annotations: texts(of_container),
         ..Default::default()
     };
-    let (mut world, now) = (Arc::<inventory::Inventory>::default(), Instant::now());
-    world.fold(
+    let (mut inventory, now) = (Arc::<inventory::Inventory>::default(), Instant::now());
+    inventory.fold(
         inventory::Source::List,
         now,
         now,
         vec![Observation::Sandbox(sandbox), Observation::Container(container)],
     );
-    (world.sandbox("p").unwrap().clone(), world.container("c").unwrap().clone())
+    (inventory.sandbox("p").unwrap().clone(), inventory.container("c").unwrap().clone())
 }
 
 fn specs(files: &[(&str, &str)]) -> Result<SpecResolver, String> {

@@ -27,7 +27,7 @@ pub(super) const SETTLED: Duration = Duration::from_secs(200);
 
 /// A node on which things happen as a test says.
 pub(super) struct Node {
-    pub(super) world: Arc<Inventory>,
+    pub(super) inventory: Arc<Inventory>,
     pub(super) prober: ProbeManager,
     recorded: Arc<RecordedEvents>,
     _dir: tempfile::TempDir,
@@ -120,7 +120,7 @@ impl Node {
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
         let prober = ProbeManager::start(parts, executor, events, Handle::current());
-        Self { world: Arc::default(), prober, recorded, _dir: dir }
+        Self { inventory: Arc::default(), prober, recorded, _dir: dir }
     }
 
     /// The same once it has run for longer than any period: nothing begins at a time of chance.
@@ -136,8 +136,8 @@ impl Node {
 
     pub(super) fn observe(&mut self, fact: Observation) {
         let now = Instant::now();
-        let changes = self.world.fold(Source::List, now, now, vec![fact]);
-        self.prober.changed(&self.world, &changes);
+        let changes = self.inventory.fold(Source::List, now, now, vec![fact]);
+        self.prober.changed(&self.inventory, &changes);
     }
 
     /// A pod's sandbox runs.
