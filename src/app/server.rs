@@ -184,7 +184,7 @@ impl Shim {
         let (journal, journal_thread) = start_journal(journal, &events)?.unzip();
         let (traces, traces_task) = config.traces.as_ref().map(Traces::start).transpose()?.unzip();
         let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), execsync::ExecMetrics::default());
-        let (inventory_sender, inventory) = watch::channel(Arc::default());
+        let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let call_ids = CallIds::starting_at(first_call);
         let (inspect_tx, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
@@ -206,7 +206,7 @@ impl Shim {
             internal_calls: runtime.clone(),
             calls: calls.clone(),
             events: events.clone(),
-            inventory,
+            inventory: inventory_rx,
             stuck: stuck_rx,
             relay: relay_metrics.clone(),
             tap: tap_metrics.clone(),
@@ -234,16 +234,8 @@ impl Shim {
         });
         let runtime_events =
             runtime_events(config.watch_runtime.then_some(runtime), inspect_rx, &mut analyzer);
-        let outputs = Outputs {
-            inventory: inventory_sender,
-            stuck,
-            calls: calls.clone(),
-            events,
-            journal,
-            traces,
-            faults,
-            refresh,
-        };
+        let outputs =
+            Outputs { inventory, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
         let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outputs.events.clone()));
         let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, restarts));
         let engine = NodeEngine::new(analyzer, prober, (play, recorder), outputs);
