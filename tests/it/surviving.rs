@@ -378,7 +378,7 @@ async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
     let is_told = ["--state-dir: ", "Read-only file system"].iter().all(|told| answer.stderr.contains(told));
     assert!(answer.code == Some(1) && is_told, "{answer:?}");
     let mut watching = owner.place.start_watching(&["--record-limit", "off"]).await;
-    watching.logged("what clients stop is not noted for --enforce restart").await;
+    watching.logged("what clients stop is not recorded for --enforce restart").await;
     watching.signal(Signal::TERM);
     assert_eq!(watching.ended().await, Some(0));
     small.is_read_only(false);
