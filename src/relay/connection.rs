@@ -97,7 +97,11 @@ async fn serve(
     let handshake = h2_settings::server().handshake(join(AuthorityRewriter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,
-        _ = poll_fn(|cx| upstream.poll_change(cx)) => return DisconnectReason::Upstream,
+        state = poll_fn(|cx| upstream.poll_change(cx)) => {
+            // Before the client has finished its handshake there is no session that would log it.
+            warn!(connection = connection.id, reason = ?state.reason(), calls = 0, "upstream closed its connection");
+            return DisconnectReason::Upstream;
+        }
         () = drain.cancelled() => return DisconnectReason::Drain,
     };
     match client {

@@ -45,6 +45,16 @@ pub(super) struct Upstream {
     state_reported: bool,
 }
 
+impl UpstreamState {
+    /// Returns the reason for which the connection ends; `NO_ERROR` while it is open.
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::Open => Reason::NO_ERROR,
+            Self::GoingAway(reason) | Self::Closed(reason) => reason,
+        }
+    }
+}
+
 impl Upstream {
     /// Connects, and sends the HTTP/2 preface. The runtime is read no faster than the client's backlog allows.
     pub(super) async fn connect(
