@@ -22,7 +22,7 @@ tokio::task_local! {
 #[derive(Clone, Debug)]
 pub(crate) struct Series(pub(crate) Arc<Probed>);
 
-/// What it is that is probed.
+/// Identity of a probe: its type, container and pod.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Probed {
     pub(crate) probe_type: &'static str,

@@ -47,7 +47,7 @@ pub(super) struct WorkerContext {
     pub(super) upstream: SocketPath,
     /// For what is executed and stopped.
     pub(super) executor: Executor,
-    /// Who makes probes, if anybody does.
+    /// The prober; `None` if no probes are made.
     pub(super) prober: Option<ProbeManager>,
     pub(super) node: NodeInfo,
     /// For containers that end, and for images that are not to be had.

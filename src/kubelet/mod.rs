@@ -82,7 +82,7 @@ pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 /// From one look at the documents to the next.
 const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What it takes to play.
+/// Dependencies and settings of the built-in kubelet.
 #[derive(Debug)]
 pub struct KubeletConfig {
     /// Where containers are made and started: the relay.
@@ -93,7 +93,7 @@ pub struct KubeletConfig {
     pub executor: Executor,
     /// Knows what clients have done.
     pub internal_calls: InternalCalls,
-    /// Who makes probes, if anybody does.
+    /// The prober; `None` if no probes are made.
     pub prober: Option<ProbeManager>,
     /// Where the logs of pods are.
     pub logs: PathBuf,
@@ -105,9 +105,9 @@ pub struct KubeletConfig {
     pub pods: PathBuf,
     /// Knows what clients have made.
     pub client_pods: ClientPods,
-    /// What outlives us, and what was there of it.
+    /// The state store, and its content at the start.
     pub state: (StateStore, Snapshot),
-    /// What is played: files and folders.
+    /// Files and directories of the manifests.
     pub paths: BTreeSet<PathBuf>,
     /// Whether pods of before that nobody wants any more are removed.
     pub prune: bool,

@@ -1,9 +1,9 @@
-//! What a pod and its containers may do.
+//! Security contexts of a pod and of its containers.
 
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::pod::StringMap;
 
-/// What all containers of a pod may do.
+/// The security settings that apply to all containers of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodSecurity {
     pub(crate) fs_group: Option<i64>,
@@ -13,7 +13,7 @@ pub(crate) struct PodSecurity {
     pub(crate) common: CommonSecurity,
 }
 
-/// What a container may do.
+/// The security settings of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Security {
     pub(crate) common: CommonSecurity,
