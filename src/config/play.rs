@@ -17,7 +17,6 @@ const LOGS: &str = "/var/log/pods";
 
 /// The flags of `play` as they were written. What is absent has its default.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct PlayFlags {
     /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of which one pod is played; with the
     /// ConfigMaps, Secrets and RuntimeClasses that they refer to. A folder is watched: what is added is played, what is removed ends

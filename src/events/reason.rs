@@ -24,6 +24,8 @@ pub const PULLED: &str = "Pulled";
 pub const ERR_IMAGE_NEVER_PULL: &str = "ErrImageNeverPull";
 /// The reference of an image is invalid, or the runtime cannot be asked for it.
 pub const INSPECT_FAILED: &str = "InspectFailed";
+/// A pull secret of a pod does not exist, or holds no credentials.
+pub const FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET: &str = "FailedToRetrieveImagePullSecret";
 /// A volume of a pod cannot be set up.
 pub const FAILED_MOUNT: &str = "FailedMount";
 /// The containers or the sandbox of a pod cannot be stopped.

@@ -11,6 +11,7 @@ use tracing::warn;
 use super::backoff::Backoff;
 use super::client_pods::ClientPods;
 use super::node::NodeInfo;
+use super::objects::ObjectStore;
 use super::pod_registry::PodRegistry;
 use super::presence::KubeletPresence;
 use super::probe_killed::ProbeKilled;
@@ -56,6 +57,7 @@ pub(super) struct WorkerContext {
     /// What outlives us.
     pub(super) state: StateStore,
     pub(super) registry: PodRegistry,
+    pub(super) objects: ObjectStore,
     pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
     pub(super) events: Arc<EventRecorder>,

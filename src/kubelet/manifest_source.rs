@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use crate::events::EventRecorder;
 use crate::manifest::pod::Pod;
-use crate::manifest::pod_reader::{ParsedDocument, PodSet, merge};
-use crate::manifest::{Files, ReadOptions};
+use crate::manifest::{ConfigObjects, DocumentKind, Files, PodSet, Purpose, ReadOptions};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
 /// What is to be played.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestSource {
-    files: Files<ParsedDocument>,
+    files: Files,
     /// What they say together.
     pod_set: Arc<PodSet>,
     /// What else is told of probes.
@@ -23,16 +22,16 @@ pub struct ManifestSource {
 }
 
 impl ManifestSource {
-    /// Reads files and folders. Everything has to be right, or everything that is not is returned. `ignores_unsupported`: what is not to
-    /// be had here is left out. `redacts`: what is written is not shown in what is wrong. `specs`: what else is told of probes.
+    /// Reads files and directories. Fails with everything that is wrong with them. `ignore_unsupported`: unsupported fields are left out.
+    /// `redact`: errors do not show values. `specs`: probes of other sources.
     pub fn read(
         paths: &[PathBuf],
-        ignores_unsupported: bool,
-        redacts: bool,
+        ignore_unsupported: bool,
+        redact: bool,
         specs: SpecResolver,
     ) -> Result<Self, Vec<String>> {
-        let files = Files::new(paths, ReadOptions { redacts, ignores_unsupported });
-        let pod_set = Arc::new(merge(&files.documents().collect::<Vec<_>>()));
+        let files = Files::new(paths, ReadOptions { purpose: Purpose::Run, redact, ignore_unsupported });
+        let pod_set = Arc::new(PodSet::new(files.documents()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let mut documents =
             Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
@@ -49,6 +48,11 @@ impl ManifestSource {
     /// The pods.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
         self.pod_set.pods.clone()
+    }
+
+    /// Returns the objects that the pods may refer to.
+    pub(super) fn objects(&self) -> Arc<ConfigObjects> {
+        self.pod_set.objects.clone()
     }
 
     /// The files and folders in which they are.
@@ -73,8 +77,10 @@ impl ManifestSource {
     #[must_use]
     pub fn ignored_kinds(&self) -> BTreeMap<String, usize> {
         let mut kinds = BTreeMap::new();
-        for kind in self.files.documents().filter_map(ParsedDocument::passed_over) {
-            *kinds.entry(kind.to_owned()).or_default() += 1;
+        for document in self.files.documents() {
+            if let DocumentKind::Ignored(kind) = &document.kind {
+                *kinds.entry(kind.clone()).or_default() += 1;
+            }
         }
         kinds
     }
@@ -101,11 +107,11 @@ impl ManifestSource {
         if !has_changed {
             return (Self { files, pod_set, specs, problems_reported, paths }, false);
         }
-        let mut merged = merge(&files.documents().collect::<Vec<_>>());
-        let is_wrong = |pod: &&Arc<Pod>| merged.wrong.contains(&pod.full_name());
-        let previous: Vec<Arc<Pod>> = pod_set.pods.iter().filter(is_wrong).cloned().collect();
-        merged.pods.extend(previous);
-        (Self { files, pod_set: Arc::new(merged), specs, problems_reported, paths }, true)
+        let mut new = PodSet::new(files.documents());
+        let is_invalid = |pod: &&Arc<Pod>| new.invalid.contains(&pod.full_name());
+        let previous: Vec<Arc<Pod>> = pod_set.pods.iter().filter(is_invalid).cloned().collect();
+        new.pods.extend(previous);
+        (Self { files, pod_set: Arc::new(new), specs, problems_reported, paths }, true)
     }
 
     /// Records events for new problems and for those that are resolved.

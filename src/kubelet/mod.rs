@@ -16,6 +16,7 @@ mod logs;
 mod manifest_source;
 mod mounting;
 mod node;
+mod objects;
 mod orphans;
 mod pleg;
 mod pod_dir;
@@ -49,8 +50,8 @@ use tracing::{error, info, warn};
 use crate::cri::{MeteredChannel, RawClient, image_client, runtime_client};
 use crate::events::{Event, EventRecorder, reason};
 use crate::handler::Executor;
-use crate::manifest::GRACE_PERIOD;
 use crate::manifest::pod::{Pod, PodOrigin};
+use crate::manifest::{ConfigObjects, GRACE_PERIOD};
 use crate::object_ref::PodRef;
 use crate::probe::{SpecResolver, record_problem};
 use crate::prober::ProbeManager;
@@ -62,6 +63,7 @@ use backoff::Backoff;
 use context::{PlegCache, WorkerContext};
 use logs::ContainerLogManager;
 use node::NodeInfo;
+use objects::ObjectStore;
 use orphans::{Orphans, find_orphans};
 use pod_registry::PodRegistry;
 use pod_workers::{PodWorkerHandle, PodWorkers};
@@ -165,6 +167,7 @@ impl Kubelet {
             subpath_mounts: SubPathMounts::new(&snapshot, state.clone())?,
             registry: PodRegistry::new(&snapshot, state.clone(), paths)?,
             kubelet: KubeletPresence::new(&snapshot, state.clone())?,
+            objects: ObjectStore::default(),
             client_pods,
             state,
             events,
@@ -196,6 +199,7 @@ impl Kubelet {
         let mut state_errors = self.context.state.write_error();
         self.context.unmount_stale().await;
         let mount_check = tokio::spawn(mounting::report_unreachable(self.context.clone()));
+        self.context.objects.replace(manifests.objects());
         let desired = manifests.pods();
         self.terminate_all(self.context.registry.pods_to_terminate(&desired), &mut workers);
         let mut orphan_scan = JoinSet::new();
@@ -223,6 +227,7 @@ impl Kubelet {
                             // The queue has room: files are read every two seconds at most.
                             let _ = updates.try_send(specs);
                         }
+                        self.set_objects(&manifests.objects());
                         self.set_pods(pods, &mut workers);
                     }
                     manifests.report_problems(&self.context.events);
@@ -322,6 +327,16 @@ impl Kubelet {
             let worker = self.start_worker(pod, workers);
             worker.signals.terminate.cancel();
             self.pod_workers.lock().insert(name, worker);
+        }
+    }
+
+    /// Sets the objects that pods may refer to. Wakes the workers of pods for which they have changed.
+    fn set_objects(&self, objects: &Arc<ConfigObjects>) {
+        let earlier = self.context.objects.replace(objects.clone());
+        for worker in self.pod_workers.lock().values() {
+            if objects.differ_for(&worker.pod.borrow(), &earlier) {
+                worker.signals.sync.notify_one();
+            }
         }
     }
 

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::v1::{ContainerState, PodStatus, PodStatusCondition, Running, Terminated};
-    use crate::manifest::pod_reader::tests::pod;
+    use crate::manifest::reader::tests::pod;
 
     fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatusV1 {
         ContainerStatusV1 {

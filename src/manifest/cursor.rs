@@ -24,12 +24,38 @@ pub(crate) struct Cursor<'a> {
     value: &'a Value,
     /// Whether what stands here may be a secret, and is shown to nobody.
     is_secret: bool,
+    level: Level,
+}
+
+/// How much is required of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// A person wrote it: unknown fields are errors, because they are mistakes.
+    #[default]
+    Strict,
+    /// An API server has validated it: unknown fields are ignored, because it may be newer than probeshim.
+    Lenient,
 }
 
 impl<'a> Cursor<'a> {
     /// The document itself, which is called so in what is wrong with it.
     pub(crate) fn root(name: &str, value: &'a Value) -> Self {
-        Self { path: name.to_owned(), value, is_secret: false }
+        Self { path: name.to_owned(), value, is_secret: false, level: Level::default() }
+    }
+
+    /// Returns the same value, to be read at another level.
+    pub(crate) fn at_level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    /// Returns whether unknown fields are ignored.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.level == Level::Lenient
+    }
+
+    /// Returns a value below this one.
+    fn child(&self, path: String, value: &'a Value) -> Self {
+        Self { path, value, is_secret: self.is_secret, level: self.level }
     }
 
     /// The same, called so in what is wrong with it.
@@ -40,7 +66,7 @@ impl<'a> Cursor<'a> {
     /// What is at a field; nothing where it is absent or null, as Kubernetes takes it.
     pub(crate) fn field(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
-        Some(Self { path: self.path_of(name), value, is_secret: self.is_secret })
+        Some(self.child(self.path_of(name), value))
     }
 
     /// The same, but that nothing in it is shown.
@@ -62,14 +88,13 @@ impl<'a> Cursor<'a> {
         self.read(self.value.as_object(), "must be an object", problems)
     }
 
-    /// Complains of fields that are none of these: nobody would read them.
+    /// Reports fields that are none of these, unless the level is lenient.
     pub(crate) fn deny_unknown(&self, fields: &[&str], problems: &mut Vec<Violation>) {
+        if self.is_lenient() {
+            return;
+        }
         let unknown = |(name, value): (&String, &'a Value)| {
-            (!fields.contains(&name.as_str())).then(|| Self {
-                path: self.path_of(name),
-                value,
-                is_secret: self.is_secret,
-            })
+            (!fields.contains(&name.as_str())).then(|| self.child(self.path_of(name), value))
         };
         for field in self.value.as_object().into_iter().flatten().filter_map(unknown) {
             field.error(format!("must not be there: known fields are {}", fields.join(", ")), problems);
@@ -78,10 +103,7 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn list(&self, problems: &mut Vec<Violation>) -> Vec<Self> {
         let list = self.read(self.value.as_array(), "must be a list", problems);
-        let at = |(place, value)| {
-            let path = format!("{}[{place}]", self.path);
-            Cursor { path, value, is_secret: self.is_secret }
-        };
+        let at = |(place, value)| self.child(format!("{}[{place}]", self.path), value);
         list.into_iter().flatten().enumerate().map(at).collect()
     }
 

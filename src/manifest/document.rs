@@ -1,46 +1,142 @@
-//! A document of Kubernetes → the pods that it makes.
+//! Reads the objects of a Kubernetes manifest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::manifest::config_object::ConfigObject;
 use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
-use crate::manifest::probed_pod;
+use crate::manifest::reader::{config_object, pod, spec};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::manifest::workload::{Workload, WorkloadKind};
 
-/// The namespace of what names none.
+/// Namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The pods that a document makes.
+/// The pods of a workload, or one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Which pods they are.
+    /// Identifies the pods.
     pub(crate) owner: Workload,
-    /// What they are.
+    /// Their spec.
     pub(crate) pod: Arc<PodSpec>,
 }
 
-/// An object of a document.
-#[derive(Debug)]
-pub(crate) enum Object<'a> {
-    /// It makes pods.
-    Workload {
-        /// Which pods; `None` where that cannot be read.
-        owner: Option<Workload>,
-        /// What they are.
-        template: Cursor<'a>,
-    },
-    /// It is of another kind.
+/// An object of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Document {
+    /// The file, and the number of the document if the file has several.
+    pub(crate) at: String,
+    pub(crate) kind: DocumentKind,
+}
+
+/// The content of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum DocumentKind {
+    /// Pods to probe.
+    Probed(Manifest),
+    /// A pod to run; `None` if errors in it were reported.
+    Pod { namespace: String, name: String, pod: Option<Arc<Pod>> },
+    /// An object that pods to run refer to.
+    Config(ConfigObject),
+    /// The same, with errors that were reported: kind, namespace and name.
+    InvalidConfig(&'static str, String, String),
+    /// An object of another kind, which is ignored.
+    Ignored(String),
+}
+
+/// How documents are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadOptions {
+    /// What pods are read for.
+    pub(crate) purpose: Purpose,
+    /// Errors do not show values, which may be commands.
+    pub(crate) redact: bool,
+    /// Unsupported fields are left out with a warning; otherwise they are errors.
+    pub(crate) ignore_unsupported: bool,
+}
+
+/// What pods are read for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Probing pods that others run: only what probes, hooks and restarts depend on is read.
+    #[default]
+    Probe,
+    /// Running them: everything is read.
+    Run,
+}
+
+/// An object of a document, before its content is read.
+enum Object<'a> {
+    /// A workload or pod. `owner` is `None` if it cannot be identified, which was reported.
+    Workload { owner: Option<Workload>, template: Cursor<'a> },
+    /// An object of another kind.
     Other(String, Cursor<'a>),
 }
 
-/// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out. `redact`: what
-/// is written there may be a command, and is not shown.
+impl Document {
+    /// Returns what identifies the object: kind, namespace and name.
+    pub(crate) fn key(&self) -> (&str, &str, &str) {
+        match &self.kind {
+            DocumentKind::Probed(Manifest { owner, .. }) => {
+                (owner.kind.name(), &owner.namespace, &owner.name)
+            }
+            DocumentKind::Pod { namespace, name, .. } => ("Pod", namespace, name),
+            DocumentKind::Config(object) => object.key(),
+            DocumentKind::InvalidConfig(kind, namespace, name) => (kind, namespace, name),
+            DocumentKind::Ignored(kind) => (kind, "", ""),
+        }
+    }
+
+    /// Returns whether this document replaces `earlier`. One with errors in it does not: the earlier content continues to count.
+    pub(crate) fn replaces(&self, earlier: &Self) -> bool {
+        match (&self.kind, &earlier.kind) {
+            (DocumentKind::Probed(one), DocumentKind::Probed(other)) => one.owner.key() == other.owner.key(),
+            (DocumentKind::InvalidConfig(..), _) => false,
+            _ => self.key() == earlier.key(),
+        }
+    }
+}
+
+/// Reads the objects of a document of a file, which is at `at`. Reports everything that is wrong with it.
 pub(crate) fn read(
+    document: &Value,
+    options: ReadOptions,
+    at: &str,
+    problems: &mut Vec<Violation>,
+) -> Vec<Document> {
+    let mut documents = Vec::new();
+    objects(document, Source::Manifest, options.redact, problems, &mut |object, problems| {
+        let kind = match object {
+            Object::Workload { owner, template } => match options.purpose {
+                Purpose::Probe => {
+                    read_manifest(owner, &template, Source::Manifest, problems).map(DocumentKind::Probed)
+                }
+                Purpose::Run => read_pod(owner, &template, options, problems),
+            },
+            Object::Other(kind, node)
+                if options.purpose == Purpose::Run && config_object::KINDS.contains(&kind.as_str()) =>
+            {
+                match config_object::read(&kind, &node, problems) {
+                    Some(object) => Some(DocumentKind::Config(object)),
+                    None => config_object::key(&kind, &node)
+                        .map(|(kind, namespace, name)| DocumentKind::InvalidConfig(kind, namespace, name)),
+                }
+            }
+            Object::Other(kind, _) => Some(DocumentKind::Ignored(kind)),
+        };
+        documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
+    });
+    documents
+}
+
+/// Reads the pods and workloads of a document for probing. Those with a problem are left out, without an effect on others. `redact`: problems
+/// do not show values, which may be commands.
+pub(crate) fn read_manifests(
     document: &Value,
     source: Source,
     redact: bool,
@@ -49,40 +145,51 @@ pub(crate) fn read(
     let mut manifests = Vec::new();
     objects(document, source, redact, problems, &mut |object, problems| {
         let Object::Workload { owner, template } = object else { return };
-        let before = problems.len();
-        let pod = Arc::new(probed_pod::read(&template, source, problems));
-        let made = owner.filter(|_| problems.len() == before);
-        manifests.extend(made.map(|owner| Manifest { owner, pod }));
+        manifests.extend(read_manifest(owner, &template, source, problems));
     });
     manifests
 }
 
-/// Hands over each object of a document; of a list, its items.
-pub(crate) fn objects<F>(
-    document: &Value,
+fn read_manifest(
+    owner: Option<Workload>,
+    template: &Cursor<'_>,
     source: Source,
-    redact: bool,
     problems: &mut Vec<Violation>,
-    take: &mut F,
-) where
+) -> Option<Manifest> {
+    let before = problems.len();
+    let pod = Arc::new(spec::read(template, source, problems));
+    owner.filter(|_| problems.len() == before).map(|owner| Manifest { owner, pod })
+}
+
+/// Reads the pod that a node runs of a pod or workload.
+fn read_pod(
+    owner: Option<Workload>,
+    template: &Cursor<'_>,
+    options: ReadOptions,
+    problems: &mut Vec<Violation>,
+) -> Option<DocumentKind> {
+    let mut found = Vec::new();
+    template.object(problems)?;
+    pod::check_template(owner.as_ref().map(|owner| owner.kind), template, &mut found);
+    let (namespace, name) = owner.as_ref().map(Workload::first_pod).unwrap_or_default();
+    let pod = pod::read(template, &namespace, &name, &mut found);
+    let is_ignored = |problem: &Violation| problem.is_unsupported && options.ignore_unsupported;
+    let is_right = found.iter().all(is_ignored);
+    problems.append(&mut found);
+    owner.map(|_| DocumentKind::Pod { namespace, name, pod: pod.filter(|_| is_right).map(Arc::new) })
+}
+
+/// Passes each object of a document to `take`; of a list, its items.
+fn objects<F>(document: &Value, source: Source, redact: bool, problems: &mut Vec<Violation>, take: &mut F)
+where
     F: FnMut(Object<'_>, &mut Vec<Violation>),
 {
-    let node = Cursor::root("", document);
+    let node = Cursor::root("", document).at_level(source.level());
     let node = if redact { node.secret() } else { node };
     list_items(&node, None, source, problems, take);
 }
 
-/// The kinds of a document that make no pods, one for each time.
-pub(crate) fn ignored_kinds(document: &Value) -> Vec<String> {
-    let Some(kind) = document.get("kind").and_then(Value::as_str) else { return Vec::new() };
-    match document.get("items").and_then(Value::as_array).filter(|_| kind.ends_with("List")) {
-        Some(items) => items.iter().flat_map(ignored_kinds).collect(),
-        None if WorkloadKind::named(kind).is_some() => Vec::new(),
-        None => vec![kind.to_owned()],
-    }
-}
-
-/// `kind`: what it is where it does not say so itself, as the items of some lists do not.
+/// Lists the objects of a node. `kind` is its kind where it names none, as items of some lists do not.
 fn list_items<F>(
     node: &Cursor<'_>,
     kind: Option<&str>,
@@ -136,7 +243,7 @@ fn list_items<F>(
     take(Object::Workload { owner, template }, problems);
 }
 
-/// An item of a list that is in another order each time: it is called by its name in what is wrong with it.
+/// Names an item of a list by kind, namespace and name instead of its place, which may be another one each time.
 fn item_path<'a>(item: Cursor<'a>, kind: Option<&str>) -> Cursor<'a> {
     let text = |path: &[&str]| item.at(path).and_then(|node| node.value().as_str());
     let (kind, name) = (text(&["kind"]).or(kind), text(&["metadata", "name"]));
@@ -170,7 +277,7 @@ fn owner(node: &Cursor<'_>, kind: WorkloadKind, problems: &mut Vec<Violation>) -
     Some(Workload { kind, name, namespace, uid, labels: BTreeMap::new() })
 }
 
-/// Looks whether an object is of one of these versions of the API, as far as it says so.
+/// Reports an apiVersion that is none of these.
 pub(crate) fn version(node: &Cursor<'_>, known: &[&str], problems: &mut Vec<Violation>) {
     let Some(at) = node.field("apiVersion") else { return };
     if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::manifest::cursor::Violation;
-use crate::manifest::document::{self, Manifest};
+use crate::manifest::document::{self, Document, DocumentKind, Manifest, ReadOptions};
 use crate::manifest::index::Manifests;
-use crate::manifest::source::Source;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
 /// What files of manifests are called, other files of a folder are passed over.
@@ -48,47 +46,30 @@ pub enum FileError {
     },
 }
 
-/// What somebody reads from documents.
-pub(crate) trait FromDocument: Clone + PartialEq {
-    /// Reads a document, which is called by its file and number in what is wrong later.
-    fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self>;
-
-    /// Whether both are of the same object.
-    fn is_of_same_object(&self, other: &Self) -> bool;
-}
-
-/// On which terms documents are read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadOptions {
-    /// Commands are not shown in what is wrong.
-    pub(crate) redacts: bool,
-    /// What is not to be had here is left out, and warned of.
-    pub(crate) ignores_unsupported: bool,
-}
-
-/// Files and folders of manifests, as they were when they were looked at last.
-#[derive(Clone, Debug)]
-pub struct Files<T = Manifest> {
+/// Files and directories of manifests, with their content when they were read last.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
     paths: Vec<PathBuf>,
-    terms: ReadOptions,
-    /// In the order of the paths, and of the names in a folder.
-    known: BTreeMap<(usize, PathBuf), CachedFile<T>>,
-    /// What cannot be looked at, by the places of the paths.
+    options: ReadOptions,
+    /// By the index of the path, then by the name of the file.
+    known: BTreeMap<(usize, PathBuf), CachedFile>,
+    /// Why paths cannot be read, by their indices.
     unreadable: Vec<(usize, String)>,
 }
 
 /// A file.
 #[derive(Clone, Debug)]
-struct CachedFile<T> {
+struct CachedFile {
     mark: FileStamp,
-    said: Vec<T>,
+    documents: Vec<Document>,
     problems: Vec<String>,
     warnings: Vec<String>,
 }
 
-/// What a file says, and what is wrong with it.
-struct FileContents<T> {
-    said: Vec<T>,
+/// Content of a file, and what is wrong with it.
+#[derive(Default)]
+struct FileContents {
+    documents: Vec<Document>,
     errors: Vec<FileError>,
     warnings: Vec<FileError>,
 }
@@ -104,22 +85,11 @@ struct FileStamp {
     modified: (i64, i64),
 }
 
-impl<T> Default for Files<T> {
-    fn default() -> Self {
-        Self {
-            paths: Vec::new(),
-            terms: ReadOptions::default(),
-            known: BTreeMap::new(),
-            unreadable: Vec::new(),
-        }
-    }
-}
-
 impl Files {
-    /// Reads them for the first time. Of a file that is named everything has to be right, or everything that is not is returned; what is
-    /// wrong in a folder is left out, and is told of once they are watched: others depend on the rest.
-    pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<String>> {
-        let files = Self::new(paths, ReadOptions { redacts, ..ReadOptions::default() });
+    /// Reads manifests for probing. Fails with everything that is wrong with files that are named. What is wrong in a directory is left out,
+    /// and reported once the directory is watched, because others depend on the rest.
+    pub fn read(paths: &[PathBuf], redact: bool) -> Result<Self, Vec<String>> {
+        let files = Self::new(paths, ReadOptions { redact, ..ReadOptions::default() });
         let is_named = |place: usize| !paths[place].is_dir();
         let unreadable =
             files.unreadable.iter().filter(|(place, _)| is_named(*place)).map(|(_, reason)| reason);
@@ -129,17 +99,14 @@ impl Files {
         if wrong.is_empty() { Ok(files) } else { Err(wrong) }
     }
 
-    /// The manifests.
+    /// Returns the pods to probe.
     pub(crate) fn manifests(&self) -> Manifests {
-        self.documents().cloned().collect()
+        self.documents().filter_map(manifest).cloned().collect()
     }
-}
 
-#[expect(private_bounds, reason = "what is read from documents is of this crate")]
-impl<T: FromDocument> Files<T> {
     /// Reads them for the first time.
-    pub(crate) fn new(paths: &[PathBuf], terms: ReadOptions) -> Self {
-        let mut files = Self { paths: paths.to_owned(), terms, ..Self::default() };
+    pub(crate) fn new(paths: &[PathBuf], options: ReadOptions) -> Self {
+        let mut files = Self { paths: paths.to_owned(), options, ..Self::default() };
         files.look_for(true);
         files
     }
@@ -187,16 +154,16 @@ impl<T: FromDocument> Files<T> {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let FileContents { said, errors, warnings } =
-                read_file(&key.1, self.reader(&key, is_first), self.terms);
-            let said = match known {
-                Some(known) if !errors.is_empty() => with_those_before(said, &known.said),
-                _ => said,
+            let FileContents { documents, errors, warnings } =
+                read_file(&key.1, self.reader(&key, is_first), self.options);
+            let documents = match known {
+                Some(known) if !errors.is_empty() => with_earlier(documents, &known.documents),
+                _ => documents,
             };
-            has_changed |= known.is_none_or(|known| known.said != said);
+            has_changed |= known.is_none_or(|known| known.documents != documents);
             let [problems, warnings] =
                 [errors, warnings].map(|all| all.iter().map(ToString::to_string).collect());
-            self.known.insert(key, CachedFile { mark, said, problems, warnings });
+            self.known.insert(key, CachedFile { mark, documents, problems, warnings });
         }
         has_changed
     }
@@ -206,9 +173,9 @@ impl<T: FromDocument> Files<T> {
         if is_first && is_named { read_named_to_string } else { read_to_string }
     }
 
-    /// What they say, in their order.
-    pub(crate) fn documents(&self) -> impl Iterator<Item = &T> {
-        self.known.values().flat_map(|known| &known.said)
+    /// Returns the documents of all files, in their order.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.known.values().flat_map(|known| &known.documents)
     }
 
     /// Everything that is wrong with them.
@@ -223,20 +190,18 @@ impl<T: FromDocument> Files<T> {
     }
 }
 
-impl FromDocument for Manifest {
-    fn read(document: &Value, terms: ReadOptions, _: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
-        document::read(document, Source::Manifest, terms.redacts, problems)
-    }
-
-    fn is_of_same_object(&self, other: &Self) -> bool {
-        self.owner.key() == other.owner.key()
+/// Returns the pods of a document that are to be probed.
+fn manifest(document: &Document) -> Option<&Manifest> {
+    match &document.kind {
+        DocumentKind::Probed(manifest) => Some(manifest),
+        _ => None,
     }
 }
 
-/// What a file says in which something is wrong, with what it said before of others: of them something may be what is wrong.
-fn with_those_before<T: FromDocument>(now: Vec<T>, before: &[T]) -> Vec<T> {
-    let is_said = |known: &&T| now.iter().any(|said| said.is_of_same_object(known));
-    let others: Vec<T> = before.iter().filter(|known| !is_said(known)).cloned().collect();
+/// Adds to the documents of a file with errors the earlier ones that they do not replace: one of those may be the one with the error.
+fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
+    let is_replaced = |known: &&Document| now.iter().any(|document| document.replaces(known));
+    let others: Vec<Document> = earlier.iter().filter(|known| !is_replaced(known)).cloned().collect();
     now.into_iter().chain(others).collect()
 }
 
@@ -275,11 +240,14 @@ pub(crate) fn read(
                     continue;
                 }
             };
-        for kind in documents.iter().flat_map(document::ignored_kinds) {
-            *passed_over.entry(kind).or_default() += 1;
-        }
         let read = read_documents(file, &documents, ReadOptions::default());
-        manifests.extend(read.said);
+        for document in read.documents {
+            match document.kind {
+                DocumentKind::Probed(manifest) => manifests.push(manifest),
+                DocumentKind::Ignored(kind) => *passed_over.entry(kind).or_default() += 1,
+                _ => {}
+            }
+        }
         errors.extend(read.errors);
     }
     manifests
@@ -326,25 +294,25 @@ fn documents(path: &Path, read: DocumentReader) -> Result<Vec<Value>, FileError>
     })
 }
 
-fn read_file<T: FromDocument>(path: &Path, reader: DocumentReader, terms: ReadOptions) -> FileContents<T> {
+fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileContents {
     match documents(path, reader) {
-        Ok(documents) => read_documents(path, &documents, terms),
-        Err(error) => FileContents { said: Vec::new(), errors: vec![error], warnings: Vec::new() },
+        Ok(documents) => read_documents(path, &documents, options),
+        Err(error) => FileContents { errors: vec![error], ..FileContents::default() },
     }
 }
 
-fn read_documents<T: FromDocument>(path: &Path, documents: &[Value], terms: ReadOptions) -> FileContents<T> {
-    let mut read = FileContents { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+fn read_documents(path: &Path, documents: &[Value], options: ReadOptions) -> FileContents {
+    let mut read = FileContents::default();
     let several = documents.len() > 1;
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();
         let of_file = if several { format!(", document {}", place + 1) } else { String::new() };
         let at = format!("{}{of_file}", path.display());
-        read.said.extend(T::read(document, terms, &at, &mut problems));
+        read.documents.extend(document::read(document, options, &at, &mut problems));
         for problem in problems {
             let (path, document, reason) = (path.to_owned(), of_file.clone(), problem.to_string());
             let error = FileError::Wrong { path, document, reason };
-            let is_left_out = problem.is_unsupported && terms.ignores_unsupported;
+            let is_left_out = problem.is_unsupported && options.ignore_unsupported;
             if is_left_out { &mut read.warnings } else { &mut read.errors }.push(error);
         }
     }

@@ -84,7 +84,8 @@ impl KubeletClient {
         let answer = timeout(REQUEST_TIMEOUT, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
-        let manifests = document::read(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
+        let manifests =
+            document::read_manifests(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
         Ok((manifests, problems.iter().map(ToString::to_string).collect()))
     }
 

@@ -1,5 +1,7 @@
 //! Who says what is probed or executed.
 
+use crate::manifest::cursor::Level;
+
 /// Where something is written, in the order in which it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -46,9 +48,11 @@ impl Source {
         }
     }
 
-    /// Whether a person wrote it for probeshim to read, who is told of fields that nobody knows. What comes from elsewhere may be newer
-    /// than we are.
-    pub(crate) fn is_user_authored(self) -> bool {
-        matches!(self, Self::Config | Self::Annotation | Self::Manifest)
+    /// Returns how much is required of what stands there: a person wrote it for probeshim to read, or others did, who may be newer.
+    pub(crate) fn level(self) -> Level {
+        match self {
+            Self::Config | Self::Annotation | Self::Manifest => Level::Strict,
+            Self::Kubelet | Self::LastApplied | Self::KubeletAnnotation => Level::Lenient,
+        }
     }
 }

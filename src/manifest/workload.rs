@@ -44,6 +44,19 @@ impl WorkloadKind {
         })
     }
 
+    /// Returns the name of the kind.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Deployment => "Deployment",
+            Self::DaemonSet => "DaemonSet",
+            Self::StatefulSet => "StatefulSet",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::Job => "Job",
+            Self::CronJob => "CronJob",
+        }
+    }
+
     /// The versions of the API that know it, the one of today first.
     pub(crate) fn versions(self) -> &'static [&'static str] {
         match self {
@@ -63,6 +76,15 @@ impl fmt::Display for Workload {
 }
 
 impl Workload {
+    /// Returns namespace and name of the first pod of the workload.
+    pub(crate) fn first_pod(&self) -> (String, String) {
+        let name = match self.kind {
+            WorkloadKind::StatefulSet => format!("{}-0", self.name),
+            _ => self.name.clone(),
+        };
+        (self.namespace.clone(), name)
+    }
+
     /// What tells it apart from others.
     pub(crate) fn key(&self) -> (WorkloadKind, &str, &str, Option<&str>) {
         (self.kind, &self.namespace, &self.name, self.uid.as_deref())

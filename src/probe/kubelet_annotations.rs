@@ -3,11 +3,8 @@
 use serde_json::Value;
 
 use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
-use crate::manifest::ExecPurpose;
-use crate::manifest::Hook;
 use crate::manifest::cursor::Cursor;
-use crate::manifest::{ContainerPort, ContainerSpec};
-use crate::manifest::{read_hook, read_port};
+use crate::manifest::{ContainerPort, ContainerSpec, ExecPurpose, Hook, Source, read_hook, read_port};
 
 /// All that is noted of a container of this name.
 pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
@@ -24,7 +21,10 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
     let text = note(PRE_STOP_HANDLER)?;
     let mut problems = Vec::new();
     let hook = match serde_json::from_str::<Value>(text) {
-        Ok(value) => read_hook(&Cursor::root("", &value).secret(), false, &mut problems),
+        Ok(value) => {
+            let hook = Cursor::root("", &value).secret().at_level(Source::KubeletAnnotation.level());
+            read_hook(&hook, &mut problems)
+        }
         Err(error) => {
             return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
         }

@@ -17,7 +17,7 @@ use crate::manifest::Manifests;
 use crate::manifest::Source;
 use crate::manifest::{ContainerKind, ContainerSpec, Env, PodSpec};
 use crate::manifest::{ExecPurpose, KnownExec};
-use crate::manifest::{FileError, Files, Manifest, read_document, read_file};
+use crate::manifest::{FileError, Files, Manifest, read_file, read_manifests};
 use crate::manifest::{Handler, Probe, ProbeType};
 use crate::manifest::{Workload, WorkloadKind};
 
@@ -106,7 +106,7 @@ impl SpecResolver {
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
         self.set_kubelet_pods(
-            read_document(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
+            read_manifests(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
         );
     }
 
@@ -346,7 +346,7 @@ fn with_expanded_command(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
 
 fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
-    read_document(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
+    read_manifests(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
 /// Returns a lookup of the annotations of a container.

@@ -11,8 +11,7 @@ use tracing::{error, info, warn};
 
 use super::resolver::SpecResolver;
 use crate::events::{Event, EventRecorder, reason};
-use crate::manifest::KubeletClient;
-use crate::manifest::{Files, FromDocument};
+use crate::manifest::{Files, KubeletClient};
 use crate::terminal::sanitize;
 
 /// From one look at the files to the next, at least.
@@ -120,7 +119,7 @@ impl SpecSources {
 }
 
 /// Looks at files on a thread that may wait. Tells whether they say something else now.
-pub(crate) async fn rescan_blocking<T: FromDocument + Send + 'static>(files: Files<T>) -> (Files<T>, bool) {
+pub(crate) async fn rescan_blocking(files: Files) -> (Files, bool) {
     let kept = files.clone();
     let looked = spawn_blocking(move || {
         let mut files = files;

@@ -8,6 +8,7 @@ mod execs;
 mod killing;
 mod kubelet;
 mod life;
+mod objects;
 mod probing;
 mod procrun;
 #[path = "../real/mod.rs"]

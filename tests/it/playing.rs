@@ -261,10 +261,15 @@ async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
     assert_eq!(restarts(1).await, sandbox);
     told(&place, "Killing", "Container main definition changed, will be restarted").await;
     folder.remove("c.yaml");
-    told(&place, "InvalidSpec", "it must be a ConfigMap of namespace test among these files").await;
-    assert_eq!(restarts(1).await, sandbox);
+    folder.write("a.yaml", &manifest.replace("image: i,", "image: third,"));
+    told(&place, "Failed", "Error: configmap \"c\" not found").await;
     folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
-    told(&place, "SpecResolved", "it must be a ConfigMap of namespace test among these files").await;
+    assert_eq!(restarts(2).await, sandbox);
+    folder.write("a.yaml", &manifest.replace("image: i,", "imagePullPolicy: Often, image: i,"));
+    told(&place, "InvalidSpec", "it must be one of Always, IfNotPresent, Never").await;
+    assert_eq!(restarts(2).await, sandbox);
+    folder.write("a.yaml", &manifest.replace("image: i,", "image: third,"));
+    told(&place, "SpecResolved", "it must be one of Always, IfNotPresent, Never").await;
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
-use crate::manifest::pod::{ClientRequest, Container, Pod, PodOrigin, StringMap};
+use crate::manifest::pod::{ClientRequest, Container, Pod, PodOrigin, RuntimeHandler, StringMap};
 use crate::state::{self, StateError, StateStore};
 
 pub use desired::PodKey;
@@ -155,7 +155,8 @@ fn pod(key: &PodKey, client_pod: &ClientPod) -> Option<Pod> {
     pod.annotations = config.annotations.into_iter().collect::<StringMap>();
     let written = containers.iter().map(|it| json!({"name": it.name, "image": it.image}));
     pod.raw_manifest = Arc::new(json!({"spec": {"containers": written.collect::<Vec<_>>()}}));
-    (pod.runtime_handler, pod.containers) = (runtime_handler, containers);
+    pod.runtime_handler = RuntimeHandler::Named(runtime_handler);
+    pod.containers = containers;
     (!pod.containers.is_empty()).then_some(pod)
 }
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use crate::kubelet::node::NodeInfo;
-use crate::manifest::pod::{Container, EnvField, Pod, ResourceField, StringMap, VariableValue};
+use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, StringMap, VariableValue};
+use crate::manifest::{ConfigObjects, ObjectError};
 use crate::probe::expand_word;
 
 /// What of a pod is known only once it has a sandbox.
@@ -13,32 +14,43 @@ pub(in crate::kubelet) struct EnvFacts<'a> {
     pub(in crate::kubelet) node: &'a NodeInfo,
     /// Its addresses, the first one first.
     pub(in crate::kubelet) addresses: &'a [String],
+    /// The objects that it may refer to.
+    pub(in crate::kubelet) objects: &'a ConfigObjects,
 }
 
-/// The variables of a container, by their names: of several the last, and those of its own before those of `ConfigMap`s and Secrets.
-pub(in crate::kubelet) fn variables(container: &Container, facts: &EnvFacts<'_>) -> Vec<(String, String)> {
+/// Returns the variables of a container, sorted by name: of several the last, and its own before those of `envFrom` (kubelet:
+/// `makeEnvironmentVariables`). Fails where an object or key that is not optional is missing.
+pub(in crate::kubelet) fn variables(
+    container: &Container,
+    facts: &EnvFacts<'_>,
+) -> Result<Vec<(String, String)>, ObjectError> {
+    let resolve = |object| facts.objects.resolve(&facts.pod.namespace, object);
     let mut known: HashMap<String, String> = HashMap::new();
-    for from in &container.env_from {
-        known.extend(from.data.iter().map(|(key, value)| (format!("{}{key}", from.prefix), value.clone())));
+    for EnvFrom { prefix, object } in &container.env_from {
+        let variables = resolve(object)?.map(|data| data.variables()).unwrap_or_default();
+        known.extend(variables.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value)));
     }
     for variable in &container.env {
         let value = match &variable.value {
             VariableValue::Literal(text) => expand_word(text, &known),
             VariableValue::Field(of) => field(of, facts),
             VariableValue::Resource(of) => resource(of, &container.name, facts),
-            VariableValue::Given(Some(value)) => value.clone(),
-            VariableValue::Given(None) => continue,
+            VariableValue::Key { object, key } => {
+                let Some(data) = resolve(object)? else { continue };
+                let Some(value) = data.variable(key, object.is_optional)? else { continue };
+                value
+            }
         };
         known.insert(variable.name.clone(), value);
     }
     let mut variables: Vec<(String, String)> = known.into_iter().collect();
     variables.sort_unstable();
-    variables
+    Ok(variables)
 }
 
 /// What is known of a pod.
 pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> String {
-    let EnvFacts { pod, node, addresses } = *facts;
+    let EnvFacts { pod, node, addresses, .. } = *facts;
     let get = |texts: &StringMap, key: &String| texts.get(key).cloned().unwrap_or_default();
     let of_host = || vec![node.address.clone()];
     match field {

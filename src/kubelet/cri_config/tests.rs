@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::manifest::pod_reader::tests::{play, pod};
+use crate::manifest::ConfigObjects;
+use crate::manifest::reader::tests::{play, pod, pod_set};
 
 fn node() -> NodeInfo {
     NodeInfo {
@@ -24,7 +25,11 @@ fn node() -> NodeInfo {
 fn made(pod: &Pod, name: &str) -> ContainerConfig {
     let (node, container) = (node(), pod.container(name).unwrap());
     let addresses = ["10.0.0.4".to_owned()];
-    let variables = variables(container, &EnvFacts { pod, node: &node, addresses: &addresses });
+    let variables = variables(
+        container,
+        &EnvFacts { pod, node: &node, addresses: &addresses, objects: &ConfigObjects::default() },
+    )
+    .unwrap();
     let inputs =
         ContainerInputs { attempt: 3, image: "sha256:1", image_status: None, variables, mounts: Vec::new() };
     super::container(pod, container, &node, inputs)
@@ -37,6 +42,36 @@ fn hashes_are_those_of_a_kubelet() {
     {
         let pod = pod(&format!("{{containers: [{{name: {name}, image: 'probeshim.test/busybox:1'}}]}}"));
         assert_eq!(hash(&pod.containers[0]), expected, "{name}");
+    }
+}
+
+#[test]
+fn variables_come_from_the_objects_that_exist_when_the_container_starts() {
+    let pod = pod("{containers: [{name: a, image: i, \
+         envFrom: [{prefix: S_, configMapRef: {name: settings}}, {secretRef: {name: absent, optional: true}}], \
+         env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: keys, key: token}}}, \
+         {name: NONE, valueFrom: {configMapKeyRef: {name: settings, key: absent, optional: true}}}, \
+         {name: MODE, value: 'is $(S_mode)'}]}]}");
+    let settings = "{kind: ConfigMap, metadata: {name: settings, namespace: test}, data: {mode: fast}, binaryData: {raw: eA==}}";
+    let keys = "{kind: Secret, metadata: {name: keys, namespace: test}, stringData: {token: secret}}";
+    let read = |objects: &[&str]| {
+        let objects = pod_set(&objects.join("\n---\n")).unwrap().objects;
+        let facts = EnvFacts { pod: &pod, node: &node(), addresses: &[], objects: &objects };
+        variables(&pod.containers[0], &facts).map_err(|error| error.to_string())
+    };
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let expected = [("MODE", "is fast"), ("S_mode", "fast"), ("TOKEN", "secret")].map(pair).to_vec();
+    assert_eq!(read(&[settings, keys]), Ok(expected));
+    for (objects, reason) in [
+        (vec![keys], "configmap \"settings\" not found"),
+        (vec![settings], "secret \"keys\" not found"),
+        (vec![settings, &keys.replace("token", "other")], "couldn't find key token in Secret test/keys"),
+        (
+            vec![&settings.replace("namespace: test", "namespace: other"), keys],
+            "configmap \"settings\" not found",
+        ),
+    ] {
+        assert_eq!(read(&objects), Err(reason.to_owned()));
     }
 }
 

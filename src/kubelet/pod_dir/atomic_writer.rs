@@ -12,9 +12,8 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::beneath::{self, Links, make, open_or_make};
+use super::payload::{Payload, PayloadFile};
 use super::{removal, volumes};
-use crate::kubelet::cri_config::{EnvFacts, field, resource};
-use crate::manifest::pod::{ProjectedFile, VolumeContent};
 
 /// The link to the folder that counts.
 const DATA: &str = "..data";
@@ -25,23 +24,16 @@ const NEXT: &str = "..data_tmp";
 /// Mode of the directories that hold files.
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// Returns whether files have been written to a volume before.
+pub(super) fn has_files(volume: &OwnedFd) -> bool {
+    readlinkat(volume, DATA, Vec::new()).is_ok()
+}
+
 /// Writes the files of a volume, and gives new ones to a group. Where they are so already, completes what a crash may have interrupted.
-pub(super) fn write(
-    volume: &OwnedFd,
-    files: &[ProjectedFile],
-    mode: u32,
-    group: Option<u32>,
-    facts: &EnvFacts<'_>,
-) -> io::Result<()> {
-    let content = |file: &ProjectedFile| match &file.content {
-        VolumeContent::Given(content) => content.clone(),
-        VolumeContent::Field(of) => field(of, facts).into_bytes(),
-        VolumeContent::Resource(of) => resource(of, "", facts).into_bytes(),
-    };
-    let files: Vec<(&ProjectedFile, Vec<u8>)> = files.iter().map(|file| (file, content(file))).collect();
-    let mut digest = Sha256::new_with_prefix(mode.to_le_bytes());
-    for (file, content) in &files {
-        digest.update(format!("{}\0{:?}\0{}\0", file.path, file.mode, content.len()));
+pub(super) fn write(volume: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<()> {
+    let mut digest = Sha256::new();
+    for (path, PayloadFile { mode, content }) in files {
+        digest.update(format!("{path}\0{mode:o}\0{}\0", content.len()));
         digest.update(content);
     }
     let digest = digest.finalize();
@@ -49,8 +41,8 @@ pub(super) fn write(
     let current = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
     if current.as_deref() != Some(OsStr::new(&name)) {
         let dir = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
-        for (file, content) in &files {
-            write_file(&dir, &file.path, content, file.mode.unwrap_or(mode))?;
+        for (path, PayloadFile { mode, content }) in files {
+            write_file(&dir, path, content, *mode)?;
         }
         if let Some(group) = group {
             volumes::give(volume, group)?;
@@ -60,7 +52,7 @@ pub(super) fn write(
         symlinkat(&name, volume, NEXT)?;
         renameat(volume, NEXT, volume, DATA)?;
     }
-    let names = files.iter().filter_map(|(file, _)| file.path.split('/').find(|part| !part.is_empty()));
+    let names = files.keys().filter_map(|path| path.split('/').find(|part| !part.is_empty()));
     let names: BTreeSet<&str> = names.collect();
     for name in &names {
         if statat(volume, *name, AtFlags::SYMLINK_NOFOLLOW).is_err() {

@@ -4,6 +4,8 @@ use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::manifest::ObjectError;
+
 /// Why files of a pod cannot be prepared or removed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::kubelet) enum VolumeError {
@@ -31,6 +33,9 @@ pub(in crate::kubelet) enum VolumeError {
         /// The reason.
         source: Box<VolumeError>,
     },
+    /// An object that the volume refers to cannot be used.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
     /// The file at a hostPath has another type than the volume asks for.
     #[error("hostPath type check failed: {path} is not a {expected}")]
     OtherKind {

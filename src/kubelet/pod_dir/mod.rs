@@ -6,6 +6,7 @@ mod empty_dir;
 mod error;
 mod logs;
 mod mountinfo;
+mod payload;
 mod reach;
 mod removal;
 mod subpaths;
@@ -91,11 +92,12 @@ impl PodDir {
         self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted.
-    pub(super) fn prepare(&self, facts: &EnvFacts<'_>) -> Result<(), VolumeError> {
-        let is_gone = self.lock();
+    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted. Returns why volumes were not
+    /// updated: they keep the content that they had when all objects existed.
+    pub(super) fn prepare(&self, facts: &EnvFacts<'_>) -> Result<Vec<VolumeError>, VolumeError> {
+        let (is_gone, mut outdated) = (self.lock(), Vec::new());
         if *is_gone {
-            return Ok(());
+            return Ok(outdated);
         }
         let root = self.open()?;
         let group = facts.pod.security.fs_group.and_then(|group| u32::try_from(group).ok());
@@ -115,16 +117,28 @@ impl PodDir {
                     volumes::host_path(Path::new(path), *kind).map_err(failed)?;
                     continue;
                 }
-                VolumeSource::Files { kind, files, mode } => {
+                VolumeSource::Files { kind, sources, mode } => {
                     let above = below(Some(*kind));
+                    let files = match payload::resolve(sources, *mode, facts) {
+                        Ok(files) => files,
+                        Err(error) => {
+                            let known = open(&root, &above.join(name), OFlags::RDONLY, Links::Refuse);
+                            let error = failed(error.into());
+                            if !known.is_ok_and(|volume| atomic_writer::has_files(&volume)) {
+                                return Err(error);
+                            }
+                            outdated.push(error);
+                            continue;
+                        }
+                    };
                     open_or_make(&root, &above, 0o755, Links::Refuse)
                         .and_then(|above| make(above, OsStr::new(name), 0o755))
-                        .and_then(|volume| atomic_writer::write(&volume, files, *mode, group, facts))
+                        .and_then(|volume| atomic_writer::write(&volume, &files, group))
                 }
             };
             prepared.map_err(with_path(&path)).map_err(failed)?;
         }
-        Ok(())
+        Ok(outdated)
     }
 
     /// Where a volume is.

@@ -14,13 +14,15 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
 use crate::kubelet::node::NodeInfo;
+use crate::manifest::ConfigObjects;
 use crate::manifest::pod::HostPathKind;
-use crate::manifest::pod_reader::tests::play;
+use crate::manifest::reader::tests::{play, pod_set};
 
 /// The files of a pod, with what tells of it.
 struct TestHost {
     _dir: tempfile::TempDir,
     node: NodeInfo,
+    objects: Arc<ConfigObjects>,
 }
 
 impl TestHost {
@@ -33,11 +35,18 @@ impl TestHost {
             address: "192.0.2.2".to_owned(),
             ..NodeInfo::detect(logs, false, pods, String::new())
         };
-        Self { _dir: dir, node }
+        Self { _dir: dir, node, objects: Arc::default() }
+    }
+
+    /// Takes the objects of documents, and returns their pod.
+    fn read(&mut self, text: &str) -> Arc<Pod> {
+        let set = pod_set(text).unwrap();
+        self.objects = set.objects;
+        set.pods.into_iter().next().unwrap()
     }
 
     fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> EnvFacts<'a> {
-        EnvFacts { pod, node: &self.node, addresses }
+        EnvFacts { pod, node: &self.node, addresses, objects: &self.objects }
     }
 }
 
@@ -75,8 +84,8 @@ spec:
 
 #[test]
 fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
-    let host = TestHost::new();
-    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let mut host = TestHost::new();
+    let pod = host.read(DOCUMENTS);
     let (dir, addresses) = (PodDir::for_pod(&pod, &host.node.pods), ["10.0.0.4".to_owned()]);
     dir.prepare(&host.facts(&pod, &addresses)).unwrap();
     let root = host.node.pods.join("u");
@@ -87,7 +96,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     let labels = root.join("volumes/kubernetes.io~downward-api/down/labels");
     assert_eq!(read(&labels), "app=\"web\"");
     let facts = host.facts(&pod, &addresses);
-    let variables = super::super::cri_config::variables(&pod.containers[0], &facts);
+    let variables = super::super::cri_config::variables(&pod.containers[0], &facts).unwrap();
     let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
@@ -111,8 +120,8 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     let before = fs::read_link(files.join("..data")).unwrap();
     dir.prepare(&host.facts(&pod, &addresses)).unwrap();
     assert_eq!(fs::read_link(files.join("..data")).unwrap(), before, "nothing has changed");
-    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
-    let other = other.unwrap().remove(0);
+    let other =
+        host.read(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
     dir.prepare(&host.facts(&other, &addresses)).unwrap();
     assert_eq!((read(&files.join("a/mode")), read(&files.join("third"))), ("slow".into(), "x".into()));
     assert!(!files.join("other").exists() && !files.join(before).exists());
@@ -121,11 +130,44 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     dir.remove().unwrap();
 }
 
+#[test]
+fn a_missing_object_fails_a_new_volume_and_leaves_an_old_one_as_it_is() {
+    const CONFIG_MAP: &str = "{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}";
+    let mut host = TestHost::new();
+    let without = DOCUMENTS.replace(CONFIG_MAP, "");
+    let without = without.trim_start_matches("\n\n---");
+    let pod = host.read(without);
+    let (dir, volumes) = (PodDir::for_pod(&pod, &host.node.pods), host.node.pods.join("u/volumes"));
+    let failed = dir.prepare(&host.facts(&pod, &[])).unwrap_err();
+    let message = "MountVolume.SetUp failed for volume \"files\" : configmap \"c\" not found";
+    assert_eq!(failed.to_string(), message);
+    assert!(!volumes.join("kubernetes.io~configmap/files").exists());
+    for (data, reason) in [
+        ("{mode: fast}", Some("configmap references non-existent config key: other")),
+        ("{mode: fast, 'other': x}", None),
+        ("{mode: slow, 'other': x}", None),
+    ] {
+        let objects = format!("{{kind: ConfigMap, metadata: {{name: c}}, data: {data}}}\n---\n{without}");
+        assert_eq!(host.read(&objects), pod, "the pod is the same, whatever the object holds");
+        let prepared = dir.prepare(&host.facts(&pod, &[])).map_err(|error| error.to_string());
+        match reason {
+            Some(reason) => assert!(prepared.unwrap_err().ends_with(reason)),
+            None => assert!(prepared.unwrap().is_empty()),
+        }
+    }
+    let files = volumes.join("kubernetes.io~configmap/files");
+    assert_eq!(read(&files.join("a/mode")), "slow");
+    host.read(without);
+    let outdated = dir.prepare(&host.facts(&pod, &[])).unwrap();
+    assert_eq!(outdated.iter().map(ToString::to_string).collect::<Vec<_>>(), [message]);
+    assert_eq!(read(&files.join("a/mode")), "slow", "the containers keep their files");
+}
+
 /// The process may be killed after any step of an update.
 #[test]
 fn an_interrupted_update_of_a_volume_is_completed() {
-    let host = TestHost::new();
-    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let mut host = TestHost::new();
+    let pod = host.read(DOCUMENTS);
     let dir = PodDir::for_pod(&pod, &host.node.pods);
     dir.prepare(&host.facts(&pod, &[])).unwrap();
     let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
@@ -148,13 +190,13 @@ fn an_interrupted_update_of_a_volume_is_completed() {
 
 #[test]
 fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
-    let host = TestHost::new();
-    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let mut host = TestHost::new();
+    let pod = host.read(DOCUMENTS);
     let dir = PodDir::for_pod(&pod, &host.node.pods);
     dir.prepare(&host.facts(&pod, &[])).unwrap();
     let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     fs::create_dir(files.join("absent")).unwrap();
-    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow")).unwrap().remove(0);
+    let other = host.read(&DOCUMENTS.replace("mode: fast", "mode: slow"));
     dir.prepare(&host.facts(&other, &[])).unwrap();
     assert_eq!(read(&files.join("a/mode")), "slow");
     assert!(files.join("absent").is_dir());
@@ -183,7 +225,7 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
         let (host, pod) = (TestHost::new(), play(&text).unwrap().remove(0));
         let prepared = PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[]));
         match expected {
-            Ok(()) => prepared.unwrap(),
+            Ok(()) => assert!(prepared.unwrap().is_empty()),
             Err(reason) => assert!(prepared.unwrap_err().to_string().ends_with(reason), "{name} {kind}"),
         }
     }
@@ -191,8 +233,8 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
 
 #[test]
 fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
-    let host = TestHost::new();
-    let mut pod = Pod::clone(&play(DOCUMENTS).unwrap()[0]);
+    let mut host = TestHost::new();
+    let mut pod = Pod::clone(&host.read(DOCUMENTS));
     let dir = tempfile::tempdir_in(host.node.pods.parent().unwrap()).unwrap();
     let name = dir.path().file_name().unwrap().to_str().unwrap().to_owned();
     fs::create_dir(&host.node.pods).unwrap();
@@ -213,9 +255,8 @@ fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
     if !rustix::process::geteuid().is_root() {
         return skip::skip("groups are given by root");
     }
-    let host = TestHost::new();
-    let documents = DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}");
-    let pod = play(&documents).unwrap().remove(0);
+    let mut host = TestHost::new();
+    let pod = host.read(&DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}"));
     PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[])).unwrap();
     let volumes = host.node.pods.join("u/volumes");
     for (path, mode) in [

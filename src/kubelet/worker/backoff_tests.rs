@@ -13,7 +13,7 @@ use super::start_container::check_backoff;
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::runtime_status::{InstanceState, RuntimePodStatus};
 use crate::manifest::ProbeType;
-use crate::manifest::pod_reader::tests::pod;
+use crate::manifest::reader::tests::pod;
 use crate::prober::ProbeResult;
 
 /// How a container comes to its end.

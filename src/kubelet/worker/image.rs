@@ -7,13 +7,16 @@ use tokio::time::Instant;
 use tonic::Status;
 use wildmatch::WildMatch;
 
+use super::PodWorker;
 use super::failure::StartError;
-use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
+use super::start_container::StartContext;
+use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
 use crate::kubelet::backoff::BackoffError;
 use crate::kubelet::context::WorkerContext;
-use crate::manifest::pod::{Container, Credential, Pod, PullPolicy};
+use crate::manifest::ConfigObjects;
+use crate::manifest::pod::{Container, Credential, DataKind, Pod, PullPolicy};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::terminal::{format, sanitize};
 
@@ -23,7 +26,7 @@ pub(super) struct ImagePuller<'a> {
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) names: (&'a Arc<PodRef>, &'a Arc<ContainerRef>),
-    pub(super) sandbox: &'a PodSandboxConfig,
+    pub(super) start: StartContext<'a>,
 }
 
 impl ImagePuller<'_> {
@@ -88,7 +91,7 @@ impl ImagePuller<'_> {
     /// Pulls it with the credentials that fit, one after the other, or with none. Returns what the runtime calls it.
     async fn pull_with_credentials(&self, image: &str) -> Result<String, Status> {
         let mut auths: Vec<Option<AuthConfig>> =
-            credentials(image, &self.pod.credentials).into_iter().map(Some).collect();
+            credentials(image, self.start.credentials).into_iter().map(Some).collect();
         if auths.is_empty() {
             auths.push(None);
         }
@@ -97,7 +100,7 @@ impl ImagePuller<'_> {
             let request = PullImageRequest {
                 image: Some(self.spec(image)),
                 auth,
-                sandbox_config: Some(self.sandbox.clone()),
+                sandbox_config: Some(self.start.config.clone()),
             };
             // It may take as long as it takes.
             match self.context.images.clone().pull_image(request).await {
@@ -109,9 +112,9 @@ impl ImagePuller<'_> {
     }
 
     fn spec(&self, image: &str) -> ImageSpec {
-        let annotations = self.sandbox.annotations.clone();
+        let annotations = self.start.config.annotations.clone();
         let user_specified_image = self.container.image.clone();
-        let runtime_handler = self.pod.runtime_handler.clone();
+        let runtime_handler = self.start.runtime_handler.to_owned();
         ImageSpec {
             image: image.to_owned(),
             annotations,
@@ -134,6 +137,29 @@ impl ImagePuller<'_> {
 
     fn record(&self, event: Event) {
         self.context.record_event(self.names.0, Some(self.names.1), event);
+    }
+}
+
+impl PodWorker {
+    /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do not exist or hold none: the images are
+    /// pulled without them (kubelet: `getPullSecretsForPod`).
+    pub(super) fn pull_credentials(&self, objects: &ConfigObjects) -> Vec<Credential> {
+        let (mut credentials, mut failed) = (Vec::new(), Vec::new());
+        for name in &self.pod.pull_secrets {
+            let secret = objects.data(DataKind::Secret, &self.pod.namespace, name);
+            match secret.and_then(|secret| secret.credentials()) {
+                Some(known) => credentials.extend(known),
+                None => failed.push(name.as_str()),
+            }
+        }
+        if !failed.is_empty() {
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                failed.join(", ")
+            );
+            self.record_event(None, Event::warning(reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, message));
+        }
+        credentials
     }
 }
 

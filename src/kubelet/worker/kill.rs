@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::kill::wait_for_predecessors;
     use crate::manifest::ProbeType::{Liveness, Startup};
-    use crate::manifest::pod_reader::tests::pod;
+    use crate::manifest::reader::tests::pod;
 
     /// Table 9.9, `KillContainerGracePeriod`. The row in which nobody says anything is none here: then the pod has what the API server fills
     /// in, also with a kubelet.

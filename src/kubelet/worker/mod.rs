@@ -13,7 +13,7 @@ mod status;
 mod sync;
 mod terminate;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ use super::v1::PodStatus;
 use crate::events::{Event, reason};
 use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
-use crate::manifest::{PodSpec, ProbeType};
+use crate::manifest::{ObjectError, PodSpec, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::{EnforcementMode, PodReport, ProbeResult};
 use crate::terminal::sanitize;
@@ -81,6 +81,8 @@ struct WorkerState {
     reasons: WaitingReasons,
     /// Whether all containers are being removed to start again.
     is_resetting: bool,
+    /// Why volumes were not updated with the last sync.
+    outdated_volumes: BTreeSet<String>,
     /// Containers whose subPaths could not be unmounted, which was logged.
     unreleased: HashSet<String>,
     /// Sandbox and containers created for a client since the last check whether it still wants them.
@@ -105,7 +107,10 @@ enum SyncError {
     /// The runtime did not do something.
     #[error("{}", sanitize(.0.message()))]
     Runtime(#[from] Status),
-    /// A volume is not to be had.
+    /// An object that the pod refers to does not exist.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The files of the pod could not be prepared.
     #[error("{0}")]
     Volumes(String),
 }

@@ -35,7 +35,8 @@ impl PodWorker {
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
         let variables = variables.to_vec();
         let mounted = spawn_blocking(move || {
-            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses };
+            let objects = context.objects.get();
+            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses, objects: &objects };
             dir.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {

@@ -21,7 +21,7 @@ use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::manifest::Hook;
-use crate::manifest::pod::{Container, Pod, RecursiveReadOnly};
+use crate::manifest::pod::{Container, Credential, Pod, RecursiveReadOnly};
 use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
 
@@ -33,6 +33,10 @@ pub(super) struct StartContext<'a> {
     pub(super) addresses: &'a [String],
     /// What was there before this sync has done anything.
     pub(super) runtime_status: &'a RuntimePodStatus,
+    /// Handler of the runtime that runs the pod.
+    pub(super) runtime_handler: &'a str,
+    /// Credentials of the pod for its images.
+    pub(super) credentials: &'a [Credential],
 }
 
 impl PodWorker {
@@ -52,7 +56,7 @@ impl PodWorker {
             pod: &self.pod,
             container,
             names: (&self.names, &container_ref),
-            sandbox: context.config,
+            start: context,
         };
         let ensured = puller.ensure_image().await;
         let (image, image_status) = ensured.inspect_err(|error| self.failed(&container_ref, error))?;
@@ -122,9 +126,11 @@ impl PodWorker {
         let attempt = restart_count(context.runtime_status.latest(&container.name), &logs);
         let log_dir = make_log_directory(&node.logs, &logs);
         log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
-        let facts = EnvFacts { pod, node, addresses: context.addresses };
-        let variables = cri_config::variables(container, &facts);
-        let recurses = self.recurses(container).await.map_err(config_error)?;
+        let objects = self.context.objects.get();
+        let facts = EnvFacts { pod, node, addresses: context.addresses, objects: &objects };
+        let variables =
+            cri_config::variables(container, &facts).map_err(|error| config_error(error.to_string()))?;
+        let recurses = self.recurses(container, context.runtime_handler).await.map_err(config_error)?;
         let mounts =
             self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;
         let inputs = ContainerInputs { attempt, image, image_status, variables, mounts };
@@ -143,14 +149,13 @@ impl PodWorker {
     }
 
     /// Whether the runtime can make mounts read-only with all that is mounted below; it is asked where a container wants that.
-    async fn recurses(&self, container: &Container) -> Result<bool, String> {
+    async fn recurses(&self, container: &Container, runtime_handler: &str) -> Result<bool, String> {
         let wanted = |wanted| container.mounts.iter().find(move |mount| mount.recursive == wanted);
         let needed = wanted(RecursiveReadOnly::Enabled);
         if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
             return Ok(false);
         }
-        let can =
-            self.context.supports_rro(&self.pod.runtime_handler).await.map_err(|status| argv(&status))?;
+        let can = self.context.supports_rro(runtime_handler).await.map_err(|status| argv(&status))?;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;
@@ -260,7 +265,7 @@ fn argv(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::pod_reader::tests::pod;
+    use crate::manifest::reader::tests::pod;
 
     /// Table 9.9, `RestartCountByLogDir`.
     #[test]

@@ -1,11 +1,11 @@
 //! Does what is to be done for a pod, in the kubelet's order: reset, kill, sandbox, init containers, regular containers.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::task::spawn_blocking;
-use tonic::Status;
 use tracing::debug;
 
 use super::compute_actions::PodActions;
@@ -65,8 +65,15 @@ impl PodWorker {
             // Another one is made, as by the kubelet, once it has been looked at again.
             return Ok(SyncResult::Retry(Some(SystemTime::now() + TERMINATION_RETRY)));
         }
-        let start =
-            StartContext { sandbox: &sandbox, config: &config, addresses: &addresses, runtime_status };
+        let objects = self.context.objects.get();
+        let start = StartContext {
+            sandbox: &sandbox,
+            config: &config,
+            addresses: &addresses,
+            runtime_status,
+            runtime_handler: objects.runtime_handler(&self.pod.runtime_handler)?,
+            credentials: &self.pull_credentials(&objects),
+        };
         Ok(self.start_all(&actions, start).await)
     }
 
@@ -166,10 +173,13 @@ impl PodWorker {
         config: &PodSandboxConfig,
         authored: Option<RawRunPodSandbox>,
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
-        let failed = |status: &Status| {
-            let message = format!("Failed to create pod sandbox: {}", sanitize(status.message()));
+        let failed = |error: &str| {
+            let message = format!("Failed to create pod sandbox: {}", sanitize(error));
             self.record_event(None, Event::warning(reason::FAILED_CREATE_POD_SAND_BOX, message));
         };
+        let objects = self.context.objects.get();
+        let handler = objects.runtime_handler(&self.pod.runtime_handler);
+        let handler = handler.inspect_err(|error| failed(&error.to_string()))?;
         let logs = config.log_directory.clone();
         let log_dir_created = if logs.is_empty() {
             Ok(())
@@ -180,10 +190,8 @@ impl PodWorker {
             make_log_directory(&self.context.node.logs, Path::new(&logs))
         };
         log_dir_created.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
-        let request = RunPodSandboxRequest {
-            config: Some(config.clone()),
-            runtime_handler: self.pod.runtime_handler.clone(),
-        };
+        let request =
+            RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.to_owned() };
         let run = match authored {
             Some(authored) => {
                 with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.context.raw_client.run_pod_sandbox(authored))
@@ -197,7 +205,7 @@ impl PodWorker {
                 .await
             }
         };
-        let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
+        let id: Arc<str> = run.inspect_err(|status| failed(status.message()))?.pod_sandbox_id.into();
         let runtime_status = self.context.pod_status(&self.pod).await?;
         let sandbox = runtime_status.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
@@ -224,6 +232,15 @@ impl PodWorker {
         }
     }
 
+    /// Records events for volumes that were not updated, once for each reason. The pod continues with their earlier content.
+    fn record_outdated(&self, outdated: &[VolumeError]) {
+        let reasons: BTreeSet<String> = outdated.iter().map(ToString::to_string).collect();
+        let known = std::mem::replace(&mut self.lock().outdated_volumes, reasons.clone());
+        for reason in reasons.difference(&known) {
+            self.record_event(None, Event::warning(reason::FAILED_MOUNT, reason.clone()));
+        }
+    }
+
     fn is_init(&self, instance: &ContainerInstance) -> bool {
         self.pod.init_containers().any(|container| container.name == instance.name)
     }
@@ -233,10 +250,15 @@ impl PodWorker {
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let addresses = addresses.to_vec();
         let prepared = spawn_blocking(move || {
-            dir.prepare(&EnvFacts { pod: &pod, node: &context.node, addresses: &addresses })
+            let objects = context.objects.get();
+            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses, objects: &objects };
+            dir.prepare(&facts)
         });
         let event = match prepared.await {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(outdated)) => {
+                self.record_outdated(&outdated);
+                return Ok(());
+            }
             Ok(Err(error @ VolumeError::SetUp { .. })) => {
                 Event::warning(reason::FAILED_MOUNT, error.to_string())
             }

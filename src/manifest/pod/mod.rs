@@ -1,5 +1,6 @@
 //! A pod as it is played: every value is checked, every default is filled in.
 
+mod reference;
 mod security;
 mod volume;
 
@@ -13,10 +14,11 @@ use crate::cri::{RawCreateContainer, RawRunPodSandbox};
 use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
+pub(crate) use reference::{DataKind, DataRef, RuntimeHandler};
 pub(crate) use security::{CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
-    FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
-    VolumeSource,
+    DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly, Volume,
+    VolumeMount, VolumeSource,
 };
 
 /// Texts by their names.
@@ -60,10 +62,9 @@ pub(crate) struct Pod {
     pub(crate) security: PodSecurity,
     /// Seconds that it may run.
     pub(crate) active_deadline: Option<u32>,
-    /// The runtime's name of what runs it.
-    pub(crate) runtime_handler: String,
-    /// Credentials for images, as registries are called.
-    pub(crate) credentials: Vec<Credential>,
+    pub(crate) runtime_handler: RuntimeHandler,
+    /// Names of the Secrets with credentials for its images.
+    pub(crate) pull_secrets: Vec<String>,
     /// The metadata and spec as they were written, but for what nobody else is to see.
     pub(crate) raw_manifest: Arc<Value>,
 }
@@ -160,15 +161,15 @@ pub(crate) enum VariableValue {
     Field(EnvField),
     /// It is one of the container's limits or requests.
     Resource(ResourceField),
-    /// It stands in a `ConfigMap` or Secret; `None` where it may be missing, and is.
-    Given(Option<String>),
+    /// The value of a key of a ConfigMap or Secret.
+    Key { object: DataRef, key: String },
 }
 
-/// Variables from a `ConfigMap` or Secret.
+/// Variables from all keys of a ConfigMap or Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EnvFrom {
     pub(crate) prefix: String,
-    pub(crate) data: StringMap,
+    pub(crate) object: DataRef,
 }
 
 /// Something that is known of a pod.
@@ -276,8 +277,8 @@ impl Pod {
             dns: Dns::default(),
             security: PodSecurity::default(),
             active_deadline: None,
-            runtime_handler: String::new(),
-            credentials: Vec::new(),
+            runtime_handler: RuntimeHandler::default(),
+            pull_secrets: Vec::new(),
             raw_manifest: Arc::default(),
         }
     }
@@ -328,6 +329,14 @@ impl Pod {
         self.containers.iter().filter(|container| container.role == ContainerKind::Regular)
     }
 
+    /// Returns kind and name of each ConfigMap and Secret that the pod refers to.
+    pub(crate) fn data_names(&self) -> impl Iterator<Item = (DataKind, &str)> {
+        let of_containers = self.containers.iter().flat_map(|container| container.data_refs());
+        let of_volumes = self.volumes.iter().flat_map(|volume| volume.source.data_refs());
+        let pull_secrets = self.pull_secrets.iter().map(|name| (DataKind::Secret, name.as_str()));
+        of_containers.chain(of_volumes).map(|object| (object.kind, object.name.as_str())).chain(pull_secrets)
+    }
+
     pub(crate) fn restart_policy(&self) -> RestartPolicy {
         self.spec.restart_policy
     }
@@ -376,6 +385,15 @@ pub(crate) fn identity(namespace: &str, name: &str, uid: &str) -> String {
 }
 
 impl Container {
+    /// Returns the references to ConfigMaps and Secrets in its variables.
+    fn data_refs(&self) -> impl Iterator<Item = &DataRef> {
+        let variables = self.env.iter().filter_map(|variable| match &variable.value {
+            VariableValue::Key { object, .. } => Some(object),
+            _ => None,
+        });
+        self.env_from.iter().map(|from| &from.object).chain(variables)
+    }
+
     /// A container of which nothing is known but what a client has asked for.
     pub(crate) fn from_client(name: String, image: String, client_request: ClientRequest) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The volumes of a pod, and where its containers have them.
 
 use crate::cri::v1::MountPropagation;
-use crate::manifest::pod::{EnvField, ResourceField};
+use crate::manifest::pod::{DataRef, EnvField, ResourceField};
 
 /// A volume in a container.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +42,8 @@ pub(crate) enum VolumeSource {
     EmptyDir { is_memory: bool, size: Option<u64> },
     /// A path of the host.
     HostPath { path: String, kind: HostPathKind },
-    /// Files.
-    Files { kind: FilesKind, files: Vec<ProjectedFile>, mode: u32 },
+    /// Files that probeshim writes.
+    Files { kind: FilesKind, sources: Vec<FileSource>, mode: u32 },
 }
 
 /// What kind of volume files are in.
@@ -55,21 +55,62 @@ pub(crate) enum FilesKind {
     Projected,
 }
 
-/// A file of a volume.
+/// A source of files in a volume.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ProjectedFile {
-    pub(crate) path: String,
-    /// Where it is another than the volume's.
-    pub(crate) mode: Option<u32>,
-    pub(crate) content: VolumeContent,
+pub(crate) enum FileSource {
+    /// Keys of a ConfigMap or Secret; all of them where there are no items.
+    Data { object: DataRef, items: Vec<KeyToPath> },
+    /// Fields of the pod.
+    DownwardApi(Vec<DownwardApiFile>),
 }
 
-/// What stands in a file.
+/// A key of a ConfigMap or Secret, and the path of its file.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum VolumeContent {
-    Given(Vec<u8>),
+pub(crate) struct KeyToPath {
+    pub(crate) key: String,
+    pub(crate) path: String,
+    /// `None` for the mode of the volume.
+    pub(crate) mode: Option<u32>,
+}
+
+/// A field of the pod, and the path of its file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DownwardApiFile {
+    pub(crate) path: String,
+    /// `None` for the mode of the volume.
+    pub(crate) mode: Option<u32>,
+    pub(crate) content: PodField,
+}
+
+/// A field or resource of a pod that is the content of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PodField {
     Field(EnvField),
     Resource(ResourceField),
+}
+
+impl VolumeSource {
+    /// Returns the references to ConfigMaps and Secrets.
+    pub(crate) fn data_refs(&self) -> impl Iterator<Item = &DataRef> {
+        let sources = match self {
+            Self::Files { sources, .. } => sources.as_slice(),
+            Self::EmptyDir { .. } | Self::HostPath { .. } => &[],
+        };
+        sources.iter().filter_map(|source| match source {
+            FileSource::Data { object, .. } => Some(object),
+            FileSource::DownwardApi(_) => None,
+        })
+    }
+}
+
+impl FileSource {
+    /// Returns the paths that are in the manifest.
+    pub(crate) fn paths(&self) -> Vec<&str> {
+        match self {
+            Self::Data { items, .. } => items.iter().map(|item| item.path.as_str()).collect(),
+            Self::DownwardApi(files) => files.iter().map(|file| file.path.as_str()).collect(),
+        }
+    }
 }
 
 /// What has to be at a path of the host.

@@ -13,7 +13,7 @@ use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::inventory;
 use crate::manifest::ContainerPort;
 use crate::manifest::cursor::Cursor;
-use crate::manifest::{RestartPolicy, read_document, read_probe};
+use crate::manifest::{RestartPolicy, read_manifests, read_probe};
 use crate::probe::{Selector, annotation_problems};
 use crate::tap::Observation;
 
@@ -322,7 +322,7 @@ fn lists_of_the_api_have_items_without_a_kind() {
                   "initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "first"}]}},
     ]});
     let mut problems = Vec::new();
-    let read = read_document(&list, Source::Kubelet, false, &mut problems);
+    let read = read_manifests(&list, Source::Kubelet, false, &mut problems);
     assert_eq!((read.len(), problems), (1, vec![]));
     let roles: Vec<_> = read[0].pod.containers.iter().map(|it| (it.name.as_str(), it.role)).collect();
     assert_eq!(
@@ -340,7 +340,7 @@ fn what_a_kubelet_tells_is_called_by_its_name() {
         {"metadata": {"name": "api"}},
     ]});
     let mut problems = Vec::new();
-    let read = read_document(&list, Source::Kubelet, false, &mut problems);
+    let read = read_manifests(&list, Source::Kubelet, false, &mut problems);
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!((read.len(), problems.len()), (1, 1), "{problems:?}");
     let expected = "Pod shop/web: spec.containers[0].livenessProbe.tcpSocket.port is 0; it ";

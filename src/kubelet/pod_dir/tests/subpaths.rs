@@ -11,8 +11,8 @@ use super::*;
 use crate::kubelet::pod_dir::mountinfo::{mounted_below, mounts};
 
 /// A pod with one container that has these mounts of a volume of each kind.
-fn pod_with(volume_mounts: &str) -> Pod {
-    let text = format!(
+fn pod_with(volume_mounts: &str) -> String {
+    format!(
         "
 {{kind: ConfigMap, metadata: {{name: c}}, data: {{key: config, other: more}}}}
 ---
@@ -29,8 +29,7 @@ spec:
   - {{name: secret, secret: {{secretName: s}}}}
   - {{name: projected, projected: {{sources: [{{configMap: {{name: c}}}}, {{downwardAPI: {{items: [{{path: labels, fieldRef: {{fieldPath: metadata.labels}}}}]}}}}]}}}}
 "
-    );
-    Pod::clone(&play(&text).unwrap()[0])
+    )
 }
 
 /// A pod whose volumes have been made.
@@ -43,7 +42,8 @@ struct PreparedPod {
 
 impl PreparedPod {
     fn new(volume_mounts: &str) -> Self {
-        let (host, pod) = (TestHost::new(), pod_with(volume_mounts));
+        let mut host = TestHost::new();
+        let pod = Pod::clone(&host.read(&pod_with(volume_mounts)));
         let dir = PodDir::for_pod(&pod, &host.node.pods);
         dir.prepare(&host.facts(&pod, &[])).unwrap();
         // Without the right to mount the runtime is given paths.
@@ -57,7 +57,7 @@ impl PreparedPod {
     /// Host paths of the container's volumes.
     fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.host.facts(&self.pod, &[]));
-        let variables = crate::kubelet::cri_config::variables(container, &facts);
+        let variables = crate::kubelet::cri_config::variables(container, &facts).unwrap();
         let mounts = self.dir.mounts(container, &facts, &variables, false, self.binds)?;
         Ok(mounts.into_iter().take(container.mounts.len()).map(|mount| mount.host_path.into()).collect())
     }

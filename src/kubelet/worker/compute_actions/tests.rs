@@ -4,7 +4,7 @@ use super::*;
 use crate::cri::v1;
 use crate::manifest::ProbeType::{Liveness, Startup};
 use crate::manifest::pod::PodOrigin;
-use crate::manifest::pod_reader::tests::pod;
+use crate::manifest::reader::tests::pod;
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
 /// What the runtime says of a container.

@@ -31,6 +31,9 @@ pub(crate) const PROBE_FIELDS: [&str; 10] = [
     "terminationGracePeriodSeconds",
 ];
 
+/// The fields of an HTTP handler.
+const HTTP_FIELDS: [&str; 5] = ["path", "port", "host", "scheme", "httpHeaders"];
+
 /// What a header's name is made of, for the API server.
 const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
 
@@ -46,9 +49,8 @@ pub(crate) fn probe(
 ) -> Option<Probe> {
     node.object(problems)?;
     let before = problems.len();
-    let is_strict = source.is_user_authored();
     let handler = exactly_one_handler(node, &PROBE_HANDLERS, problems)
-        .and_then(|(name, handler)| read_handler(name, &handler, is_strict, problems));
+        .and_then(|(name, handler)| read_handler(name, &handler, problems));
     let mut seconds =
         |field, default| node.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
     let initial_delay = seconds("initialDelaySeconds", 0);
@@ -68,9 +70,7 @@ pub(crate) fn probe(
         }
         grace.number(1..=i32::MAX.into(), "must be a whole number of seconds from 1 to 2147483647", problems)
     });
-    if is_strict {
-        node.deny_unknown(&PROBE_FIELDS, problems);
-    }
+    node.deny_unknown(&PROBE_FIELDS, problems);
     handler.filter(|_| problems.len() == before).map(|handler| Probe {
         handler,
         initial_delay,
@@ -84,22 +84,20 @@ pub(crate) fn probe(
 }
 
 /// A hook; `None` where anything is wrong with it.
-pub(crate) fn hook(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<Hook> {
+pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Hook> {
     node.object(problems)?;
     let (name, handler) = exactly_one_handler(node, &HOOK_HANDLERS, problems)?;
     handler.object(problems)?;
-    if is_strict {
-        node.deny_unknown(&HOOK_HANDLERS, problems);
-        match name {
-            "exec" => handler.deny_unknown(&["command"], problems),
-            "httpGet" => handler.deny_unknown(&["path", "port", "host", "scheme", "httpHeaders"], problems),
-            "sleep" => handler.deny_unknown(&["seconds"], problems),
-            _ => {}
-        }
+    node.deny_unknown(&HOOK_HANDLERS, problems);
+    match name {
+        "exec" => handler.deny_unknown(&["command"], problems),
+        "httpGet" => handler.deny_unknown(&HTTP_FIELDS, problems),
+        "sleep" => handler.deny_unknown(&["seconds"], problems),
+        _ => {}
     }
     match name {
         "exec" => command(&handler, problems).map(Hook::Exec),
-        "httpGet" => http(&handler, is_strict, problems).map(Hook::Http),
+        "httpGet" => http(&handler, problems).map(Hook::Http),
         "sleep" => {
             let reason = "must be a whole number of seconds from 0 to 2147483647";
             let seconds = required(&handler, "seconds", reason, problems)?;
@@ -127,34 +125,24 @@ fn exactly_one_handler<'a>(
     Some((first, handler))
 }
 
-fn read_handler(
-    name: &str,
-    node: &Cursor<'_>,
-    is_strict: bool,
-    problems: &mut Vec<Violation>,
-) -> Option<Handler> {
+fn read_handler(name: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Handler> {
     node.object(problems)?;
-    let mut only = |fields: &[&str]| {
-        if is_strict {
-            node.deny_unknown(fields, problems);
-        }
-    };
     match name {
         "exec" => {
-            only(&["command"]);
+            node.deny_unknown(&["command"], problems);
             command(node, problems).map(Handler::Exec)
         }
         "httpGet" => {
-            only(&["path", "port", "host", "scheme", "httpHeaders"]);
-            http(node, is_strict, problems).map(Handler::Http)
+            node.deny_unknown(&HTTP_FIELDS, problems);
+            http(node, problems).map(Handler::Http)
         }
         "tcpSocket" => {
-            only(&["port", "host"]);
+            node.deny_unknown(&["port", "host"], problems);
             let (port, host) = (port(node, problems), text(node, "host", problems));
             Some(Handler::Tcp(TcpSocket { port: port?, host }))
         }
         _ => {
-            only(&["port", "service"]);
+            node.deny_unknown(&["port", "service"], problems);
             let reason = "must be a port's number from 1 to 65535; gRPC ports cannot be named";
             let port = required(node, "port", reason, problems)?.number(1..=65_535, reason, problems);
             let service = text(node, "service", problems).unwrap_or_default();
@@ -174,7 +162,7 @@ fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<Strin
     (problems.len() == before).then_some(texts)
 }
 
-fn http(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<HttpGet> {
+fn http(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<HttpGet> {
     let port = port(node, problems);
     let path = text(node, "path", problems).unwrap_or_else(|| "/".to_owned());
     let host = text(node, "host", problems);
@@ -182,15 +170,13 @@ fn http(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Op
     let scheme = node.field("scheme").filter(|scheme| scheme.value() != "");
     let is_https = scheme.and_then(|scheme| scheme.one_of(&schemes, problems)).unwrap_or(false);
     let list = node.field("httpHeaders").map(|headers| headers.list(problems)).unwrap_or_default();
-    let headers = list.iter().filter_map(|node| header(node, is_strict, problems)).collect();
+    let headers = list.iter().filter_map(|node| header(node, problems)).collect();
     Some(HttpGet { path, port: port?, host, is_https, headers })
 }
 
-fn header(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<(String, String)> {
+fn header(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, String)> {
     node.object(problems)?;
-    if is_strict {
-        node.deny_unknown(&["name", "value"], problems);
-    }
+    node.deny_unknown(&["name", "value"], problems);
     let name = required(node, "name", HEADER_NAME, problems)?;
     let value = node.field("value").and_then(|value| value.secret().text(problems)).unwrap_or_default();
     let text = name.text(problems)?;

@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Violation};
 
 /// The fields of an object.
-pub(super) struct FieldSet {
+pub(in crate::manifest) struct FieldSet {
     /// Those that are read.
-    pub(super) known: &'static [&'static str],
+    pub(in crate::manifest) known: &'static [&'static str],
     /// Those that are for others: the API server, the scheduler.
-    pub(super) ignored: &'static [&'static str],
+    pub(in crate::manifest) ignored: &'static [&'static str],
     /// Those that are not to be had here, and why.
-    pub(super) unsupported: &'static [(&'static str, &'static str)],
+    pub(in crate::manifest) unsupported: &'static [(&'static str, &'static str)],
 }
 
 impl FieldSet {
     /// These, all of which are read.
-    pub(super) const fn only(known: &'static [&'static str]) -> Self {
+    pub(in crate::manifest) const fn only(known: &'static [&'static str]) -> Self {
         Self { known, ignored: &[], unsupported: &[] }
     }
 
-    /// Complains of all others, and of what is not to be had.
-    pub(super) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    /// Reports unsupported fields, and unknown ones unless the level is lenient.
+    pub(in crate::manifest) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
         let Some(object) = node.object(problems) else { return };
         for name in object.keys() {
             let Some(field) = node.field(name) else { continue };
@@ -32,7 +32,8 @@ impl FieldSet {
             }
             match self.unsupported.iter().find(|(known, _)| known == name) {
                 Some(_) if is_nothing(field.value()) => {}
-                // Who reads probes has told of what is meant for one and is none.
+                None if node.is_lenient() => {}
+                // A misspelt name of a probe has been reported.
                 None if field.has_error(problems) => {}
                 Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
                 None => {
@@ -57,12 +58,16 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// A text, if it is there and not empty.
-pub(super) fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
+pub(in crate::manifest) fn text(
+    node: &Cursor<'_>,
+    field: &str,
+    problems: &mut Vec<Violation>,
+) -> Option<String> {
     node.field(field)?.text(problems).filter(|text| !text.is_empty())
 }
 
 /// A text that must be there.
-pub(super) fn required(
+pub(in crate::manifest) fn required(
     node: &Cursor<'_>,
     field: &str,
     reason: &'static str,
@@ -86,24 +91,28 @@ pub(super) fn required(
 }
 
 /// Whether something is said to be so; it is not where nothing is said.
-pub(super) fn flag(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> bool {
+pub(in crate::manifest) fn flag(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> bool {
     node.field(field).and_then(|flag| flag.flag(problems)).unwrap_or(false)
 }
 
 /// The elements of a list, if it is there.
-pub(super) fn list<'a>(node: &Cursor<'a>, field: &str, problems: &mut Vec<Violation>) -> Vec<Cursor<'a>> {
+pub(in crate::manifest) fn list<'a>(
+    node: &Cursor<'a>,
+    field: &str,
+    problems: &mut Vec<Violation>,
+) -> Vec<Cursor<'a>> {
     node.field(field).map(|list| list.list(problems)).unwrap_or_default()
 }
 
 /// Complains of a text that is no address.
-pub(super) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
+pub(in crate::manifest) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
         at.error("must be an address", problems);
     }
 }
 
 /// A number of those that name users and groups.
-pub(super) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
+pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
     let reason = "must be a whole number from 0 to 2147483647";
     node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
 }

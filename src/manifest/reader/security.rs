@@ -6,7 +6,7 @@ use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
-use crate::manifest::pod_reader::fields::{FieldSet, flag, id, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
 use crate::manifest::validation;
 
 /// Where the kubelet looks for seccomp profiles that are named.

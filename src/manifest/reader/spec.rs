@@ -1,4 +1,4 @@
-//! What somebody wrote of a pod → the pod, as far as probing it is concerned, by the rules of Kubernetes 1.36.
+//! Reads what probes, hooks and restarts depend on of a pod, by the rules of Kubernetes 1.36.
 
 use std::sync::Arc;
 
@@ -8,16 +8,35 @@ use crate::manifest::pod_spec::{
     ContainerKind, ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule,
 };
 use crate::manifest::probe::ProbeType;
-use crate::manifest::probe_reader::{hook, probe};
+use crate::manifest::reader::probe::{hook, probe};
 use crate::manifest::source::Source;
 
 /// What the API server allows of a container.
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// Reads a pod or a template of one.
+/// The part of a pod that probes, hooks and restarts depend on.
+pub(super) struct SpecReading<'a> {
+    pub(super) spec: PodSpec,
+    /// Containers in the order of [`PodSpec::containers`], with their nodes for the rest of the reader.
+    pub(super) containers: Vec<(Cursor<'a>, Arc<ContainerSpec>)>,
+}
+
+/// Reads what probes, hooks and restarts depend on of a pod or a pod template. Other fields are not looked at.
 pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violation>) -> PodSpec {
-    let Some(spec) = pod.field("spec") else { return PodSpec::default() };
+    match pod.field("spec") {
+        Some(spec) => read_spec(pod, &spec, source, problems).spec,
+        None => PodSpec::default(),
+    }
+}
+
+/// Reads the same, and returns the nodes of the containers as well. `spec` is the field of `pod`.
+pub(super) fn read_spec<'a>(
+    pod: &Cursor<'_>,
+    spec: &Cursor<'a>,
+    source: Source,
+    problems: &mut Vec<Violation>,
+) -> SpecReading<'a> {
     let policy = spec.field("restartPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
@@ -25,16 +44,19 @@ pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violatio
     let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), reason, problems));
     let mut containers = Vec::new();
     for (list, is_init) in [("containers", false), ("initContainers", true)] {
-        let list = spec.field(list).map(|list| list.list(problems)).unwrap_or_default();
-        containers.extend(list.iter().filter_map(|node| container(node, is_init, source, problems)));
+        for node in spec.field(list).map(|list| list.list(problems)).unwrap_or_default() {
+            let read = container(&node, is_init, source, problems);
+            containers.extend(read.map(|container| (node, Arc::new(container))));
+        }
     }
-    no_probes(&spec, problems);
-    PodSpec {
+    no_probes(spec, problems);
+    let spec = PodSpec {
         is_deleted: pod.at(&["metadata", "deletionTimestamp"]).is_some(),
         restart_policy: policy.unwrap_or_default(),
         termination_grace_period: Some(grace.unwrap_or(GRACE_PERIOD)),
-        containers: containers.into_iter().map(Arc::new).collect(),
-    }
+        containers: containers.iter().map(|(_, container)| container.clone()).collect(),
+    };
+    SpecReading { spec, containers }
 }
 
 /// Containers that are put into a pod for somebody to look around in have no probes.
@@ -84,7 +106,7 @@ fn container(
     container.restart_rules = rules(node, problems);
     container.ports = ports(node, problems);
     container.env = env(node, problems);
-    if source.is_user_authored() {
+    if !node.is_lenient() {
         reject_misplaced_probes(node, problems);
     }
     if role != ContainerKind::Init {
@@ -95,7 +117,7 @@ fn container(
         }
         for (used, field) in ExecPurpose::HOOK_PURPOSES {
             let read = node.at(&["lifecycle", field]);
-            let read = read.and_then(|node| hook(&node, source.is_user_authored(), problems));
+            let read = read.and_then(|node| hook(&node, problems));
             container.hooks.extend(read.map(|hook| (used, hook)));
         }
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use crate::cri::v1::MountPropagation;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{
-    FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
-    VolumeSource,
+    DataKind, DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly,
+    Volume, VolumeMount, VolumeSource,
 };
-use crate::manifest::pod_reader::env::{self, RefScope, quantity};
-use crate::manifest::pod_reader::fields::{FieldSet, flag, list, required, text};
-use crate::manifest::pod_reader::objects::{DataRef, Resolved};
+use crate::manifest::pod_spec::PodSpec;
+use crate::manifest::reader::env::{self, quantity};
+use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 
 /// What files may be read by all, and be written by their owner.
@@ -102,7 +102,7 @@ pub(super) struct Volumes {
 }
 
 /// Reads the volumes of a pod.
-pub(super) fn volumes(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Volumes {
+pub(super) fn volumes(spec: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Volumes {
     let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
     for node in list(spec, "volumes", problems) {
         let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
@@ -112,7 +112,7 @@ pub(super) fn volumes(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Ve
             node.field("name").inspect(|at| at.error("must be the name of one volume only", problems));
         }
         VOLUME.check(&node, problems);
-        match source(&node, scope, problems) {
+        match source(&node, pod, problems) {
             Some(source) => volumes.there.push(Volume { name, source }),
             None => drop(volumes.left_out.insert(name)),
         }
@@ -120,7 +120,7 @@ pub(super) fn volumes(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Ve
     volumes
 }
 
-fn source(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
+fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
     let kinds = &VOLUME.known[1..];
     let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
     let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
@@ -166,17 +166,24 @@ fn source(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>
         return None;
     }
     let mode = mode(&node, "defaultMode", problems).unwrap_or(MODE);
-    let files = if kind == FilesKind::Projected {
-        let mut files = Vec::new();
-        for source in list(&node, "sources", problems) {
-            files.extend(projected(&source, scope, problems));
+    let sources = match kind {
+        FilesKind::ConfigMap => {
+            data_source(&node, DataKind::ConfigMap, "name", problems).into_iter().collect()
         }
-        files
-    } else {
-        files(&node, kind, (if kind == FilesKind::Secret { "secretName" } else { "name" }, scope), problems)
+        FilesKind::Secret => {
+            data_source(&node, DataKind::Secret, "secretName", problems).into_iter().collect()
+        }
+        FilesKind::DownwardApi => vec![downward_source(&node, pod, problems)],
+        FilesKind::Projected => {
+            let mut sources = Vec::new();
+            for source in list(&node, "sources", problems) {
+                sources.extend(projected(&source, pod, problems));
+            }
+            sources
+        }
     };
-    duplicate_paths(&node, &files, problems);
-    Some(VolumeSource::Files { kind, files, mode })
+    duplicate_paths(&node, &sources, problems);
+    Some(VolumeSource::Files { kind, sources, mode })
 }
 
 fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
@@ -200,34 +207,35 @@ fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeS
     Some(VolumeSource::HostPath { path, kind })
 }
 
-/// The files of a source of a projected volume.
-fn projected(source: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<ProjectedFile> {
+/// Reads a source of a projected volume.
+fn projected(source: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<FileSource> {
     SOURCE.check(source, problems);
-    let kinds = [
-        ("configMap", FilesKind::ConfigMap),
-        ("secret", FilesKind::Secret),
-        ("downwardAPI", FilesKind::DownwardApi),
-    ];
-    let there: Vec<_> = kinds.iter().filter_map(|(name, kind)| Some((source.field(name)?, *kind))).collect();
+    let there: Vec<(&str, Cursor<'_>)> =
+        SOURCE.known.iter().filter_map(|name| Some((*name, source.field(name)?))).collect();
     let is_other = SOURCE.unsupported.iter().any(|(kind, _)| source.field(kind).is_some());
     match there.as_slice() {
-        [(node, kind)] if !is_other => {
-            let is_data = *kind != FilesKind::DownwardApi;
-            if is_data { PROJECTED_DATA } else { PROJECTED_DOWNWARD }.check(node, problems);
-            files(node, *kind, ("name", scope), problems)
+        [("downwardAPI", node)] if !is_other => {
+            PROJECTED_DOWNWARD.check(node, problems);
+            Some(downward_source(node, pod, problems))
         }
-        [] if is_other => Vec::new(),
-        _ if !source.value().is_object() => Vec::new(),
+        [(name, node)] if !is_other => {
+            PROJECTED_DATA.check(node, problems);
+            let kind = if *name == "secret" { DataKind::Secret } else { DataKind::ConfigMap };
+            data_source(node, kind, "name", problems)
+        }
+        [] if is_other => None,
+        _ if !source.value().is_object() => None,
         _ => {
             source.error("must have one of configMap, secret, downwardAPI", problems);
-            Vec::new()
+            None
         }
     }
 }
 
-/// Complains of two files at one place, or of one that would be in another.
-fn duplicate_paths(node: &Cursor<'_>, files: &[ProjectedFile], problems: &mut Vec<Violation>) {
-    let paths: Vec<&str> = files.iter().map(|file| file.path.trim_end_matches('/')).collect();
+/// Reports two files at one path, and a file at the path of a directory, as far as the paths are in the manifest.
+fn duplicate_paths(node: &Cursor<'_>, sources: &[FileSource], problems: &mut Vec<Violation>) {
+    let paths: Vec<&str> =
+        sources.iter().flat_map(FileSource::paths).map(|path| path.trim_end_matches('/')).collect();
     for (place, path) in paths.iter().enumerate() {
         let is_in_the_way = |other: &&&str| {
             other == &path || other.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'))
@@ -240,58 +248,45 @@ fn duplicate_paths(node: &Cursor<'_>, files: &[ProjectedFile], problems: &mut Ve
     }
 }
 
-/// The files of a source, which is named by that field.
-fn files(
+/// Reads a source with the keys of a ConfigMap or Secret, whose name is at a field.
+fn data_source(
     node: &Cursor<'_>,
-    kind: FilesKind,
-    (field, scope): (&str, &RefScope<'_>),
+    kind: DataKind,
+    field: &str,
     problems: &mut Vec<Violation>,
-) -> Vec<ProjectedFile> {
-    let items = node.field("items").map(|items| items.list(problems));
-    if kind == FilesKind::DownwardApi {
-        let items = items.unwrap_or_default();
-        return items.iter().filter_map(|item| downward(item, scope, problems)).collect();
-    }
-    let is_secret = kind == FilesKind::Secret;
-    let Some(reference) = DataRef::read(node, field, is_secret, problems) else { return Vec::new() };
-    let found = reference.find(scope.namespace, scope.objects, problems);
-    let Some(items) = items else {
-        let Resolved::There(data) = found else { return Vec::new() };
-        let file = |(path, content): (&str, &[u8])| ProjectedFile {
-            path: path.to_owned(),
-            mode: None,
-            content: VolumeContent::Given(content.to_owned()),
-        };
-        return data.entries().map(file).collect();
-    };
-    let mut files = Vec::new();
-    for item in items {
+) -> Option<FileSource> {
+    let object = env::data_ref(node, field, kind, problems);
+    let mut items = Vec::new();
+    for item in list(node, "items", problems) {
         ITEM.check(&item, problems);
         let key = required(&item, "key", "must be the key of what stands in the file", problems);
         let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
-        let (Some(_), Some(path), Some(key)) = (key, path, item.field("key")) else { continue };
-        if let Some(content) = reference.entry(&found, &key, true, problems) {
-            files.push(ProjectedFile { path, mode, content: VolumeContent::Given(content.to_owned()) });
-        }
+        items.extend(key.zip(path).map(|(key, path)| KeyToPath { key, path, mode }));
     }
-    files
+    Some(FileSource::Data { object: object?, items })
 }
 
-fn downward(item: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<ProjectedFile> {
+/// Reads a source with fields of the pod.
+fn downward_source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> FileSource {
+    let items = list(node, "items", problems);
+    FileSource::DownwardApi(items.iter().filter_map(|item| downward_file(item, pod, problems)).collect())
+}
+
+fn downward_file(item: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<DownwardApiFile> {
     DOWNWARD_ITEM.check(item, problems);
     if !item.value().is_object() {
         return None;
     }
     let (path, mode) = (path(item, problems), mode(item, "mode", problems));
     let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
-        (Some(field), None) => VolumeContent::Field(env::field(&field, true, problems)?),
-        (None, Some(resource)) => VolumeContent::Resource(env::resource(&resource, true, scope, problems)?),
+        (Some(field), None) => PodField::Field(env::field(&field, true, problems)?),
+        (None, Some(resource)) => PodField::Resource(env::resource(&resource, true, pod, problems)?),
         _ => {
             item.error("must have one of fieldRef, resourceFieldRef", problems);
             return None;
         }
     };
-    Some(ProjectedFile { path: path?, mode, content })
+    Some(DownwardApiFile { path: path?, mode, content })
 }
 
 fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {

@@ -1,6 +1,6 @@
 //! What is wrong with documents: one error for each fault.
 
-use crate::manifest::pod_reader::tests::{problems, problems_of};
+use crate::manifest::reader::tests::{problems, problems_of};
 
 fn container(more: &str) -> String {
     format!("{{containers: [{{name: a, image: i{more}}}]}}")
@@ -92,8 +92,14 @@ fn each_mistake_is_reported_once_with_its_path() {
             "spec.volumes[0] is an object with",
         ),
         (
-            "{volumes: [{name: v, configMap: {name: c}}], containers: [{name: a, image: i}]}".into(),
-            "configMap.name is \"c\"; it must be a ConfigMap of namespace default among these files",
+            "{volumes: [{name: v, configMap: {name: c, items: [{key: k, path: a}, {key: l, path: a/b}]}}], \
+              containers: [{name: a, image: i}]}"
+                .into(),
+            "spec.volumes[0].configMap is an object with items, name; it must not have a file at \"a\" and one at \"a/b\"",
+        ),
+        (
+            "{volumes: [{name: v, secret: {}}], containers: [{name: a, image: i}]}".into(),
+            "spec.volumes[0].secret.secretName is missing; it must name it",
         ),
         (
             container(", ports: [{name: Web, containerPort: 80}]"),
@@ -160,10 +166,6 @@ fn each_mistake_is_reported_once_with_its_path() {
               mountPath: /v, recursiveReadOnly: Enabled}]}]}"
                 .into(),
             "recursiveReadOnly is \"Enabled\"; it must be Disabled, unless readOnly is true",
-        ),
-        (
-            "{runtimeClassName: kata, containers: [{name: a, image: i}]}".into(),
-            "spec.runtimeClassName is \"kata\"; it must be the name of a RuntimeClass among these files",
         ),
     ] {
         let all = problems_of("", &spec);

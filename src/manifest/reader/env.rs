@@ -2,10 +2,9 @@
 
 use crate::manifest::PodSpec;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{EnvField, EnvFrom, ResourceField, Variable, VariableValue};
-use crate::manifest::pod_reader::fields::{FieldSet, list, required, text};
-use crate::manifest::pod_reader::objects::{ConfigObjects, DataRef, Resolved};
+use crate::manifest::pod::{DataKind, DataRef, EnvField, EnvFrom, ResourceField, Variable, VariableValue};
 use crate::manifest::quantity::Quantity;
+use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 
 const VARIABLE: FieldSet =
     FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
@@ -31,26 +30,19 @@ const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
 /// The resources that may be named.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Where those names stand that a variable or a file has its value from.
-pub(super) struct RefScope<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) objects: Option<&'a ConfigObjects<'a>>,
-    /// The containers that may be named.
-    pub(super) spec: &'a PodSpec,
-}
-
-/// The variables of a container, in their order.
+/// Reads the variables of a container, in their order.
 pub(super) fn variables(
     container: &Cursor<'_>,
-    scope: &RefScope<'_>,
+    pod: &PodSpec,
     problems: &mut Vec<Violation>,
 ) -> Vec<Variable> {
+    // Whether it is a list has been checked with the spec.
     let list = list(container, "env", &mut Vec::new());
-    list.iter().filter_map(|node| variable(node, scope, problems)).collect()
+    list.iter().filter_map(|node| variable(node, pod, problems)).collect()
 }
 
-fn variable(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<Variable> {
-    // Whether name and value are texts is complained of where probes look for them.
+fn variable(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<Variable> {
+    // Whether name and value are texts has been checked with the spec.
     VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
         if node.value().is_object() {
@@ -70,16 +62,12 @@ fn variable(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violatio
             from.error("must not be there beside value", problems);
             return None;
         }
-        (Some(from), None) => value_from(&from, scope, problems)?,
+        (Some(from), None) => value_from(&from, pod, problems)?,
     };
     Some(Variable { name: text.to_owned(), value })
 }
 
-fn value_from(
-    node: &Cursor<'_>,
-    scope: &RefScope<'_>,
-    problems: &mut Vec<Violation>,
-) -> Option<VariableValue> {
+fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<VariableValue> {
     VALUE_FROM.check(node, problems);
     let there: Vec<Cursor<'_>> = VALUE_FROM.known.iter().filter_map(|name| node.field(name)).collect();
     if there.len() != 1 {
@@ -96,50 +84,50 @@ fn value_from(
         return field(&node, false, problems).map(VariableValue::Field);
     }
     if let Some(node) = node.field("resourceFieldRef") {
-        return resource(&node, false, scope, problems).map(VariableValue::Resource);
+        return resource(&node, false, pod, problems).map(VariableValue::Resource);
     }
-    let given = |name: &str| node.field(name);
-    let (node, is_secret) = given("configMapKeyRef")
-        .map(|node| (node, false))
-        .or(given("secretKeyRef").map(|node| (node, true)))?;
+    let (node, kind) = match (node.field("configMapKeyRef"), node.field("secretKeyRef")) {
+        (Some(node), _) => (node, DataKind::ConfigMap),
+        (None, node) => (node?, DataKind::Secret),
+    };
     KEY_REF.check(&node, problems);
-    required(&node, "key", "must be the key whose value it is", problems)?;
-    let reference = DataRef::read(&node, "name", is_secret, problems)?;
-    let found = reference.find(scope.namespace, scope.objects, problems);
-    let entry = reference.entry(&found, &node.field("key")?, false, problems);
-    Some(VariableValue::Given(entry.map(|content| String::from_utf8_lossy(content).into_owned())))
+    let key = required(&node, "key", "must be the key whose value it is", problems);
+    let object = data_ref(&node, "name", kind, problems)?;
+    Some(VariableValue::Key { object, key: key? })
 }
 
-/// What of `ConfigMap`s and Secrets become variables, in their order.
-pub(super) fn env_from(
-    container: &Cursor<'_>,
-    scope: &RefScope<'_>,
-    problems: &mut Vec<Violation>,
-) -> Vec<EnvFrom> {
+/// Reads the references to ConfigMaps and Secrets whose keys become variables, in their order.
+pub(super) fn env_from(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<EnvFrom> {
     let mut all = Vec::new();
     for node in list(container, "envFrom", problems) {
         ENV_FROM.check(&node, problems);
         let prefix = text(&node, "prefix", problems).unwrap_or_default();
-        let from = match (node.field("configMapRef"), node.field("secretRef")) {
-            (Some(from), None) => Some((from, false)),
-            (None, Some(from)) => Some((from, true)),
-            _ => None,
-        };
-        let Some((from, is_secret)) = from else {
-            if !node.value().is_object() {
+        let (from, kind) = match (node.field("configMapRef"), node.field("secretRef")) {
+            (Some(from), None) => (from, DataKind::ConfigMap),
+            (None, Some(from)) => (from, DataKind::Secret),
+            _ => {
+                if node.value().is_object() {
+                    node.error("must have one of configMapRef, secretRef", problems);
+                }
                 continue;
             }
-            node.error("must have one of configMapRef, secretRef", problems);
-            continue;
         };
         WHOLE_REF.check(&from, problems);
-        let reference = DataRef::read(&from, "name", is_secret, problems);
-        let found = reference.map(|reference| reference.find(scope.namespace, scope.objects, problems));
-        if let Some(Resolved::There(data)) = found {
-            all.push(EnvFrom { prefix, data: data.texts() });
-        }
+        all.extend(data_ref(&from, "name", kind, problems).map(|object| EnvFrom { prefix, object }));
     }
     all
+}
+
+/// Reads a reference to a ConfigMap or Secret, whose name is at a field.
+pub(super) fn data_ref(
+    node: &Cursor<'_>,
+    field: &str,
+    kind: DataKind,
+    problems: &mut Vec<Violation>,
+) -> Option<DataRef> {
+    let name = required(node, field, "must name it", problems);
+    let is_optional = flag(node, "optional", problems);
+    Some(DataRef { kind, name: name?, is_optional })
 }
 
 /// What is known of a pod, by its path; a file may have maps in it.
@@ -178,7 +166,7 @@ pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violati
 pub(super) fn resource(
     node: &Cursor<'_>,
     is_file: bool,
-    scope: &RefScope<'_>,
+    pod: &PodSpec,
     problems: &mut Vec<Violation>,
 ) -> Option<ResourceField> {
     RESOURCE_REF.check(node, problems);
@@ -187,9 +175,8 @@ pub(super) fn resource(
     } else {
         text(node, "containerName", problems)
     };
-    if let Some(name) = container.as_ref().filter(|name| scope.spec.container(name).is_none()) {
-        let names: Vec<&str> =
-            scope.spec.containers.iter().map(|container| container.name.as_str()).collect();
+    if let Some(name) = container.as_ref().filter(|name| pod.container(name).is_none()) {
+        let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
         let reason = format!("must be the name of a container of the pod, which has {}", names.join(", "));
         node.field("containerName").filter(|at| at.value() == name.as_str())?.error(reason, problems);
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::cri::v1::Protocol;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Container, PortMapping, PullPolicy, Resources, StdinSpec};
-use crate::manifest::pod_reader::env::{self, RefScope, quantity};
-use crate::manifest::pod_reader::fields::{FieldSet, check_address, flag, list, text};
-use crate::manifest::pod_reader::security;
-use crate::manifest::pod_reader::volume::{self, Volumes};
+use crate::manifest::reader::env::{self, quantity};
+use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, text};
+use crate::manifest::reader::security;
+use crate::manifest::reader::volume::{self, Volumes};
 use crate::manifest::validation::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
-use crate::manifest::{GRACE_PERIOD, Hook, PodSpec};
+use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
 /// Where a container leaves its message unless told otherwise.
 const MESSAGE_PATH: &str = "/dev/termination-log";
@@ -67,7 +67,6 @@ const RESOURCES: FieldSet = FieldSet {
 /// What of its pod a container depends on.
 pub(super) struct PodContext<'a> {
     pub(super) spec: &'a PodSpec,
-    pub(super) scope: RefScope<'a>,
     pub(super) volumes: &'a Volumes,
     pub(super) is_host_network: bool,
 }
@@ -80,38 +79,36 @@ pub(super) struct UniqueNames {
     pub(super) host_ports: BTreeSet<(u16, String, i32)>,
 }
 
-/// Reads a container. What is about its probes, hooks and restarts has been read.
-pub(super) fn container(
+/// Reads the rest of a container whose probes, hooks and restarts are in `spec`.
+pub(super) fn read(
     node: &Cursor<'_>,
+    spec: Arc<ContainerSpec>,
     around: &PodContext<'_>,
     taken: &mut UniqueNames,
     problems: &mut Vec<Violation>,
 ) -> Option<Container> {
-    let title = node.field("name")?;
-    let name = title.value().as_str()?.to_owned();
     CONTAINER.check(node, problems);
-    if !is_dns_label(&name) {
-        title.error(DNS_LABEL, problems);
-    } else if !taken.names.insert(name.clone()) {
-        title.error("must be the name of one container only", problems);
+    let name = spec.name.clone();
+    if let Some(at) = node.field("name") {
+        if !is_dns_label(&name) {
+            at.error(DNS_LABEL, problems);
+        } else if !taken.names.insert(name.clone()) {
+            at.error("must be the name of one container only", problems);
+        }
     }
     let reason = "must be the name of an image";
-    match node.field("image") {
-        None => node.missing("image", reason, problems),
-        Some(image) if image.value().as_str().is_some_and(|text| text.trim() != text || text.is_empty()) => {
-            image.error(reason, problems);
-        }
-        Some(_) => {}
+    match (node.field("image"), &spec.image) {
+        (None, _) => node.missing("image", reason, problems),
+        (Some(at), Some(image)) if image.trim() != image || image.is_empty() => at.error(reason, problems),
+        _ => {}
     }
     let texts = |field: &str, problems: &mut Vec<Violation>| {
         node.field(field).map(|list| list.string_list(problems)).unwrap_or_default()
     };
     if let Some(lifecycle) = node.field("lifecycle") {
         LIFECYCLE.check(&lifecycle, problems);
-        let spec = around.spec.container(&name);
         let grace = around.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
-        let hooks = spec.map(|spec| [("postStart", spec.post_start()), ("preStop", spec.pre_stop())]);
-        for (field, hook) in hooks.into_iter().flatten() {
+        for (field, hook) in [("postStart", spec.post_start()), ("preStop", spec.pre_stop())] {
             if let (Some(Hook::Sleep(seconds)), Some(at)) = (hook, lifecycle.at(&[field, "sleep", "seconds"]))
                 && *seconds > grace
             {
@@ -128,16 +125,13 @@ pub(super) fn container(
     let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
     let security = security::read_container_security(node, problems);
     let (command, args) = (texts("command", problems), texts("args", problems));
-    let (env, env_from) =
-        (env::variables(node, &around.scope, problems), env::env_from(node, &around.scope, problems));
+    let (env, env_from) = (env::variables(node, around.spec, problems), env::env_from(node, problems));
     let (ports, resources) =
         (ports(node, around.is_host_network, taken, problems), resources(node, problems));
     let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
     let message_path = text(node, "terminationMessagePath", problems);
     let working_dir = text(node, "workingDir", problems).unwrap_or_default();
     let [stdin, stdin_once, tty] = ["stdin", "stdinOnce", "tty"].map(|field| flag(node, field, problems));
-    // Where anything is wrong with them, it has been said.
-    let spec = around.spec.container(&name)?.clone();
     let image = spec.image.clone()?;
     Some(Container {
         client_request: None,

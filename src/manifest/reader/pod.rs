@@ -6,18 +6,21 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Credential, Dns, HostAlias, HostNamespaces, Pod, PodOrigin};
-use crate::manifest::pod_reader::ObjectName;
-use crate::manifest::pod_reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::pod_reader::env::RefScope;
-use crate::manifest::pod_reader::fields::{FieldSet, check_address, flag, list, required, text};
-use crate::manifest::pod_reader::objects::{ConfigObjects, DataRef, Resolved};
-use crate::manifest::pod_reader::{security, volume};
+use crate::manifest::pod::{Dns, HostAlias, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
+use crate::manifest::pod_spec::ContainerKind;
+use crate::manifest::reader::container::{self, PodContext, UniqueNames};
+use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, required, text};
+use crate::manifest::reader::spec::{SpecReading, read_spec};
+use crate::manifest::reader::{security, volume};
+use crate::manifest::source::Source;
 use crate::manifest::validation::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
 };
-use crate::manifest::{Source, read_pod};
+use crate::manifest::workload::WorkloadKind;
+
+const TEMPLATE: FieldSet =
+    FieldSet { known: &["metadata", "spec"], ignored: &["apiVersion", "kind", "status"], unsupported: &[] };
 
 const METADATA: FieldSet = FieldSet {
     known: &["name", "namespace", "uid", "labels", "annotations"],
@@ -107,14 +110,46 @@ const MAX_DNS_SEARCH_PATHS: (usize, &str) = (32, "must have at most 32 domains")
 /// Where something is told of a static pod: it is none that an API server knows.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
-/// Reads a pod. Without objects, whatever it refers to is taken to be there.
-pub(super) fn read(
+/// Reports what is wrong with a template itself: unknown fields, and a restart policy that its kind of workload does not allow.
+pub(in crate::manifest) fn check_template(
+    kind: Option<WorkloadKind>,
+    template: &Cursor<'_>,
+    problems: &mut Vec<Violation>,
+) {
+    TEMPLATE.check(template, problems);
+    if let Some(kind) = kind {
+        check_restart_policy(kind, template, problems);
+    }
+}
+
+/// Reports the restart policy of pods that end in a workload whose pods do not, and the other way round.
+fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
+    let policy = spec.field("restartPolicy");
+    let said = policy.as_ref().and_then(|policy| policy.value().as_str());
+    let of_jobs = "must be OnFailure or Never for a Job";
+    let ends = matches!(kind, WorkloadKind::Job | WorkloadKind::CronJob);
+    match (policy, said) {
+        _ if kind == WorkloadKind::Pod => {}
+        (None, _) if ends => spec.missing("restartPolicy", of_jobs, problems),
+        (Some(at), Some("Always")) if ends => at.error(of_jobs, problems),
+        (Some(at), Some("OnFailure" | "Never")) if !ends => {
+            at.error(format!("must be Always for a {}", kind.name()), problems);
+        }
+        // Other values are reported with the spec.
+        _ => {}
+    }
+}
+
+/// Reads a pod or a pod template, which gets this namespace and name; `None` where anything but unsupported fields is wrong with it.
+/// Objects that it refers to are looked up when it runs.
+pub(in crate::manifest) fn read(
     pod: &Cursor<'_>,
-    named: &ObjectName<'_>,
-    objects: Option<&ConfigObjects<'_>>,
+    namespace: &str,
+    name: &str,
     problems: &mut Vec<Violation>,
 ) -> Option<Pod> {
-    let (before, ObjectName { namespace, name }) = (problems.len(), *named);
+    let before = problems.len();
     // Absent and null are the same.
     let metadata = pod.field("metadata");
     if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
@@ -131,14 +166,13 @@ pub(super) fn read(
     let annotations = texts("annotations", problems);
     // Whether it is a text has been looked at, with whose it is.
     let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
-    let spec_of_probes = Arc::new(read_pod(pod, Source::Manifest, problems));
     let Some(spec) = pod.field("spec") else {
         pod.missing("spec", "must say which containers there are", problems);
         return None;
     };
+    let SpecReading { spec: pod_spec, containers: nodes } = read_spec(pod, &spec, Source::Manifest, problems);
     SPEC.check(&spec, problems);
-    let scope = || RefScope { namespace, objects, spec: &spec_of_probes };
-    let volumes = volume::volumes(&spec, &scope(), problems);
+    let volumes = volume::volumes(&spec, &pod_spec, problems);
     let mut is = |field: &str| flag(&spec, field, problems);
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
     let shares_processes = is("shareProcessNamespace");
@@ -146,23 +180,21 @@ pub(super) fn read(
         at.error("must not be true where hostPID is", problems);
     }
     ignored_fields(&spec, problems);
-    let around = PodContext {
-        spec: &spec_of_probes,
-        scope: scope(),
-        volumes: &volumes,
-        is_host_network: host.network,
-    };
+    let around = PodContext { spec: &pod_spec, volumes: &volumes, is_host_network: host.network };
     let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
-    for field in ["initContainers", "containers"] {
+    let (regular, init): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|(_, spec)| spec.role == ContainerKind::Regular);
+    let mut read = |node: &Cursor<'_>, spec, taken: &mut UniqueNames| {
+        let read = container::read(node, spec, &around, taken, problems);
+        containers.extend(read.map(Arc::new));
+    };
+    for (node, spec) in init {
+        read(&node, spec, &mut taken);
+        // The API server compares the ports of an init container with its own only.
         taken.host_ports.clear();
-        // Whether it is a list has been looked at.
-        for node in list(&spec, field, &mut Vec::new()) {
-            // Those that run before the others may have the same ports as others: the API server looks at each alone.
-            if field == "initContainers" {
-                taken.host_ports.clear();
-            }
-            containers.extend(container::container(&node, &around, &mut taken, problems).map(Arc::new));
-        }
+    }
+    for (node, spec) in regular {
+        read(&node, spec, &mut taken);
     }
     let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
@@ -180,8 +212,8 @@ pub(super) fn read(
     let host_aliases = host_aliases(&spec, problems);
     let dns = dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
-    let runtime_handler = runtime_handler(&spec, objects, problems);
-    let credentials = credentials(&spec, &scope(), problems);
+    let runtime_class = text(&spec, "runtimeClassName", problems);
+    let pull_secrets = pull_secrets(&spec, problems);
     let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
     let hash = hash(namespace, name, pod.value());
     let mut pod = Pod {
@@ -191,7 +223,7 @@ pub(super) fn read(
         uid: own_uid.unwrap_or_else(|| hash.clone()),
         labels,
         annotations,
-        spec: spec_of_probes,
+        spec: Arc::new(pod_spec),
         containers,
         volumes: volumes.there,
         host,
@@ -201,8 +233,8 @@ pub(super) fn read(
         dns,
         security,
         active_deadline,
-        runtime_handler,
-        credentials,
+        runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
+        pull_secrets,
         raw_manifest: Arc::new(pod.value().clone()),
     };
     // As a kubelet notes at a pod from a file.
@@ -349,33 +381,12 @@ fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-fn runtime_handler(
-    spec: &Cursor<'_>,
-    objects: Option<&ConfigObjects<'_>>,
-    problems: &mut Vec<Violation>,
-) -> String {
-    let Some(class) = text(spec, "runtimeClassName", problems) else { return String::new() };
-    let handler = objects.map(|objects| objects.handler(&class));
-    if handler == Some(None) {
-        let at = spec.field("runtimeClassName");
-        let reason = "must be the name of a RuntimeClass among these files, which tells its handler";
-        at.inspect(|at| at.error(reason, problems));
-    }
-    handler.flatten().unwrap_or_default().to_owned()
-}
-
-fn credentials(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<Credential> {
-    let mut credentials = Vec::new();
+fn pull_secrets(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<String> {
+    let mut names = Vec::new();
     for node in list(spec, "imagePullSecrets", problems) {
         PULL_SECRET.check(&node, problems);
-        let Some(reference) = DataRef::read(&node, "name", true, problems) else { continue };
-        if let Resolved::There(data) = reference.find(scope.namespace, scope.objects, problems) {
-            let known = data.credentials();
-            if let (None, Some(at)) = (&known, node.field("name")) {
-                at.error("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);
-            }
-            credentials.extend(known.into_iter().flatten());
-        }
+        // The API server accepts an empty name, and the kubelet ignores it.
+        names.extend(text(&node, "name", problems));
     }
-    credentials
+    names
 }

@@ -2,8 +2,17 @@
 
 mod faults;
 
-use super::*;
-use crate::manifest::pod::{VariableValue, VolumeSource};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::manifest::cursor::{Cursor, Level, Violation};
+use crate::manifest::document::{self, Document};
+use crate::manifest::pod::{
+    DataKind, DataRef, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue, VolumeSource,
+};
+use crate::manifest::reader::pod;
+use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
 
 /// The pod of a spec that has nothing wrong with it.
 pub(crate) fn pod(spec: &str) -> Pod {
@@ -13,22 +22,24 @@ pub(crate) fn pod(spec: &str) -> Pod {
 
 /// The pods of documents, or everything that is wrong with them.
 pub(crate) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
+    pod_set(text).map(|set| set.pods)
+}
+
+/// The pods and objects of documents, or everything that is wrong with them.
+pub(crate) fn pod_set(text: &str) -> Result<PodSet, Vec<String>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     let (mut read, mut problems) = (Vec::new(), Vec::new());
     for (place, document) in documents.iter().enumerate() {
-        let mut found = Vec::new();
-        read.extend(ParsedDocument::read(
-            document,
-            ReadOptions::default(),
-            &format!("doc {}", place + 1),
-            &mut found,
-        ));
-        problems.extend(found.iter().map(|problem| format!("doc {}: {problem}", place + 1)));
+        let (at, mut found) = (format!("doc {}", place + 1), Vec::new());
+        read.extend(document::read(document, RUN, &at, &mut found));
+        problems.extend(found.iter().map(|problem| format!("{at}: {problem}")));
     }
-    let wanted = merge(&read.iter().collect::<Vec<_>>());
-    problems.extend(wanted.problems);
-    if problems.is_empty() { Ok(wanted.pods) } else { Err(problems) }
+    let set = PodSet::new(&read);
+    problems.extend(set.problems.iter().cloned());
+    if problems.is_empty() { Ok(set) } else { Err(problems) }
 }
+
+const RUN: ReadOptions = ReadOptions { purpose: Purpose::Run, redact: false, ignore_unsupported: false };
 
 fn problems(text: &str) -> Vec<String> {
     play(text).unwrap_err()
@@ -69,19 +80,14 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
         let document: Value =
             serde_saphyr::from_str(&format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}")).unwrap();
         let mut found = Vec::new();
-        let read = |ignores_unsupported, found: &mut Vec<Violation>| {
-            ParsedDocument::read(
-                &document,
-                ReadOptions { ignores_unsupported, ..ReadOptions::default() },
-                "",
-                found,
-            )
+        let read = |ignore_unsupported, found: &mut Vec<Violation>| -> Vec<Document> {
+            document::read(&document, ReadOptions { ignore_unsupported, ..RUN }, "", found)
         };
-        let refused = merge(&read(false, &mut Vec::new()).iter().collect::<Vec<_>>());
-        assert_eq!((refused.pods.len(), refused.problems.len()), (0, 0), "it is not played by mistake");
+        let refused = PodSet::new(&read(false, &mut Vec::new()));
+        assert_eq!((refused.pods.len(), refused.problems.len()), (0, 0), "it is not run by mistake");
         let read = read(true, &mut found);
         assert!(found.iter().all(|problem| problem.is_unsupported));
-        let wanted = merge(&read.iter().collect::<Vec<_>>());
+        let wanted = PodSet::new(&read);
         assert_eq!((wanted.pods.len(), wanted.problems.len()), (1, 0), "it can be left out");
         assert_eq!(wanted.pods[0].containers[0].mounts, [], "and what refers to it with it");
     }
@@ -94,7 +100,7 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
 }
 
 #[test]
-fn pods_find_what_is_for_them_in_other_documents() {
+fn pods_refer_to_objects_of_other_documents() {
     let text = "
 kind: ConfigMap
 metadata: {name: settings}
@@ -126,46 +132,56 @@ spec:
 ---
 {kind: Service, metadata: {name: web}}
 ";
-    let pods = play(text).unwrap();
-    let [web] = &pods[..] else { panic!("{pods:?}") };
+    let set = pod_set(text).unwrap();
+    let [web] = &set.pods[..] else { panic!("{:?}", set.pods) };
     assert_eq!((web.name.as_str(), web.labels["app"].as_str()), ("web", "web"));
+    let object = |kind, name: &str, is_optional| DataRef { kind, name: name.to_owned(), is_optional };
     let main = &web.containers[0];
-    assert_eq!(main.env_from[0].data["level"], "3");
-    let given = |name: &str| main.env.iter().find(|variable| variable.name == name).unwrap().value.clone();
-    assert_eq!(given("TOKEN"), VariableValue::Given(Some("secret".to_owned())));
-    assert_eq!(given("NONE"), VariableValue::Given(None));
-    let VolumeSource::Files { files, .. } = &web.volumes[0].source else { panic!("{:?}", web.volumes) };
-    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(paths, ["a/mode", "token", "user"]);
-    assert!(!format!("{web:?}").is_empty());
-    for (wrong, expected) in [
-        (
-            "key: token",
-            "doc 3: spec.containers[0].env[0].valueFrom.secretKeyRef.key is \"other\"; it must be a key of that Secret, which has token, user",
-        ),
-        (
-            "name: keys, key",
-            "doc 3: spec.containers[0].env[0].valueFrom.secretKeyRef.name is \"others\"; it must be a Secret of namespace default among these files",
-        ),
-    ] {
-        let text = match wrong {
-            "key: token" => text.replace("key: token", "key: other"),
-            _ => text.replace("name: keys, key", "name: others, key"),
-        };
-        assert_eq!(problems(&text), [expected]);
-    }
+    let settings = object(DataKind::ConfigMap, "settings", false);
+    assert_eq!(main.env_from[0], EnvFrom { prefix: "S_".to_owned(), object: settings.clone() });
+    let value = |name: &str| main.env.iter().find(|variable| variable.name == name).unwrap().value.clone();
+    let keys = object(DataKind::Secret, "keys", false);
+    assert_eq!(value("TOKEN"), VariableValue::Key { object: keys.clone(), key: "token".to_owned() });
+    let VolumeSource::Files { sources, .. } = &web.volumes[0].source else { panic!("{:?}", web.volumes) };
+    assert_eq!(sources.iter().flat_map(FileSource::paths).collect::<Vec<_>>(), ["a/mode"]);
+    let data = set.objects.resolve("default", &keys).unwrap().unwrap();
+    assert_eq!(data.variable("token", false).unwrap().as_deref(), Some("secret"));
+    assert!(!format!("{:?}", set.objects).contains("secret"), "the content of secrets is not shown");
+    assert_eq!(
+        data.variable("other", false).unwrap_err().to_string(),
+        "couldn't find key other in Secret default/keys"
+    );
+    let other_namespace = set.objects.resolve("other", &settings).unwrap_err();
+    assert_eq!(other_namespace.to_string(), "configmap \"settings\" not found", "it is in another namespace");
+    assert_eq!(set.objects.resolve("default", &object(DataKind::Secret, "absent", true)), Ok(None));
+    let kata = RuntimeHandler::OfClass("kata".to_owned());
+    let missing = ObjectError::NotFound { resource: "runtimeclass.node.k8s.io", name: "kata".to_owned() };
+    assert_eq!(set.objects.runtime_handler(&kata), Err(missing));
     let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
     assert_eq!(broken, ["doc 2: data.token is something else; it must be base64"]);
-    // What is wrong with a pod itself does not hide what it names in vain.
-    let both = problems(
-        &text
-            .replace("name: main\n", "name: main\n        imagePullPolicy: Often\n")
-            .replace("name: keys, key", "name: others, key"),
-    );
-    assert!(
-        both.len() == 2 && both[0].contains("imagePullPolicy") && both[1].contains("must be a Secret"),
-        "{both:?}"
-    );
+}
+
+#[test]
+fn a_lenient_reader_ignores_unknown_fields_and_rejects_what_cannot_be_honoured() {
+    let read = |level, spec: &str| {
+        let template: Value =
+            serde_saphyr::from_str(&format!("{{metadata: {{new: 1}}, spec: {spec}}}")).unwrap();
+        let mut problems = Vec::new();
+        let pod = pod::read(&Cursor::root("", &template).at_level(level), "ns", "p", &mut problems);
+        (pod.is_some(), problems.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let newer = "{future: {a: b}, containers: [{name: a, image: i, future: 1, livenessProbe: {tcpSocket: {port: 80, future: 1}}, \
+                 lifecycle: {preStop: {sleep: {seconds: 1, future: 1}}}}]}";
+    assert_eq!(read(Level::Lenient, newer), (true, Vec::new()));
+    let (_, problems) = read(Level::Strict, newer);
+    let unknown = problems.iter().filter(|it| it.contains("must not be there: known fields are")).count();
+    assert_eq!((unknown, problems.len()), (5, 5), "{problems:?}");
+    let claim = "{future: 1, volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: a, image: i}]}";
+    let (_, problems) = read(Level::Lenient, claim);
+    assert!(problems.len() == 1 && problems[0].contains("it takes a cluster's storage"), "{problems:?}");
+    let wrong = "{containers: [{name: a, image: i, resources: {limits: {cpu: lots}}}]}";
+    let (is_read, problems) = read(Level::Lenient, wrong);
+    assert!(!is_read && problems.len() == 1 && problems[0].contains("must be a quantity"), "{problems:?}");
 }
 
 #[test]

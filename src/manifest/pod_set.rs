@@ -1,0 +1,64 @@
+//! The pods and objects of all documents together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::manifest::config_object::ConfigObjects;
+use crate::manifest::document::{Document, DocumentKind};
+use crate::manifest::pod::Pod;
+
+/// The pods and objects of all documents together.
+#[derive(Debug, Default)]
+pub(crate) struct PodSet {
+    /// The pods that are to run, in their order.
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// The objects that they may refer to.
+    pub(crate) objects: Arc<ConfigObjects>,
+    /// What is wrong with documents beside others.
+    pub(crate) problems: Vec<String>,
+    /// Pods with errors, as `NAMESPACE/NAME`.
+    pub(crate) invalid: BTreeSet<String>,
+}
+
+impl PodSet {
+    /// Collects documents. The first of several with the same kind, namespace and name counts.
+    pub(crate) fn new<'a>(documents: impl IntoIterator<Item = &'a Document>) -> Self {
+        let (mut set, mut objects) = (Self::default(), Vec::new());
+        let mut places: BTreeMap<_, &str> = BTreeMap::new();
+        for document in documents {
+            let (kind, namespace, name) = document.key();
+            if let DocumentKind::InvalidConfig(..) | DocumentKind::Ignored(_) | DocumentKind::Probed(_) =
+                document.kind
+            {
+                continue;
+            }
+            if let Some(first) = places.get(&(kind, namespace, name)) {
+                let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+                set.problems.push(format!("{}: {kind} {name} is in {first} already", document.at));
+                continue;
+            }
+            places.insert((kind, namespace, name), &document.at);
+            match &document.kind {
+                DocumentKind::Config(object) => objects.push(object.clone()),
+                DocumentKind::Pod { pod: Some(pod), .. } => set.add(pod, &document.at),
+                DocumentKind::Pod { pod: None, .. } => {
+                    set.invalid.insert(format!("{namespace}/{name}"));
+                }
+                DocumentKind::InvalidConfig(..) | DocumentKind::Ignored(_) | DocumentKind::Probed(_) => {}
+            }
+        }
+        set.objects = Arc::new(objects.into_iter().collect());
+        set
+    }
+
+    /// Adds a pod, unless another one has its uid, which identifies it everywhere.
+    fn add(&mut self, pod: &Arc<Pod>, at: &str) {
+        let uid = &pod.uid;
+        if self.pods.iter().any(|known| known.uid == *uid) {
+            self.invalid.insert(pod.full_name());
+            self.problems.push(format!("{at}: metadata.uid is {uid:?}; it must be the uid of one pod only"));
+        } else {
+            self.pods.push(pod.clone());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Reads ConfigMaps, Secrets and RuntimeClasses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::manifest::config_object::{ConfigData, ConfigObject};
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::document::version;
+use crate::manifest::pod::DataKind;
+use crate::manifest::reader::fields::{FieldSet, required, text};
+use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
+
+/// The kinds that are read.
+pub(in crate::manifest) const KINDS: [&str; 3] = ["ConfigMap", "Secret", RUNTIME_CLASS_KIND];
+
+const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
+
+/// What a key of a ConfigMap or Secret is made of.
+const KEY: &str = "must be a key of letters, digits, -, _ and .";
+
+const DATA: FieldSet = FieldSet {
+    known: &["data", "binaryData", "stringData"],
+    ignored: &["apiVersion", "kind", "metadata", "immutable", "type"],
+    unsupported: &[],
+};
+
+const RUNTIME_CLASS: FieldSet = FieldSet {
+    known: &["handler"],
+    ignored: &["apiVersion", "kind", "metadata", "scheduling", "overhead"],
+    unsupported: &[],
+};
+
+/// Reads an object of one of these kinds.
+pub(in crate::manifest) fn read(
+    kind: &str,
+    node: &Cursor<'_>,
+    problems: &mut Vec<Violation>,
+) -> Option<ConfigObject> {
+    match kind {
+        "ConfigMap" => data(node, DataKind::ConfigMap, problems),
+        "Secret" => data(node, DataKind::Secret, problems),
+        _ => runtime_class(node, problems),
+    }
+}
+
+/// Returns kind, namespace and name of an object of one of these kinds, as far as they can be read.
+pub(in crate::manifest) fn key(kind: &str, node: &Cursor<'_>) -> Option<(&'static str, String, String)> {
+    let kind = KINDS.into_iter().find(|known| *known == kind)?;
+    let (namespace, name) = name(node, &mut Vec::new())?;
+    Some((kind, if kind == RUNTIME_CLASS_KIND { String::new() } else { namespace }, name))
+}
+
+fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, String)> {
+    let Some(metadata) = node.field("metadata") else {
+        node.missing("metadata", "must have a name", problems);
+        return None;
+    };
+    let name = required(&metadata, "name", "must be there", problems)?;
+    if !is_dns_subdomain(&name) {
+        metadata.field("name").inspect(|at| at.error(DNS_SUBDOMAIN, problems));
+    }
+    let namespace = text(&metadata, "namespace", problems).unwrap_or_else(|| "default".to_owned());
+    if !is_dns_label(&namespace) {
+        metadata.field("namespace").inspect(|at| at.error(DNS_LABEL, problems));
+    }
+    Some((namespace, name))
+}
+
+fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
+    RUNTIME_CLASS.check(node, problems);
+    version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
+    let (_, name) = name(node, problems)?;
+    let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
+    if !is_dns_label(&handler) {
+        node.field("handler").inspect(|at| at.error(DNS_LABEL, problems));
+    }
+    Some(ConfigObject::RuntimeClass { name, handler })
+}
+
+fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
+    let before = problems.len();
+    version(node, &["v1"], problems);
+    let (namespace, name) = name(node, problems)?;
+    // Credentials are written into ConfigMaps, too, and under misspelt fields.
+    let node = node.clone().secret();
+    DATA.check(&node, problems);
+    let (mut entries, mut binary) = (BTreeMap::new(), BTreeSet::new());
+    let is_secret = kind == DataKind::Secret;
+    let [encoded, plain] = if is_secret { ["data", "stringData"] } else { ["binaryData", "data"] };
+    for (field, is_encoded) in [(encoded, true), (plain, false)] {
+        let Some(node) = node.field(field) else { continue };
+        for (key, text) in node.map_of_texts(problems) {
+            let Some(at) = node.field(&key) else { continue };
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
+                at.error(KEY, problems);
+            } else if !is_secret && entries.contains_key(&key) {
+                at.error("must not be in binaryData as well", problems);
+            }
+            let content = if is_encoded {
+                let packed: String = text.split_ascii_whitespace().collect();
+                STANDARD.decode(packed).ok()
+            } else {
+                Some(text.into_bytes())
+            };
+            match content {
+                Some(content) => {
+                    if is_encoded && !is_secret {
+                        binary.insert(key.clone());
+                    }
+                    entries.insert(key, content);
+                }
+                None => at.error("must be base64", problems),
+            }
+        }
+    }
+    let data = ConfigData { kind, namespace, name, entries, binary };
+    (problems.len() == before).then(|| ConfigObject::Data(Arc::new(data)))
+}
