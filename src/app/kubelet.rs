@@ -46,16 +46,18 @@ impl KubeletDeps {
         prune: bool,
         documents: ManifestSource,
     ) -> Result<RunningKubelet, StateError> {
+        let events = self.events.clone();
         let kubelet = self.start(listen, dirs, documents.paths().clone(), prune)?;
         let stop = CancellationToken::new();
         let (kubelet_handle, until) = (kubelet.clone(), stop.clone());
-        let task = tokio::spawn(async move { kubelet_handle.run(documents, until).await });
+        let source = documents.watch(events);
+        let task = tokio::spawn(async move { kubelet_handle.run(source, until).await });
         Ok(RunningKubelet { kubelet, stop, task })
     }
 
     /// Starts the kubelet for client pods, with the relay's socket as its runtime. It ends when the returned guard is dropped.
     pub(super) fn start_for_client_pods(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (dir, client_pods) = (self.store.state.0.dir(), self.store.client_pods.pods());
+        let (dir, source) = (self.store.state.0.dir(), self.store.client_pods.source());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
         let log_rotation = LogRotatePolicy::default();
@@ -63,7 +65,7 @@ impl KubeletDeps {
         let kubelet = self.start(listen, dirs, BTreeSet::new(), false)?;
         let stop = CancellationToken::new();
         let until = stop.clone();
-        tokio::spawn(async move { kubelet.run_client_pods(client_pods, until).await });
+        tokio::spawn(async move { kubelet.run(source, until).await });
         Ok(stop.drop_guard())
     }
 

@@ -203,7 +203,8 @@ fn failed(published: &PublishedPod) -> String {
 
 /// What is not so yet.
 fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
-    let published_pods = play.published_pods();
+    let mut published_pods = play.published_pods();
+    published_pods.retain(|published| !published.is_unwanted());
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
         let names: Vec<String> = others

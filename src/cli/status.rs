@@ -188,10 +188,11 @@ fn played_row(pod: &api::StatusPod) -> Option<Vec<Cell>> {
     let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
     let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
     let age = pod.started.as_deref().map(|started| format::age(started, Timestamp::now()));
+    let removed = if pod.removed.is_some() { " (removed)" } else { "" };
     Some(vec![
         Cell::new(owner(pod)),
         Cell::new(format!("{ready}/{all}")),
-        Cell::styled(word, style),
+        Cell::styled(format!("{word}{removed}"), style),
         Cell::new(format!("{}{}", pod.restarts.unwrap_or(0), ago.unwrap_or_default())),
         Cell::new(age.unwrap_or_default()),
         Cell::new(pod.ip.as_deref().unwrap_or_default()),

@@ -1,21 +1,30 @@
-//! The documents of what is played, as they are and as they change.
+//! Pods from manifests: files and directories, which are watched (kubelet: `config/file.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use crate::events::EventRecorder;
 use crate::manifest::pod::Pod;
-use crate::manifest::{ConfigObjects, DocumentKind, Files, PodSet, Purpose, ReadOptions};
+use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
-/// What is to be played.
+/// Interval between two checks of the files.
+const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The pods of manifests.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestSource {
     files: Files,
-    /// What they say together.
+    /// Pods and objects of all files together.
     pod_set: Arc<PodSet>,
-    /// What else is told of probes.
+    /// Probes of other sources.
     specs: SpecResolver,
     problems_reported: ProblemTracker,
     paths: BTreeSet<PathBuf>,
@@ -43,16 +52,6 @@ impl ManifestSource {
         let known = documents.all_problems();
         documents.problems_reported.take(known);
         Ok(documents)
-    }
-
-    /// The pods.
-    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
-        self.pod_set.pods.clone()
-    }
-
-    /// Returns the objects that the pods may refer to.
-    pub(super) fn objects(&self) -> Arc<ConfigObjects> {
-        self.pod_set.objects.clone()
     }
 
     /// The files and folders in which they are.
@@ -85,37 +84,44 @@ impl ManifestSource {
         kinds
     }
 
-    /// What they tell of probes.
+    /// Returns the probes of the pods and of other sources.
     #[must_use]
     pub fn specs(&self) -> SpecResolver {
-        self.specs_with_running(&[])
+        with_pods(&self.specs, self.pod_set.pods.iter())
     }
 
-    /// The same, and of other pods that are still there.
-    pub(super) fn specs_with_running(&self, others: &[Arc<Pod>]) -> SpecResolver {
-        let pods = self.pod_set.pods.iter().chain(others).map(|pod| {
-            let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
-            (namespace, name, uid, pod.spec.clone())
+    /// Reads the files again and again, until the returned source is dropped. Records problems as events.
+    pub(crate) fn watch(mut self, events: Arc<EventRecorder>) -> ManifestWatch {
+        let (specs, published) = (self.specs.clone(), watch::Sender::new(self.pod_set.clone()));
+        let pod_sets = published.subscribe();
+        let task = tokio::spawn(async move {
+            loop {
+                sleep(RESCAN_INTERVAL).await;
+                if self.rescan().await {
+                    published.send_replace(self.pod_set.clone());
+                }
+                self.report_problems(&events);
+            }
         });
-        self.specs.clone().with_pods(pods)
+        ManifestWatch { pod_sets, specs, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
-    pub(super) async fn rescan(self) -> (Self, bool) {
-        let Self { files, pod_set, specs, problems_reported, paths } = self;
-        let (files, has_changed) = rescan_blocking(files).await;
-        if !has_changed {
-            return (Self { files, pod_set, specs, problems_reported, paths }, false);
+    /// Reads the files that have changed. Returns whether their content is another one. A pod with errors stays as it was.
+    async fn rescan(&mut self) -> bool {
+        let (files, has_changed) = rescan_blocking(std::mem::take(&mut self.files)).await;
+        self.files = files;
+        if has_changed {
+            let mut new = PodSet::new(self.files.documents());
+            let is_invalid = |pod: &&Arc<Pod>| new.invalid.contains(&pod.full_name());
+            let previous: Vec<Arc<Pod>> = self.pod_set.pods.iter().filter(is_invalid).cloned().collect();
+            new.pods.extend(previous);
+            self.pod_set = Arc::new(new);
         }
-        let mut new = PodSet::new(files.documents());
-        let is_invalid = |pod: &&Arc<Pod>| new.invalid.contains(&pod.full_name());
-        let previous: Vec<Arc<Pod>> = pod_set.pods.iter().filter(is_invalid).cloned().collect();
-        new.pods.extend(previous);
-        (Self { files, pod_set: Arc::new(new), specs, problems_reported, paths }, true)
+        has_changed
     }
 
     /// Records events for new problems and for those that are resolved.
-    pub(super) fn report_problems(&mut self, events: &EventRecorder) {
+    fn report_problems(&mut self, events: &EventRecorder) {
         let problems = self.all_problems();
         self.problems_reported.report(problems, events);
     }
@@ -130,5 +136,29 @@ impl ManifestSource {
         let mut problems = self.files.problems();
         problems.extend(self.pod_set.problems.iter().cloned());
         problems
+    }
+}
+
+/// The pods of manifests as they change.
+#[derive(Debug)]
+pub(crate) struct ManifestWatch {
+    pod_sets: watch::Receiver<Arc<PodSet>>,
+    specs: SpecResolver,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl PodSource for ManifestWatch {
+    const OWNER: PodOwner = PodOwner::Kubelet;
+
+    fn desired(&mut self) -> DesiredPods {
+        let set = self.pod_sets.borrow_and_update().clone();
+        DesiredPods { pods: set.pods.clone(), objects: set.objects.clone(), specs: Some(self.specs.clone()) }
+    }
+
+    async fn changed(&mut self) {
+        if self.pod_sets.changed().await.is_err() {
+            // The task has panicked: the pods stay as they are.
+            std::future::pending::<()>().await;
+        }
     }
 }

@@ -1,11 +1,10 @@
-//! A stand-in for the kubelet: pods are given, on a bare runtime, the life that a kubelet would give them.
+//! A stand-in for the kubelet: runs pods on a bare runtime as a kubelet would.
 //!
 //! ```text
-//! manifests, client pods ──► pods ──► cri_config ┐
-//!                             │                  ▼
-//!                             └──────► PodWorker (one each) ──► runtime, through the relay
-//!                                        ▲   ▲          └──► published_pod ──► admin
-//!                           runtime, PLEG┘   └ prober
+//! pod_source (manifest_source, client_pods) ──► Kubelet ──► PodWorker (one each) ──► runtime, through the relay
+//!                                                            ▲   ▲     │    ▲
+//!                                               runtime, pleg┘   │     │    └ cri_config, pod_dir
+//!                                                     prober ────┘     └──► published_pod ──► admin
 //! ```
 
 mod backoff;
@@ -21,6 +20,7 @@ mod orphans;
 mod pleg;
 mod pod_dir;
 mod pod_registry;
+mod pod_source;
 mod pod_workers;
 mod presence;
 mod printer;
@@ -28,6 +28,7 @@ mod probe_killed;
 mod published_pod;
 mod runtime_status;
 mod subpath_mounts;
+mod terminated_pods;
 mod v1;
 mod worker;
 
@@ -40,11 +41,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OnceCell, mpsc, watch};
+use tokio::sync::{OnceCell, broadcast, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
 use crate::cri::{MeteredChannel, RawClient, image_client, runtime_client};
@@ -66,6 +65,7 @@ use node::NodeInfo;
 use objects::ObjectStore;
 use orphans::{Orphans, find_orphans};
 use pod_registry::PodRegistry;
+use pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use pod_workers::{PodWorkerHandle, PodWorkers};
 use presence::KubeletPresence;
 use probe_killed::ProbeKilled;
@@ -77,12 +77,9 @@ pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
 pub use logs::LogRotatePolicy;
 pub use manifest_source::ManifestSource;
 pub use printer::Summary;
-pub use published_pod::PublishedPod;
+pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
 pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
-
-/// From one look at the documents to the next.
-const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Dependencies and settings of the built-in kubelet.
 #[derive(Debug)]
@@ -187,99 +184,85 @@ impl Kubelet {
         })
     }
 
-    /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
-    /// all of them are gone.
-    pub async fn run(&self, mut manifests: ManifestSource, end: CancellationToken) -> bool {
+    /// Runs the pods of a source until `end` is cancelled. Terminates them then, if they are the kubelet's own. Returns whether nothing is left
+    /// of pods that have ended.
+    pub(crate) async fn run<S: PodSource>(&self, mut source: S, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
-        let pleg_task = tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone()));
-        let _result_updates = self.follow_probe_results();
-        let logs =
-            ContainerLogManager::new(self.context.clone(), self.pod_workers.clone(), self.log_rotation);
-        let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
+        let _background = self.start_background(S::OWNER);
         let mut state_errors = self.context.state.write_error();
-        self.context.unmount_stale().await;
-        let mount_check = tokio::spawn(mounting::report_unreachable(self.context.clone()));
-        self.context.objects.replace(manifests.objects());
-        let desired = manifests.pods();
-        self.terminate_all(self.context.registry.pods_to_terminate(&desired), &mut workers);
         let mut orphan_scan = JoinSet::new();
-        orphan_scan.spawn(find_orphans(self.context.clone(), desired.clone()));
-        self.set_pods(desired, &mut workers);
-        let mut next_rescan = Instant::now() + RESCAN_INTERVAL;
-        while !end.is_cancelled() {
+        let desired = source.desired();
+        self.context.objects.replace(desired.objects);
+        if S::OWNER == PodOwner::Kubelet {
+            self.context.unmount_stale().await;
+            self.terminate_all(self.context.registry.pods_to_terminate(&desired.pods), &mut workers);
+            orphan_scan.spawn(find_orphans(self.context.clone(), desired.pods.clone()));
+        }
+        self.set_pods(desired.pods, &mut workers);
+        loop {
             tokio::select! {
-                () = end.cancelled() => {}
+                () = end.cancelled() => break,
+                () = source.changed() => self.apply(source.desired(), &mut workers),
                 Some(exit) = workers.join_next() => is_clean &= self.on_worker_exit(exit, &mut workers),
                 Some(Ok(orphans)) = orphan_scan.join_next() => self.on_orphans(orphans, &mut workers),
                 Ok(()) = state_errors.changed() => self.on_state_error(state_errors.borrow_and_update().as_deref()),
-                () = sleep_until(next_rescan) => {
-                    let (rescanned, has_changed) = manifests.rescan().await;
-                    manifests = rescanned;
-                    if has_changed {
-                        let pods = manifests.pods();
-                        // Those that are about to end are probed until then.
-                        let specs = manifests.specs_with_running(&self.pod_workers.except(&pods));
-                        if let Some(prober) = &self.context.prober {
-                            // Before there is anything to probe by them.
-                            prober.set_specs(specs.clone());
-                        }
-                        if let Some(updates) = &self.spec_updates {
-                            // The queue has room: files are read every two seconds at most.
-                            let _ = updates.try_send(specs);
-                        }
-                        self.set_objects(&manifests.objects());
-                        self.set_pods(pods, &mut workers);
-                    }
-                    manifests.report_problems(&self.context.events);
-                    next_rescan = Instant::now() + RESCAN_INTERVAL;
-                }
+                () = self.pod_workers.terminated.expire_next() => {}
             }
         }
-        self.set_pods(Vec::new(), &mut workers);
-        while let Some(exit) = workers.join_next().await {
-            is_clean &= self.on_worker_exit(exit, &mut workers);
+        drop(source);
+        if S::OWNER == PodOwner::Kubelet {
+            self.set_pods(Vec::new(), &mut workers);
+            while let Some(exit) = workers.join_next().await {
+                is_clean &= self.on_worker_exit(exit, &mut workers);
+            }
         }
-        pleg_task.abort();
-        mount_check.abort();
         is_clean
     }
 
-    /// Keeps alive what clients have made, as that changes, until it is told to end. Nothing is ended then.
-    pub async fn run_client_pods(
-        &self,
-        mut client_pods: watch::Receiver<Arc<ClientPodsSnapshot>>,
-        end: CancellationToken,
-    ) {
-        let mut workers = JoinSet::new();
-        let pleg_task =
-            AbortOnDropHandle::new(tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone())));
-        let _result_updates = self.follow_probe_results();
-        let mut state_errors = self.context.state.write_error();
-        loop {
-            let pods = client_pods.borrow_and_update().all();
-            self.set_pods(pods, &mut workers);
-            tokio::select! {
-                () = end.cancelled() => break,
-                Ok(()) = client_pods.changed() => {}
-                Ok(()) = state_errors.changed() => self.on_state_error(state_errors.borrow_and_update().as_deref()),
-                Some(exit) = workers.join_next() => drop(self.on_worker_exit(exit, &mut workers)),
-            }
+    /// Starts what runs beside the pod workers. It ends when the returned set is dropped.
+    fn start_background(&self, owner: PodOwner) -> JoinSet<()> {
+        let mut background = JoinSet::new();
+        background.spawn(pleg::run(self.context.clone(), self.pod_workers.clone()));
+        if let Some(prober) = &self.context.prober {
+            background.spawn(self.clone().follow_probe_results(prober.result_updates()));
         }
-        drop(pleg_task);
+        if owner == PodOwner::Kubelet {
+            let (context, pod_workers) = (self.context.clone(), self.pod_workers.clone());
+            background.spawn(ContainerLogManager::new(context, pod_workers, self.log_rotation).run());
+            background.spawn(mounting::report_unreachable(self.context.clone()));
+        }
+        background
     }
 
-    /// Wakes the worker of each pod with a probe whose result changes, until the returned handle is dropped.
-    fn follow_probe_results(&self) -> Option<AbortOnDropHandle<()>> {
-        let (mut updates, kubelet) = (self.context.prober.as_ref()?.result_updates(), self.clone());
-        Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            loop {
-                match updates.recv().await {
-                    Ok(pod) => kubelet.wake(&pod),
-                    Err(RecvError::Lagged(_)) => kubelet.wake_all(),
-                    Err(RecvError::Closed) => return,
-                }
+    /// Applies the desired pods of a source.
+    fn apply(&self, desired: DesiredPods, workers: &mut JoinSet<WorkerExit>) {
+        let DesiredPods { pods, objects, specs } = desired;
+        if let Some(specs) = specs {
+            // Pods that are about to terminate are probed until then.
+            let running = self.pod_workers.except(&pods);
+            let specs = with_pods(&specs, pods.iter().chain(&running));
+            if let Some(prober) = &self.context.prober {
+                // The prober knows the specs before there is anything to probe.
+                prober.set_specs(specs.clone());
             }
-        })))
+            if let Some(updates) = &self.spec_updates {
+                // The queue has room: sources change every two seconds at most.
+                let _ = updates.try_send(specs);
+            }
+        }
+        self.set_objects(&objects);
+        self.set_pods(pods, workers);
+    }
+
+    /// Wakes the worker of each pod with a probe whose result changes.
+    async fn follow_probe_results(self, mut updates: broadcast::Receiver<Arc<PodRef>>) {
+        loop {
+            match updates.recv().await {
+                Ok(pod) => self.wake(&pod),
+                Err(RecvError::Lagged(_)) => self.wake_all(),
+                Err(RecvError::Closed) => return,
+            }
+        }
     }
 
     /// Records whether the state can be written.
@@ -325,7 +308,7 @@ impl Kubelet {
                 continue;
             }
             let worker = self.start_worker(pod, workers);
-            worker.signals.terminate.cancel();
+            worker.signals.request_termination(None);
             self.pod_workers.lock().insert(name, worker);
         }
     }
@@ -345,24 +328,7 @@ impl Kubelet {
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut handles = self.pod_workers.lock();
         for (name, worker) in &mut *handles {
-            let pod = desired.remove(name);
-            let known = worker.pod.borrow().clone();
-            match pod {
-                Some(pod) if pod.uid == known.uid && !worker.signals.terminate.is_cancelled() => {
-                    worker.successors.clear();
-                    if pod != known {
-                        if !pod.is_client_pod() {
-                            info!(pod = name, "the manifest of a pod has changed");
-                        }
-                        worker.pod.send_replace(pod);
-                    }
-                }
-                // A static pod that is written otherwise is another pod: the one goes, then the other comes.
-                next => {
-                    worker.successors = Vec::from_iter(next);
-                    worker.signals.terminate.cancel();
-                }
-            }
+            worker.update(desired.remove(name));
         }
         for (name, pod) in desired {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
@@ -375,7 +341,7 @@ impl Kubelet {
             let other = handles.values_mut().find(same_pod);
             if let Some(worker) = other {
                 worker.successors.push(pod);
-            } else {
+            } else if pod.deletion.is_none() || !self.pod_workers.terminated.contains(&pod.uid) {
                 let worker = self.start_worker(pod, workers);
                 handles.insert(name, worker);
             }
@@ -387,6 +353,10 @@ impl Kubelet {
     /// Starts the worker of a pod.
     fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
         let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
+        self.pod_workers.terminated.replace_by(&pod);
+        if let Some(deletion) = pod.deletion {
+            signals.request_termination(deletion.grace_period);
+        }
         let started = match pod.origin {
             PodOrigin::Manifest => self.context.registry.register(&pod),
             PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
@@ -414,10 +384,16 @@ impl Kubelet {
             error!(pod = name, "a pod is not played any more, and containers or files of it are left");
         }
         let mut handles = self.pod_workers.lock();
-        for next in handles.remove(&name).map(|worker| worker.successors).unwrap_or_default() {
-            let name = next.key();
-            let handle = self.start_worker(next, workers);
-            handles.insert(name, handle);
+        if let Some(worker) = handles.remove(&name) {
+            let published = worker.published();
+            if published.pod.origin == PodOrigin::Manifest && published.status().is_some() {
+                self.pod_workers.terminated.add(published);
+            }
+            for next in worker.successors {
+                let name = next.key();
+                let handle = self.start_worker(next, workers);
+                handles.insert(name, handle);
+            }
         }
         drop(handles);
         self.pod_workers.changed.send_replace(());
@@ -441,14 +417,13 @@ impl Kubelet {
         }
     }
 
-    /// How all pods stand, by their namespaces and names.
+    /// Returns the status of all pods, by namespace and name; then the final status of those that are gone for less than five minutes.
     #[must_use]
     pub fn published_pods(&self) -> Vec<PublishedPod> {
-        let published = |worker: &PodWorkerHandle| PublishedPod {
-            is_deleted: worker.signals.terminate.is_cancelled(),
-            ..worker.published.borrow().clone()
-        };
-        self.pod_workers.lock().values().map(published).collect()
+        let mut pods: Vec<PublishedPod> =
+            self.pod_workers.lock().values().map(PodWorkerHandle::published).collect();
+        pods.extend(self.pod_workers.terminated.all());
+        pods
     }
 
     /// All pods as a kubelet tells of them.
@@ -495,3 +470,6 @@ impl Kubelet {
         self.context.kubelet.is_active()
     }
 }
+
+#[cfg(test)]
+mod tests;

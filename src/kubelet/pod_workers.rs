@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
+use tracing::info;
 
 use super::published_pod::PublishedPod;
+use super::terminated_pods::TerminatedPods;
 use super::worker::WorkerSignals;
 use crate::manifest::pod::{Pod, identity};
 use crate::object_ref::PodRef;
@@ -16,6 +18,7 @@ pub(super) struct PodWorkers {
     workers: Mutex<BTreeMap<String, PodWorkerHandle>>,
     /// Changes with each of them.
     pub(super) changed: watch::Sender<()>,
+    pub(super) terminated: TerminatedPods,
 }
 
 /// A pod that is played.
@@ -28,9 +31,45 @@ pub(super) struct PodWorkerHandle {
     pub(super) successors: Vec<Arc<Pod>>,
 }
 
+impl PodWorkerHandle {
+    /// Passes on an update of the pod, in whatever phase its worker is; `None` if it is no longer desired. A pod that terminates is not
+    /// resumed: it starts anew once it is gone. So does a pod of another uid, as a static pod whose manifest has changed.
+    pub(super) fn update(&mut self, pod: Option<Arc<Pod>>) {
+        let known = self.pod.borrow().clone();
+        match pod {
+            Some(pod) if pod.uid == known.uid && pod.deletion.is_some() => {
+                self.successors.clear();
+                self.signals.request_termination(pod.deletion.and_then(|deletion| deletion.grace_period));
+            }
+            Some(pod) if pod.uid == known.uid && !self.signals.terminate.is_cancelled() => {
+                self.successors.clear();
+                if pod != known {
+                    if !pod.is_client_pod() {
+                        info!(pod = pod.key(), "the manifest of a pod has changed");
+                    }
+                    self.pod.send_replace(pod);
+                }
+            }
+            next => {
+                self.successors = Vec::from_iter(next);
+                self.signals.request_termination(None);
+            }
+        }
+    }
+
+    /// Returns the status of the pod.
+    pub(super) fn published(&self) -> PublishedPod {
+        PublishedPod { is_deleted: self.signals.terminate.is_cancelled(), ..self.published.borrow().clone() }
+    }
+}
+
 impl PodWorkers {
     pub(super) fn new() -> Self {
-        Self { workers: Mutex::default(), changed: watch::Sender::new(()) }
+        Self {
+            workers: Mutex::default(),
+            changed: watch::Sender::new(()),
+            terminated: TerminatedPods::default(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodWorkerHandle>> {

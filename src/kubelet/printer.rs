@@ -1,6 +1,6 @@
 //! How a pod is in a few words, as `kubectl get pods` counts and words it.
 
-use super::published_pod::PublishedPod;
+use super::published_pod::{PublishedPod, WorkerPhase};
 use super::v1::ContainerStatusV1;
 use crate::manifest::ContainerKind;
 
@@ -40,9 +40,10 @@ impl PublishedPod {
     #[must_use]
     pub fn summary(&self) -> Summary {
         let is_sidecar = |name: &str| {
-            self.pod.container(name).is_some_and(|container| container.role == ContainerKind::Sidecar)
+            self.pod.container(name).is_some_and(|container| container.spec.role == ContainerKind::Sidecar)
         };
-        let lasting = self.pod.containers.iter().filter(|container| container.role != ContainerKind::Init);
+        let lasting =
+            self.pod.containers.iter().filter(|container| container.spec.role != ContainerKind::Init);
         let mut summary =
             Summary { total: lasting.count(), status_column: "Pending".to_owned(), ..Summary::default() };
         let Some(status) = &self.status else { return summary };
@@ -94,7 +95,7 @@ impl PublishedPod {
                 };
             }
         }
-        if self.is_ending && !status.is_terminal() {
+        if self.phase != WorkerPhase::Syncing && !status.is_terminal() {
             "Terminating".clone_into(&mut summary.status_column);
         }
         (summary.restarts, summary.restarted) = (restarts.count, restarts.last);

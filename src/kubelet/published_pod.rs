@@ -1,14 +1,18 @@
 //! How a pod that is played stands.
 
-use crate::redact::{path_without_query, without_queries};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::v1::{ContainerStatusV1, PodStatus};
 use crate::manifest::pod::Pod;
+use crate::redact::{path_without_query, without_queries};
+
+/// Annotation of a pod of which nothing is left: since when.
+const REMOVED: &str = "probeshim.io/removed";
 
 /// How a pod stands.
 #[derive(Clone, Debug)]
@@ -21,11 +25,24 @@ pub struct PublishedPod {
     /// What the restarts of its containers were counted as when they were seen first: logs of earlier times count.
     pub(super) first_seen: BTreeMap<String, u32>,
     pub(super) started: SystemTime,
-    pub(super) is_ending: bool,
+    pub(super) phase: WorkerPhase,
     /// Its manifest is gone, or says something else.
     pub(super) is_deleted: bool,
     /// Why it has failed, whatever its containers say.
     pub(super) failure: Option<FailureCause>,
+    /// When nothing was left of it: its status is final.
+    pub(super) removed: Option<SystemTime>,
+}
+
+/// The phase of a pod worker (kubelet: `pod_workers.go`: `PodWorkerState`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerPhase {
+    /// The pod is set up and kept running.
+    Syncing,
+    /// Its containers are being stopped.
+    Terminating,
+    /// They have stopped: its status is final.
+    Terminated,
 }
 
 /// Why a pod has failed, whatever its containers say.
@@ -40,7 +57,8 @@ pub(super) enum FailureCause {
 impl PublishedPod {
     pub(super) fn new(pod: Arc<Pod>, started: SystemTime) -> Self {
         let (sandbox, status, first_seen, failure) = (None, None, BTreeMap::new(), None);
-        Self { pod, sandbox, status, first_seen, started, is_ending: false, is_deleted: false, failure }
+        let phase = WorkerPhase::Syncing;
+        Self { pod, sandbox, status, first_seen, started, phase, is_deleted: false, failure, removed: None }
     }
 
     /// Its namespace and name.
@@ -67,10 +85,16 @@ impl PublishedPod {
         self.started
     }
 
-    /// Whether it is being ended, or has been.
+    /// Returns the phase of its worker.
     #[must_use]
-    pub fn is_ending(&self) -> bool {
-        self.is_ending
+    pub fn phase(&self) -> WorkerPhase {
+        self.phase
+    }
+
+    /// Returns when nothing was left of the pod, if its final status is shown.
+    #[must_use]
+    pub fn removed(&self) -> Option<SystemTime> {
+        self.removed
     }
 
     /// How often the one of its containers has been restarted that has been most often, since it is played.
@@ -82,6 +106,14 @@ impl PublishedPod {
                 - self.first_seen.get(&container.name).copied().unwrap_or(0).min(container.restart_count)
         };
         containers.map(since).max().unwrap_or(0)
+    }
+
+    /// Marks the pod as terminated, and makes its status final.
+    pub(super) fn finish(&mut self) {
+        self.phase = WorkerPhase::Terminated;
+        if let Some(status) = &mut self.status {
+            status.finish();
+        }
     }
 
     /// Takes what it was found to be.
@@ -118,6 +150,9 @@ impl PublishedPod {
         let mut annotations = annotations.clone();
         // It says all of it once more.
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        if let Some(removed) = self.removed.and_then(|removed| Timestamp::try_from(removed).ok()) {
+            annotations.insert(REMOVED.to_owned(), removed.to_string());
+        }
         for (field, texts) in [("labels", labels), ("annotations", &annotations)] {
             if !texts.is_empty() {
                 metadata[field] = json!(texts);

@@ -120,6 +120,21 @@ impl PodStatus {
         self.conditions.iter().any(|known| known.r#type == condition && known.status == "True")
     }
 
+    /// Makes the status final where the end of containers was not observed: they count as killed, and the pod as failed (kubelet:
+    /// `status_manager.go`: `TerminatePod`).
+    pub(super) fn finish(&mut self) {
+        if self.is_terminal() {
+            return;
+        }
+        self.phase = "Failed";
+        for container in self.init_container_statuses.iter_mut().chain(&mut self.container_statuses) {
+            if container.state.terminated.is_none() {
+                container.state = ContainerState::unknown_end(&container.container_id);
+                (container.ready, container.started) = (false, false);
+            }
+        }
+    }
+
     /// Its containers, those that run first before the others.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerStatusV1> {
         self.init_container_statuses.iter().chain(&self.container_statuses)
@@ -133,6 +148,18 @@ impl PodStatus {
 }
 
 impl ContainerState {
+    /// The state of a container whose end was not observed.
+    fn unknown_end(id: &str) -> Self {
+        let terminated = Terminated {
+            exit_code: 137,
+            reason: "ContainerStatusUnknown".to_owned(),
+            message: "The container could not be located when the pod was terminated".to_owned(),
+            container_id: id.to_owned(),
+            ..Terminated::default()
+        };
+        Self { terminated: Some(terminated), ..Self::default() }
+    }
+
     pub(super) fn waiting(reason: &str, message: &str) -> Self {
         let waiting = Waiting { reason: reason.to_owned(), message: message.to_owned() };
         Self { waiting: Some(waiting), ..Self::default() }

@@ -94,3 +94,23 @@ fn a_pod_waits_for_missing_objects_runs_once_they_exist_and_follows_their_change
     assert_eq!([running(&player, "files"), running(&player, "env")], [files, id], "both are adopted");
     assert!(player.stop().success());
 }
+
+#[test]
+fn the_final_status_of_a_pod_can_be_read_once_its_manifest_is_removed() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let crictl = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    let manifest = pod("a", ", restartPolicy: Never", "").replace("'exit 0' TERM", "'exit 7' TERM");
+    player.run("a", &manifest);
+    running(&player, "a");
+    player.forget("a");
+    let removed = wait_for("its final status", || player.removed("a"));
+    assert_eq!(removed["status"]["phase"], "Failed", "{removed:#}");
+    let ended = &removed["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!((&ended["exitCode"], &ended["reason"]), (&7.into(), &"Error".into()), "{removed:#}");
+    assert_eq!(crictl.ok(&["pods", "-q"]), "", "nothing is left of it");
+    player.run("a", &manifest);
+    running(&player, "a");
+    assert!(player.removed("a").is_none(), "there is one pod of a name");
+    assert!(player.stop().success());
+}

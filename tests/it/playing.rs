@@ -230,7 +230,13 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
     told(&place, "InvalidSpec", "b.yaml: spec.containers[0].image is missing").await;
     folder.remove("a.yaml");
-    pods(|pods| pods.is_empty().then(String::new)).await;
+    // Its final status can be read for five minutes.
+    let ended =
+        pods(|pods| pods.iter().find(|pod| pod["removed"].is_string()).map(ToString::to_string)).await;
+    let ended: Value = serde_json::from_str(&ended).unwrap();
+    assert_eq!([&ended["status"], &ended["phase"]], ["Completed", "Succeeded"], "{ended}");
+    let container = &ended["containers"][0];
+    assert_eq!((&container["state"], &container["exitCode"]), (&"exited".into(), &0.into()), "{ended}");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;

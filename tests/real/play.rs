@@ -104,8 +104,23 @@ impl Player {
         std::fs::remove_file(self.manifests.join(format!("{name}.yaml"))).unwrap();
     }
 
-    /// How all pods stand, as a kubelet would tell it.
+    /// Returns the pods of `/pods`, without those of which nothing is left.
     pub(crate) fn pods(&self) -> Vec<Value> {
+        let mut pods = self.listed();
+        pods.retain(|pod| pod["metadata"]["annotations"]["probeshim.io/removed"].is_null());
+        pods
+    }
+
+    /// Returns a pod of which nothing is left, as it is in `/pods`.
+    pub(crate) fn removed(&self, name: &str) -> Option<Value> {
+        let is_it = |pod: &Value| {
+            pod["metadata"]["name"] == name
+                && !pod["metadata"]["annotations"]["probeshim.io/removed"].is_null()
+        };
+        self.listed().into_iter().find(is_it)
+    }
+
+    fn listed(&self) -> Vec<Value> {
         let pods = get(self.http, "/pods").ok().and_then(|pods| serde_json::from_str::<Value>(&pods).ok());
         pods.and_then(|pods| pods["items"].as_array().cloned()).unwrap_or_default()
     }

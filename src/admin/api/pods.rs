@@ -44,6 +44,9 @@ pub struct StatusPod {
     /// Of one that is played: since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
+    /// If nothing is left of a pod that was played: since when. It is shown for five minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<String>,
     /// Of one that is played: how often its containers have been restarted; once it is initialised without those that only run first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
@@ -174,6 +177,7 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec
             ready_containers: None,
             total_containers: None,
             restarts: None,
+            removed: None,
             restarted: None,
             ready: report.map(|report| report.conditions.iter().all(|condition| condition.is_met)),
             conditions: report.into_iter().flat_map(|it| &it.conditions).map(StatusCondition::from).collect(),
@@ -248,6 +252,7 @@ impl StatusPod {
             ready_containers: Some(ready),
             total_containers: Some(total),
             started: Some(time(published.started())),
+            removed: published.removed().map(time),
             restarts: Some(restarts),
             restarted,
             ready: status.map(|status| status.is("Ready")),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::pod_source::{DesiredPods, PodOwner, PodSource};
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
 use crate::manifest::pod::{ClientRequest, Container, Pod, PodOrigin, RuntimeHandler, StringMap};
@@ -51,10 +52,16 @@ impl ClientPods {
         Ok(Self { state, now: watch::Sender::new(Arc::new(now)) })
     }
 
-    /// What is kept alive, as it changes.
+    /// Returns the pods that are kept alive, as they change.
     #[must_use]
     pub fn pods(&self) -> watch::Receiver<Arc<ClientPodsSnapshot>> {
         self.now.subscribe()
+    }
+
+    /// Returns the pods that are kept alive as a source of the built-in kubelet.
+    #[must_use]
+    pub(crate) fn source(&self) -> ClientPodSource {
+        ClientPodSource(self.pods())
     }
 
     /// What is kept alive now.
@@ -76,6 +83,24 @@ impl ClientPods {
             }
             is_changed
         });
+    }
+}
+
+/// The pods of clients as they change.
+#[derive(Debug)]
+pub(crate) struct ClientPodSource(watch::Receiver<Arc<ClientPodsSnapshot>>);
+
+impl PodSource for ClientPodSource {
+    const OWNER: PodOwner = PodOwner::Clients;
+
+    fn desired(&mut self) -> DesiredPods {
+        DesiredPods { pods: self.0.borrow_and_update().all(), ..DesiredPods::default() }
+    }
+
+    async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

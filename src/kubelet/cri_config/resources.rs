@@ -60,12 +60,12 @@ pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
             into.insert(name.clone(), before + *quantity);
         }
     };
-    for container in pod.containers.iter().filter(|container| container.role != ContainerKind::Init) {
+    for container in pod.containers.iter().filter(|container| container.spec.role != ContainerKind::Init) {
         sum(&mut all.requests, &container.resources.requests);
         sum(&mut all.limits, &container.resources.limits);
     }
     // What one of the first needs alone counts where it is more.
-    for container in pod.containers.iter().filter(|container| container.role == ContainerKind::Init) {
+    for container in pod.containers.iter().filter(|container| container.spec.role == ContainerKind::Init) {
         let Resources { requests, limits } = &container.resources;
         for (into, own) in [(&mut all.requests, requests), (&mut all.limits, limits)] {
             for (name, quantity) in own {
@@ -103,7 +103,7 @@ fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
                 request.map_or(0, |request| request.units())
             };
             let mut requested_here = requested(container);
-            if container.role == ContainerKind::Sidecar {
+            if container.spec.role == ContainerKind::Sidecar {
                 // It is not to go before those that it is there for.
                 let least = pod.regular_containers().map(|regular| requested(regular)).min();
                 requested_here = requested_here.max(least.unwrap_or(0));

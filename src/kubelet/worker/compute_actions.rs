@@ -165,7 +165,7 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
     let mut starts: Vec<usize> = Vec::new();
     // The last one that is there tells how far it has come; of those before it, only sidecars are kept running.
     for (context, container) in containers.iter().enumerate().rev() {
-        let is_sidecar = container.role == ContainerKind::Sidecar;
+        let is_sidecar = container.spec.role == ContainerKind::Sidecar;
         let Some(instance) = runtime_status.latest(&container.name) else {
             if is_past && is_sidecar {
                 starts.push(context);

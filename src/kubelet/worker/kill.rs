@@ -27,6 +27,21 @@ use crate::tap;
 /// Whose turn it is, where all containers of a pod are ended.
 type TerminationOrder = HashMap<String, CancellationToken>;
 
+/// How grace periods differ from those of the pods, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GracePeriods {
+    /// The period that counts instead of the pod's.
+    pub(super) instead: Option<u32>,
+    /// The shortest period.
+    pub(super) least: u32,
+}
+
+impl GracePeriods {
+    fn apply(self, of_pod: u32) -> u32 {
+        self.instead.unwrap_or(of_pod).max(self.least)
+    }
+}
+
 impl PodWorker {
     /// How a container is ended, with the pod's grace period.
     pub(super) fn kill_spec(&self, container: &Container, message: String) -> KillPlan {
@@ -111,13 +126,16 @@ impl PodWorker {
         }
     }
 
-    /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come
-    /// last, in the reverse of their order. Then the sandboxes are stopped.
-    pub(super) async fn kill_all(&self, runtime_status: &RuntimePodStatus, least: u32) -> Result<(), Status> {
+    /// Stops all containers at the same time, but sidecars, which come last, in the reverse of their order. Then stops the sandboxes.
+    pub(super) async fn kill_all(
+        &self,
+        runtime_status: &RuntimePodStatus,
+        grace: GracePeriods,
+    ) -> Result<(), Status> {
         let alive: Vec<&ContainerInstance> = runtime_status.live().collect();
         let turns: TerminationOrder =
             alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
-        let kills = alive.iter().map(|instance| self.kill_in_order(instance, runtime_status, &turns, least));
+        let kills = alive.iter().map(|instance| self.kill_in_order(instance, runtime_status, &turns, grace));
         for killed in join_all(kills).await {
             killed?;
         }
@@ -139,7 +157,7 @@ impl PodWorker {
         instance: &ContainerInstance,
         runtime_status: &RuntimePodStatus,
         turns: &TerminationOrder,
-        least: u32,
+        grace: GracePeriods,
     ) -> Result<(), Status> {
         let names = names(runtime_status, &instance.id, &instance.name);
         let message = message::stopping(&instance.name);
@@ -151,7 +169,7 @@ impl PodWorker {
             // The manifest knows it no more.
             None => KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None },
         };
-        let ending = KillPlan { grace_period: ending.grace_period.max(least), ..ending };
+        let ending = KillPlan { grace_period: grace.apply(ending.grace_period), ..ending };
         let first = predecessors(&self.pod, &instance.name, turns);
         let killed = self.kill(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {
@@ -193,11 +211,11 @@ fn annotated_kill_spec(noted: &ContainerSpec, message: String) -> KillPlan {
 
 /// Those that have to end before a container of a pod does.
 fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<CancellationToken> {
-    if pod.container(name).is_none_or(|container| container.role != ContainerKind::Sidecar) {
+    if pod.container(name).is_none_or(|container| container.spec.role != ContainerKind::Sidecar) {
         return Vec::new();
     }
     let later = pod.init_containers().rev().take_while(|container| container.name != name);
-    let later = later.filter(|container| container.role == ContainerKind::Sidecar);
+    let later = later.filter(|container| container.spec.role == ContainerKind::Sidecar);
     let all = pod.regular_containers().chain(later);
     all.filter_map(|container| turns.get(&container.name).cloned()).collect()
 }

@@ -58,6 +58,25 @@ pub(super) struct WorkerSignals {
     pub(super) terminate: CancellationToken,
     /// And that at once.
     pub(super) force: CancellationToken,
+    /// Seconds that its containers have to end, if others than the pod's own. They only become fewer.
+    grace_period: watch::Sender<Option<u32>>,
+}
+
+impl WorkerSignals {
+    /// Requests that the pod terminates. A grace period counts instead of the pod's own, unless an earlier request has a shorter one; while
+    /// the pod terminates, it is shortened (kubelet: `pod_workers.go`: `calculateEffectiveGracePeriod`).
+    pub(super) fn request_termination(&self, grace_period: Option<u32>) {
+        if let Some(seconds) = grace_period {
+            self.grace_period.send_if_modified(|known| {
+                let is_shorter = known.is_none_or(|known| seconds < known);
+                if is_shorter {
+                    *known = Some(seconds);
+                }
+                is_shorter
+            });
+        }
+        self.terminate.cancel();
+    }
 }
 
 /// Plays one pod.
@@ -128,7 +147,8 @@ impl PodWorker {
         Self { context, pod, pods, names, dir, signals, published, state: Mutex::default() }
     }
 
-    /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
+    /// Runs the pod through its phases: syncs it until it has come to its end or is told to, terminates it, and once it is no longer wanted,
+    /// removes it. Returns whether nothing of it is left.
     pub(super) async fn run(mut self) -> bool {
         let signals = self.signals.clone();
         if self.pod.origin == PodOrigin::Orphan {
@@ -148,6 +168,7 @@ impl PodWorker {
             () = signals.terminate.cancelled() => {}
         }
         self.terminate().await;
+        self.published.send_modify(PublishedPod::finish);
         signals.terminate.cancelled().await;
         self.cleanup().await
     }

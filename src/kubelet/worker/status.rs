@@ -131,7 +131,7 @@ impl StatusInputs<'_> {
         before: Option<&ContainerStatusV1>,
     ) -> ContainerStatusV1 {
         if let Some(before) =
-            before.filter(|it| container.role == ContainerKind::Init && it.state.terminated.is_some())
+            before.filter(|it| container.spec.role == ContainerKind::Init && it.state.terminated.is_some())
         {
             return before.clone();
         }
@@ -190,7 +190,7 @@ impl StatusInputs<'_> {
     /// Whether a container has started, and whether it is ready.
     fn started_and_ready(&self, container: &Container, instance: &ContainerInstance) -> (bool, bool) {
         let is_running = instance.state == InstanceState::Running;
-        if container.role == ContainerKind::Init {
+        if container.spec.role == ContainerKind::Init {
             let is_done = instance.state == InstanceState::Exited && instance.exit_code == 0;
             return (is_running, is_done);
         }
@@ -214,7 +214,7 @@ impl StatusInputs<'_> {
         let Some((reason, message)) = self.reasons.get(&container.name) else { return };
         let has_ended = newest.state == InstanceState::Exited;
         // One that runs before the others and has ended well is taken to be done, even where it is started again.
-        let is_done = has_ended && container.role != ContainerKind::Regular && newest.exit_code == 0;
+        let is_done = has_ended && container.spec.role != ContainerKind::Regular && newest.exit_code == 0;
         let is_over = has_ended && !should_restart(self.pod, container, newest);
         if newest.state == InstanceState::Running || is_done || is_over {
             return;
@@ -234,7 +234,7 @@ fn conditions(
 ) -> Vec<PodStatusCondition> {
     let initialised = initialised(basis.pod, status);
     let is_lasting = |status: &&ContainerStatusV1| {
-        basis.pod.container(&status.name).is_some_and(|container| container.role != ContainerKind::Init)
+        basis.pod.container(&status.name).is_some_and(|container| container.spec.role != ContainerKind::Init)
     };
     let lasting: Vec<(&str, bool)> =
         status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
@@ -292,7 +292,7 @@ type ConditionStatus = (bool, Option<&'static str>, Option<String>);
 
 fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
     let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatusV1)| {
-        if container.role == ContainerKind::Sidecar { status.started } else { status.ready }
+        if container.spec.role == ContainerKind::Sidecar { status.started } else { status.ready }
     };
     let all = pod.init_containers().zip(&status.init_container_statuses);
     let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();

@@ -10,6 +10,7 @@ use tracing::debug;
 
 use super::compute_actions::PodActions;
 use super::failure::StartError;
+use super::kill::GracePeriods;
 use super::start_container::StartContext;
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
@@ -110,7 +111,7 @@ impl PodWorker {
             }
             any_killed |= runtime_status.live().next().is_some()
                 || runtime_status.sandboxes.iter().any(|it| it.is_ready);
-            let killed = self.kill_all(runtime_status, 0).await;
+            let killed = self.kill_all(runtime_status, GracePeriods::default()).await;
             killed.inspect_err(|status| {
                 let message = format!("error killing pod: {}", sanitize(status.message()));
                 self.record_event(None, Event::warning(reason::FAILED_KILL_POD, message));
@@ -139,7 +140,7 @@ impl PodWorker {
                     let reason = (error.reason.to_owned(), error.message.clone());
                     self.lock().reasons.insert(name.clone(), reason);
                     failures.push(error);
-                    if container.role == ContainerKind::Init {
+                    if container.spec.role == ContainerKind::Init {
                         break;
                     }
                 }

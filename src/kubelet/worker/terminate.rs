@@ -9,12 +9,14 @@ use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tracing::warn;
 
+use super::kill::GracePeriods;
 use super::{PodWorker, SyncError, TERMINATION_RETRY};
 use crate::cri::v1::RemovePodSandboxRequest;
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::events::{Event, reason};
 use crate::kubelet::cri_config;
 use crate::kubelet::pod_dir::remove_log_directory;
+use crate::kubelet::published_pod::WorkerPhase;
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::terminal::sanitize;
 
@@ -36,12 +38,16 @@ impl PodWorker {
         if let Some(prober) = &self.context.prober {
             prober.stop_liveness_and_startup(&self.names);
         }
-        self.published.send_modify(|published| published.is_ending = true);
+        self.published.send_modify(|published| published.phase = WorkerPhase::Terminating);
         self.context.registry.mark_terminating(&self.pod.uid);
         let force = self.signals.force.clone();
+        let mut grace_periods = self.signals.grace_period.subscribe();
         loop {
+            let grace_period = *grace_periods.borrow_and_update();
             let ended = tokio::select! {
-                ended = self.try_terminate() => ended,
+                ended = self.try_terminate(grace_period) => ended,
+                // Containers are stopped once more, with the shorter period.
+                Ok(()) = grace_periods.changed() => continue,
                 () = force.cancelled() => return,
             };
             let Err(error) = ended else { return };
@@ -60,14 +66,14 @@ impl PodWorker {
         }
     }
 
-    async fn try_terminate(&self) -> Result<(), SyncError> {
+    async fn try_terminate(&self, grace_period: Option<u32>) -> Result<(), SyncError> {
         let runtime_status = self.context.pod_status(&self.pod).await?;
         if self.last_status().0.is_none() {
             // Hooks may go to its address.
             self.update_status(&runtime_status, None, false).await?;
         }
-        self.run_publishing_status(&runtime_status, self.kill_all(&runtime_status, MIN_TERMINATION_GRACE))
-            .await?;
+        let grace = GracePeriods { instead: grace_period, least: MIN_TERMINATION_GRACE };
+        self.run_publishing_status(&runtime_status, self.kill_all(&runtime_status, grace)).await?;
         let runtime_status = self.context.pod_status(&self.pod).await?;
         self.release_subpaths(&runtime_status).await;
         let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));

@@ -62,6 +62,8 @@ pub(crate) struct Pod {
     pub(crate) security: PodSecurity,
     /// Seconds that it may run.
     pub(crate) active_deadline: Option<u32>,
+    /// Its deletion, if an API server is deleting it.
+    pub(crate) deletion: Option<Deletion>,
     pub(crate) runtime_handler: RuntimeHandler,
     /// Names of the Secrets with credentials for its images.
     pub(crate) pull_secrets: Vec<String>,
@@ -69,11 +71,17 @@ pub(crate) struct Pod {
     pub(crate) raw_manifest: Arc<Value>,
 }
 
+/// The deletion of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deletion {
+    /// Seconds that its containers have to end; `None` for those of the spec.
+    pub(crate) grace_period: Option<u32>,
+}
+
 /// A container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    pub(crate) role: ContainerKind,
     /// What probes, hooks and restarts are about.
     pub(crate) spec: Arc<ContainerSpec>,
     pub(crate) image: String,
@@ -277,6 +285,7 @@ impl Pod {
             dns: Dns::default(),
             security: PodSecurity::default(),
             active_deadline: None,
+            deletion: None,
             runtime_handler: RuntimeHandler::default(),
             pull_secrets: Vec::new(),
             raw_manifest: Arc::default(),
@@ -291,13 +300,11 @@ impl Pod {
     /// The same, as far as probes, hooks and restarts are concerned, with what is written of it now.
     pub(crate) fn with_spec(&self, spec: Arc<PodSpec>) -> Self {
         let containers = self.containers.iter().map(|container| match spec.container(&container.name) {
-            Some(spec) => {
-                Arc::new(Container { role: spec.role, spec: spec.clone(), ..(**container).clone() })
-            }
+            Some(spec) => Arc::new(Container { spec: spec.clone(), ..(**container).clone() }),
             None => container.clone(),
         });
         // Those who look around stay as long as they like, and do not come back.
-        let containers = containers.filter(|container| container.role != ContainerKind::Ephemeral);
+        let containers = containers.filter(|container| container.spec.role != ContainerKind::Ephemeral);
         Self { containers: containers.collect(), spec, ..self.clone() }
     }
 
@@ -322,11 +329,11 @@ impl Pod {
 
     /// Those that run before the regular ones.
     pub(crate) fn init_containers(&self) -> impl DoubleEndedIterator<Item = &Arc<Container>> {
-        self.containers.iter().filter(|container| container.role != ContainerKind::Regular)
+        self.containers.iter().filter(|container| container.spec.role != ContainerKind::Regular)
     }
 
     pub(crate) fn regular_containers(&self) -> impl Iterator<Item = &Arc<Container>> {
-        self.containers.iter().filter(|container| container.role == ContainerKind::Regular)
+        self.containers.iter().filter(|container| container.spec.role == ContainerKind::Regular)
     }
 
     /// Returns kind and name of each ConfigMap and Secret that the pod refers to.
@@ -397,7 +404,6 @@ impl Container {
     /// A container of which nothing is known but what a client has asked for.
     pub(crate) fn from_client(name: String, image: String, client_request: ClientRequest) -> Self {
         Self {
-            role: ContainerKind::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),
             name,
             image,

@@ -135,7 +135,6 @@ pub(super) fn read(
     let image = spec.image.clone()?;
     Some(Container {
         client_request: None,
-        role: spec.role,
         pull_policy: policy.unwrap_or_else(|| PullPolicy::default_pull_policy(&image)),
         name,
         image,

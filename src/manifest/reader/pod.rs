@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Dns, HostAlias, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
+use crate::manifest::pod::{Deletion, Dns, HostAlias, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::ContainerKind;
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
 use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, required, text};
@@ -23,7 +23,15 @@ const TEMPLATE: FieldSet =
     FieldSet { known: &["metadata", "spec"], ignored: &["apiVersion", "kind", "status"], unsupported: &[] };
 
 const METADATA: FieldSet = FieldSet {
-    known: &["name", "namespace", "uid", "labels", "annotations"],
+    known: &[
+        "name",
+        "namespace",
+        "uid",
+        "labels",
+        "annotations",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ],
     ignored: &[
         "generateName",
         "creationTimestamp",
@@ -34,10 +42,7 @@ const METADATA: FieldSet = FieldSet {
         "managedFields",
         "selfLink",
     ],
-    unsupported: &[
-        ("deletionTimestamp", "it is being deleted"),
-        ("deletionGracePeriodSeconds", "it is being deleted"),
-    ],
+    unsupported: &[],
 };
 
 const SCHEDULER: &str = "a node alone claims nothing";
@@ -164,6 +169,7 @@ pub(in crate::manifest) fn read(
     // Labels have been looked at, with whose they are.
     let labels = texts("labels", &mut Vec::new());
     let annotations = texts("annotations", problems);
+    let deletion = metadata.as_ref().and_then(|metadata| deletion(metadata, problems));
     // Whether it is a text has been looked at, with whose it is.
     let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
     let Some(spec) = pod.field("spec") else {
@@ -233,6 +239,7 @@ pub(in crate::manifest) fn read(
         dns,
         security,
         active_deadline,
+        deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
         pull_secrets,
         raw_manifest: Arc::new(pod.value().clone()),
@@ -241,6 +248,21 @@ pub(in crate::manifest) fn read(
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
     (!is_wrong).then_some(pod)
+}
+
+/// Reads the deletion of a pod. In a manifest that a person wrote it is unsupported.
+fn deletion(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Deletion> {
+    let [since, seconds] =
+        ["deletionTimestamp", "deletionGracePeriodSeconds"].map(|name| metadata.field(name));
+    if !metadata.is_lenient() {
+        for at in since.iter().chain(&seconds) {
+            at.unsupported("cannot be had here: it is being deleted", problems);
+        }
+        return None;
+    }
+    let reason = "must be a whole number of seconds from 0 to 2147483647";
+    let grace_period = seconds.and_then(|at| at.number(0..=i32::MAX.into(), reason, problems));
+    since.map(|_| Deletion { grace_period })
 }
 
 /// Folders are called by it.

@@ -1,0 +1,242 @@
+//! A runtime in memory: sandboxes are ready and containers run at once; a container ends when it is stopped with a timeout of two seconds, the
+//! least that a kubelet gives, or less.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::UnixListener;
+
+use crate::cri::v1::{
+    Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
+    CreateContainerRequest, CreateContainerResponse, Image, ImageStatusResponse, ListContainersRequest,
+    ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
+    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
+    PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+    RunPodSandboxResponse, StartContainerRequest, StatusResponse, StopContainerRequest,
+    StopPodSandboxRequest, VersionResponse,
+};
+
+/// A runtime in memory. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeRuntime(Arc<Mutex<Objects>>);
+
+#[derive(Debug, Default)]
+struct Objects {
+    sandboxes: Vec<PodSandbox>,
+    containers: Vec<(Container, i64)>,
+    created: usize,
+    /// Names of the pods whose containers were stopped, and the timeouts.
+    stops: Vec<(String, i64)>,
+}
+
+impl FakeRuntime {
+    /// Serves the CRI on a socket, as long as the test runs.
+    pub(super) fn serve(&self, socket: &Path) {
+        let (listener, runtime) = (UnixListener::bind(socket).unwrap(), self.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let runtime = runtime.clone();
+                let service = service_fn(move |request| runtime.clone().answer(request));
+                let connection =
+                    http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(connection);
+            }
+        });
+    }
+
+    /// Returns the pods whose containers were stopped, and the timeouts, in order.
+    pub(super) fn stops(&self) -> Vec<(String, i64)> {
+        self.0.lock().unwrap().stops.clone()
+    }
+
+    /// Returns how many containers were created.
+    pub(super) fn created(&self) -> usize {
+        self.0.lock().unwrap().created
+    }
+
+    /// Returns whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        let objects = self.0.lock().unwrap();
+        objects.sandboxes.is_empty() && objects.containers.is_empty()
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let body =
+            request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let message = body.slice(body.len().min(5)..);
+        if method == "StopContainer" {
+            self.stop(&decode(&message)).await;
+        }
+        let answer = self.0.lock().unwrap().call(&method, &message);
+        let (status, message) = answer.map_or(("12", Vec::new()), |message| ("0", message));
+        let mut frame = BytesMut::new();
+        frame.put_u8(0);
+        frame.put_u32(message.len().try_into().unwrap());
+        frame.put_slice(&message);
+        let response = Response::builder()
+            .header("content-type", "application/grpc")
+            .header("grpc-status", status)
+            .body(Full::new(frame.freeze()));
+        Ok(response.unwrap())
+    }
+
+    /// Stops a container. One that has more than two seconds for it does not end.
+    async fn stop(&self, request: &StopContainerRequest) {
+        {
+            let mut objects = self.0.lock().unwrap();
+            let of = |container: &Container| container.labels["io.kubernetes.pod.name"].clone();
+            let known = objects.containers.iter().find(|(it, _)| it.id == request.container_id);
+            let pod = known.map(|(container, _)| of(container)).unwrap_or_default();
+            objects.stops.push((pod, request.timeout));
+        }
+        if request.timeout > 2 {
+            std::future::pending::<()>().await;
+        }
+        for (container, finished) in &mut self.0.lock().unwrap().containers {
+            if container.id == request.container_id {
+                container.state = ContainerState::ContainerExited.into();
+                *finished = 1;
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// Returns the answer to a call; `None` for methods that are not implemented.
+    fn call(&mut self, method: &str, message: &Bytes) -> Option<Vec<u8>> {
+        Some(match method {
+            "Version" => {
+                let runtime_name = "fake".to_owned();
+                VersionResponse { runtime_name, ..VersionResponse::default() }.encode_to_vec()
+            }
+            "Status" => StatusResponse::default().encode_to_vec(),
+            "ImageStatus" => {
+                let image = Image { id: "image".to_owned(), ..Image::default() };
+                ImageStatusResponse { image: Some(image), ..ImageStatusResponse::default() }.encode_to_vec()
+            }
+            "ListPodSandbox" => {
+                let filter = decode::<ListPodSandboxRequest>(message).filter.unwrap_or_default();
+                let matches = |it: &&PodSandbox| has_labels(&it.labels, &filter.label_selector);
+                let items = self.sandboxes.iter().filter(matches).cloned().collect();
+                ListPodSandboxResponse { items }.encode_to_vec()
+            }
+            "ListContainers" => {
+                let filter = decode::<ListContainersRequest>(message).filter.unwrap_or_default();
+                let all = self.containers.iter().map(|(container, _)| container);
+                let matches = |it: &&Container| has_labels(&it.labels, &filter.label_selector);
+                ListContainersResponse { containers: all.filter(matches).cloned().collect() }.encode_to_vec()
+            }
+            "PodSandboxStatus" => {
+                let id = decode::<PodSandboxStatusRequest>(message).pod_sandbox_id;
+                let status = self.sandboxes.iter().find(|sandbox| sandbox.id == id).map(sandbox_status);
+                PodSandboxStatusResponse { status, ..PodSandboxStatusResponse::default() }.encode_to_vec()
+            }
+            "ContainerStatus" => {
+                let id = decode::<ContainerStatusRequest>(message).container_id;
+                let status = self.containers.iter().find(|(it, _)| it.id == id).map(container_status);
+                ContainerStatusResponse { status, ..ContainerStatusResponse::default() }.encode_to_vec()
+            }
+            "RunPodSandbox" => {
+                let config = decode::<RunPodSandboxRequest>(message).config.unwrap_or_default();
+                let id = format!("sandbox-{}", self.sandboxes.len());
+                self.sandboxes.push(PodSandbox {
+                    id: id.clone(),
+                    metadata: config.metadata,
+                    state: PodSandboxState::SandboxReady.into(),
+                    labels: config.labels,
+                    annotations: config.annotations,
+                    ..PodSandbox::default()
+                });
+                RunPodSandboxResponse { pod_sandbox_id: id }.encode_to_vec()
+            }
+            "CreateContainer" => {
+                let CreateContainerRequest { pod_sandbox_id, config, .. } = decode(message);
+                let config = config.unwrap_or_default();
+                self.created += 1;
+                let container_id = format!("container-{}", self.created);
+                let container = Container {
+                    id: container_id.clone(),
+                    pod_sandbox_id,
+                    metadata: config.metadata,
+                    image: config.image,
+                    labels: config.labels,
+                    annotations: config.annotations,
+                    ..Container::default()
+                };
+                self.containers.push((container, 0));
+                CreateContainerResponse { container_id }.encode_to_vec()
+            }
+            "StartContainer" => {
+                let id = decode::<StartContainerRequest>(message).container_id;
+                for (container, _) in self.containers.iter_mut().filter(|(it, _)| it.id == id) {
+                    container.state = ContainerState::ContainerRunning.into();
+                }
+                Vec::new()
+            }
+            "StopPodSandbox" => {
+                let id = decode::<StopPodSandboxRequest>(message).pod_sandbox_id;
+                for sandbox in self.sandboxes.iter_mut().filter(|it| it.id == id) {
+                    sandbox.state = PodSandboxState::SandboxNotready.into();
+                }
+                Vec::new()
+            }
+            "RemoveContainer" => {
+                let id = decode::<RemoveContainerRequest>(message).container_id;
+                self.containers.retain(|(container, _)| container.id != id);
+                Vec::new()
+            }
+            "RemovePodSandbox" => {
+                let id = decode::<RemovePodSandboxRequest>(message).pod_sandbox_id;
+                self.sandboxes.retain(|sandbox| sandbox.id != id);
+                Vec::new()
+            }
+            "StopContainer" => Vec::new(),
+            _ => return None,
+        })
+    }
+}
+
+fn decode<M: Message + Default>(message: &Bytes) -> M {
+    M::decode(message.clone()).unwrap()
+}
+
+fn has_labels(labels: &HashMap<String, String>, selector: &HashMap<String, String>) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+fn sandbox_status(sandbox: &PodSandbox) -> PodSandboxStatus {
+    PodSandboxStatus {
+        id: sandbox.id.clone(),
+        metadata: sandbox.metadata.clone(),
+        state: sandbox.state,
+        network: Some(PodSandboxNetworkStatus { ip: "192.0.2.7".to_owned(), ..Default::default() }),
+        labels: sandbox.labels.clone(),
+        ..PodSandboxStatus::default()
+    }
+}
+
+fn container_status((container, finished_at): &(Container, i64)) -> ContainerStatus {
+    ContainerStatus {
+        id: container.id.clone(),
+        metadata: container.metadata.clone(),
+        state: container.state,
+        started_at: 1,
+        finished_at: *finished_at,
+        exit_code: if *finished_at == 0 { 0 } else { 137 },
+        image: container.image.clone(),
+        labels: container.labels.clone(),
+        annotations: container.annotations.clone(),
+        ..ContainerStatus::default()
+    }
+}
