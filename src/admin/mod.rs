@@ -16,7 +16,7 @@ mod state;
 
 pub use client::{Client, ClientError, Followed};
 pub use server::{serve_admin, serve_public};
-pub use state::{Admin, ApiState, ServerInfo};
+pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 
 /// The header of every answer that tells the version of the API, which is raised by any change other than a new field.
 const API_HEADER: &str = "probeshim-api";

@@ -83,7 +83,7 @@ async fn not_found() -> Response {
 }
 
 async fn readyz(State(admin): ApiContext) -> Response {
-    let upstream = readiness::check_upstream(&admin.from.internal_calls, &admin.from.upstream).await;
+    let upstream = readiness::check_upstream(&admin.state.metrics.runtime).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -98,12 +98,12 @@ async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
 
 /// The pods that are played, as a kubelet tells of its pods.
 async fn pods(State(admin): ApiContext) -> Response {
-    let Some(play) = admin.from.play.get() else {
+    let Some(kubelet) = admin.state.kubelet.get() else {
         let reason =
             "no pods are played here: a kubelet tells of its own, and `probeshim play` would of others";
         return refusal(StatusCode::NOT_FOUND, reason.to_owned());
     };
-    let items = play.to_json();
+    let items = kubelet.to_json();
     Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
 }
 
@@ -117,57 +117,57 @@ async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
 }
 
 async fn status(State(admin): ApiContext) -> Json<api::Status> {
-    let Counts { seen, retained } = admin.from.calls.counts();
+    let Counts { seen, retained } = admin.state.calls.counts();
     Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: mode_of(&admin).name().to_owned(),
         pid: std::process::id(),
-        started: time(admin.facts.started),
-        listen: admin.facts.listen.clone(),
-        http: admin.facts.http.map(|address| format!("http://{address}")),
-        upstream: readiness::check_upstream(&admin.from.internal_calls, &admin.from.upstream).await,
+        started: time(admin.info.started),
+        listen: admin.info.listen.clone(),
+        http: admin.info.http.map(|address| format!("http://{address}")),
+        upstream: readiness::check_upstream(&admin.state.metrics.runtime).await,
         connections: api::Connections {
-            open: admin.from.relay.connections_open(),
-            total: admin.from.relay.connections(),
+            open: admin.state.metrics.relay.connections_open(),
+            total: admin.state.metrics.relay.connections(),
         },
         calls: api::CallCounts {
-            in_flight: admin.from.relay.streams_open(),
+            in_flight: admin.state.metrics.relay.streams_open(),
             observed: seen,
             kept: retained,
-            dropped: admin.from.tap.observations_dropped(),
+            dropped: admin.state.metrics.tap.observations_dropped(),
         },
-        record: admin.from.journal.as_ref().map(|journal| api::DirStatus {
+        record: admin.state.journal.as_ref().map(|journal| api::DirStatus {
             dir: journal.dir().display().to_string(),
             failure: journal.failure(),
         }),
-        state: admin.from.state.as_ref().map(|state| api::DirStatus {
+        state: admin.state.state.as_ref().map(|state| api::DirStatus {
             dir: state.dir().display().to_string(),
             failure: state.write_error().borrow().clone(),
         }),
         pods: pods_of(&admin),
-        kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
-        agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
-        stuck: admin.from.stuck.borrow().values().map(api::Stuck::from).collect(),
-        paused: admin.from.play.get().is_some_and(Kubelet::is_paused),
-        panics: admin.from.faults.get(),
+        kills: admin.state.prober.as_ref().map(|prober| prober.kills().into()),
+        agreement: admin.state.prober.as_ref().map(|prober| prober.agreement().into()),
+        stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
+        paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
+        panics: admin.state.metrics.panics.get(),
     })
 }
 
 /// The pods of the node, and those that are played.
 fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
-    let probed = admin.from.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
-    let mut all = api::pods(&admin.from.inventory.borrow().clone(), &probed);
-    if let Some(kept) = &admin.from.kept {
+    let probed = admin.state.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
+    let mut all = api::pods(&admin.state.inventory.borrow().clone(), &probed);
+    if let Some(kept) = &admin.state.client_pods {
         api::annotate_not_restartable(&mut all, &kept.borrow());
     }
-    match admin.from.play.get() {
-        Some(play) => api::merge_managed(all, &play.published_pods(), &probed),
+    match admin.state.kubelet.get() {
+        Some(kubelet) => api::merge_managed(all, &kubelet.published_pods(), &probed),
         None => all,
     }
 }
 
 fn mode_of(admin: &Admin) -> EnforcementMode {
-    admin.from.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
+    admin.state.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
 }
 
 async fn mode(State(admin): ApiContext) -> Json<api::ModeBody> {
@@ -183,12 +183,13 @@ async fn switch_mode(
     let Json(api::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     // Who plays pods kills them himself, and starts them again.
-    let kill = if admin.from.play.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
+    let kill =
+        if admin.state.kubelet.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
     let to = [EnforcementMode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
     let name = kill.name();
     let to =
         to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
-    let prober = admin.from.prober.as_ref().ok_or_else(|| {
+    let prober = admin.state.prober.as_ref().ok_or_else(|| {
         RequestError::BadRequest(format!(
             "no probes are made: start probeshim with --enforce dry-run or {name}"
         ))
@@ -201,7 +202,7 @@ async fn switch_mode(
 
 async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let calls = admin.from.calls.select(&filter(&query, &admin)?, selection(&query)?);
+    let calls = admin.state.calls.select(&filter(&query, &admin)?, selection(&query)?);
     Ok(array_of(calls, |record| api::Call::from(record)))
 }
 
@@ -217,7 +218,7 @@ async fn follow(
     }
     let filter = filter(&query, &admin)?;
     let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
+    let (kept, coming) = admin.state.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
         Ok(record) => filter.matches(&record).then(|| LogLine::from(&*record)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(LogLine::Missed { missed }),
@@ -233,7 +234,7 @@ async fn explain(
 ) -> Result<Response, RequestError> {
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("a call is asked for by its number".to_owned()))?;
-    let record = admin.from.calls.get(id).ok_or_else(|| {
+    let record = admin.state.calls.get(id).ok_or_else(|| {
         RequestError::BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
     })?;
     let sentences = execsync::explain(&record);
@@ -242,7 +243,7 @@ async fn explain(
 
 async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(parse_since) });
+    let events = admin.state.events.select(&EventFilter { since: query.since_ms.map(parse_since) });
     Ok(array_of(events, |event| api::Event::from(event)))
 }
 
@@ -254,7 +255,7 @@ async fn follow_events(
 ) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(parse_since) });
+    let (kept, coming) = admin.state.events.follow(&EventFilter { since: query.since_ms.map(parse_since) });
     let coming = BroadcastStream::new(coming).map(|next| match next {
         Ok(event) => EventLine::Event((&*event).into()),
         Err(BroadcastStreamRecvError::Lagged(missed)) => EventLine::Missed { missed },
@@ -334,7 +335,7 @@ fn probe(name: String) -> Result<String, RequestError> {
 /// The method of this name or path: one of the interface, or another that was called.
 fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
     let known = Method::from_name(name).or_else(|| Method::from_path(name)).map(MethodName::Known);
-    let called = || Some(MethodName::of_path(name)).filter(|method| admin.from.calls.has(method));
+    let called = || Some(MethodName::of_path(name)).filter(|method| admin.state.calls.has(method));
     known.or_else(called).ok_or_else(|| {
         let names: Vec<&str> = Method::all().map(Method::name).collect();
         RequestError::BadRequest(format!(

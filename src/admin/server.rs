@@ -34,7 +34,7 @@ pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
 
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
-    let pods = if admin.facts.http_pods { routes::pods_list() } else { routes::no_pods() };
+    let pods = if admin.info.http_pods { routes::pods_list() } else { routes::no_pods() };
     let router = routes::public().merge(pods).layer(from_fn(host_check::loopback_readers_only));
     listener::serve(listener, PUBLIC, finish(router, admin), |_| Caller(None)).await;
 }

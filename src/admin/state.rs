@@ -1,4 +1,4 @@
-//! What the API tells of.
+//! What the API reads from.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,6 @@ use crate::history::{CallHistory, Journal};
 use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
 use crate::prober::{self, ProbeManager};
-use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
 use crate::{execsync, metrics, relay, tap};
@@ -39,10 +38,6 @@ pub struct ServerInfo {
 /// What the API reads from.
 #[derive(Clone, Debug)]
 pub struct ApiState {
-    /// The runtime's socket.
-    pub upstream: SocketPath,
-    /// The calls that are our own.
-    pub internal_calls: MeteredChannel,
     /// The last calls.
     pub calls: Arc<CallHistory>,
     /// The last events.
@@ -51,35 +46,65 @@ pub struct ApiState {
     pub inventory: watch::Receiver<Arc<Inventory>>,
     /// What is stuck.
     pub stuck: watch::Receiver<Arc<Stuck>>,
-    /// What the relay counts.
-    pub relay: relay::RelayMetrics,
-    /// What the tap counts.
-    pub tap: tap::TapMetrics,
-    /// Who makes them, if anybody does.
+    /// The prober; `None` if no probes are made.
     pub prober: Option<ProbeManager>,
+    /// The built-in kubelet, once it runs.
+    pub kubelet: Arc<OnceLock<Kubelet>>,
     /// The pods of clients that are restarted; `None` without `--enforce restart`.
-    pub kept: Option<watch::Receiver<Arc<ClientPodsSnapshot>>>,
-    /// What is played, once anything is.
-    pub play: Arc<OnceLock<Kubelet>>,
-    /// What is counted of probes.
-    pub probes: prober::ProberMetrics,
-    /// What is counted of ExecSyncs.
-    pub exec: execsync::ExecMetrics,
-    /// What is recorded on disk, if anything is.
+    pub client_pods: Option<watch::Receiver<Arc<ClientPodsSnapshot>>>,
+    /// The journal; `None` if calls are not recorded on disk.
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.
     pub state: Option<StateStore>,
-    /// What is exported as traces, if anything is.
+    /// Counters of all parts.
+    pub metrics: ApiMetrics,
+}
+
+/// Counters of all parts.
+#[derive(Clone, Debug)]
+pub struct ApiMetrics {
+    /// Of the relay.
+    pub relay: relay::RelayMetrics,
+    /// Of the tap.
+    pub tap: tap::TapMetrics,
+    /// Of the explanations of ExecSyncs.
+    pub exec: execsync::ExecMetrics,
+    /// Of the prober.
+    pub prober: prober::ProberMetrics,
+    /// Of our own calls, with the connection on which the runtime is asked.
+    pub runtime: MeteredChannel,
+    /// Of exported traces; `None` if none are exported.
     pub traces: Option<Traces>,
-    /// Faults of our own in what watches.
-    pub faults: Counter,
+    /// Panics in the observation of calls.
+    pub panics: Counter,
+}
+
+impl ApiMetrics {
+    /// Registers all counters, with those of the journal.
+    fn register(&self, journal: Option<&Journal>) -> Registry {
+        let mut registry = metrics::registry();
+        self.relay.register(&mut registry);
+        self.tap.register(&mut registry);
+        self.runtime.register(&mut registry);
+        self.exec.register(&mut registry);
+        self.prober.register(&mut registry);
+        if let Some(journal) = journal {
+            journal.register(&mut registry);
+        }
+        if let Some(traces) = &self.traces {
+            traces.register(&mut registry);
+        }
+        let help = "Panics in the observation of calls, which are forwarded all the same";
+        registry.register("panics", help, self.panics.clone());
+        registry
+    }
 }
 
 /// The API, and the registry of metrics.
 #[derive(Debug)]
 pub struct Admin {
-    pub(super) facts: ServerInfo,
-    pub(super) from: ApiState,
+    pub(super) info: ServerInfo,
+    pub(super) state: ApiState,
     pub(super) metrics: Registry,
     /// The metrics of single probes.
     pub(super) probe_metrics: Vec<Registry>,
@@ -88,28 +113,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// An API that tells of these, and keeps the registry of metrics.
+    /// Creates the API, and registers all metrics.
     #[must_use]
-    pub fn new(facts: ServerInfo, from: ApiState) -> Self {
-        let mut metrics = metrics::registry();
-        from.relay.register(&mut metrics);
-        from.tap.register(&mut metrics);
-        from.internal_calls.register(&mut metrics);
-        from.exec.register(&mut metrics);
-        from.probes.register(&mut metrics);
-        let probe_metrics = from.probes.registries();
-        if let Some(journal) = &from.journal {
-            journal.register(&mut metrics);
-        }
-        if let Some(traces) = &from.traces {
-            traces.register(&mut metrics);
-        }
-        metrics.register(
-            "panics",
-            "Panics in the observation of calls, which are forwarded all the same",
-            from.faults.clone(),
-        );
+    pub fn new(info: ServerInfo, state: ApiState) -> Self {
+        let metrics = state.metrics.register(state.journal.as_ref());
+        let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
-        Self { facts, from, metrics, probe_metrics, followers }
+        Self { info, state, metrics, probe_metrics, followers }
     }
 }

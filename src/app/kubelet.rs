@@ -57,7 +57,7 @@ impl KubeletDeps {
 
     /// Starts the kubelet for client pods, with the relay's socket as its runtime. It ends when the returned guard is dropped.
     pub(super) fn start_for_client_pods(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (dir, source) = (self.store.state.0.dir(), self.store.client_pods.source());
+        let (dir, source) = (self.store.state.dir(), self.store.client_pods.source());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
         let log_rotation = LogRotatePolicy::default();
@@ -92,6 +92,7 @@ impl KubeletDeps {
             pods,
             client_pods: store.client_pods,
             state: store.state,
+            snapshot: store.snapshot,
             paths,
             prune,
             events,

@@ -136,11 +136,11 @@ async fn time_left(deadline: Option<Instant>) {
 }
 
 /// Waits until everything is as it is wanted, or cannot be any more.
-async fn watched(play: &Kubelet, until: Option<Until>) -> ExitReason {
-    let mut changes = play.changes();
+async fn watched(kubelet: &Kubelet, until: Option<Until>) -> ExitReason {
+    let mut changes = kubelet.changes();
     loop {
         changes.borrow_and_update();
-        if let Some(end) = goal_state(&play.published_pods(), until) {
+        if let Some(end) = goal_state(&kubelet.published_pods(), until) {
             return end;
         }
         if changes.changed().await.is_err() {
@@ -202,8 +202,8 @@ fn failed(published: &PublishedPod) -> String {
 }
 
 /// What is not so yet.
-fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
-    let mut published_pods = play.published_pods();
+fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
+    let mut published_pods = kubelet.published_pods();
     published_pods.retain(|published| !published.is_unwanted());
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));

@@ -11,7 +11,6 @@ use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
 use crate::handler::Executor;
 use crate::prober::{ProbeManager, ProberConfig};
-use crate::socket::SocketPath;
 use crate::tap::InternalCalls;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
@@ -25,21 +24,22 @@ pub(super) struct ProberThread {
 }
 
 impl ProberThread {
-    /// Starts it; its calls are told of among all others.
+    /// Starts the prober on a thread of its own. Its calls are observed like those of clients. `redact`: commands are left out of messages.
     pub(super) fn start(
-        (runtime_channel, upstream): (&MeteredChannel, &SocketPath),
-        (internal_calls, redact): (InternalCalls, bool),
+        runtime: &MeteredChannel,
+        internal_calls: InternalCalls,
+        redact: bool,
         events: Arc<EventRecorder>,
         config: ProberConfig,
     ) -> io::Result<Self> {
-        let (runtime, end) = spawn_prober_thread()?;
-        // Its connection is driven where it is used.
+        let (thread, end) = spawn_prober_thread()?;
+        // A connection is driven by the runtime in which it is made.
         let client = {
-            let _entered = runtime.enter();
-            runtime_channel.connect_new(upstream)
+            let _entered = thread.enter();
+            runtime.connect_new()
         };
         let executor = Executor::new(client, Some(internal_calls), redact);
-        let prober = ProbeManager::start(config, executor, events, runtime);
+        let prober = ProbeManager::start(config, executor, events, thread);
         Ok(Self { prober, _end: end })
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::prober_thread::{self, ProberThread};
-use crate::admin::{self, Admin, ApiState, ServerInfo};
+use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::engine::{Inputs, NodeEngine, Outputs};
@@ -26,16 +26,16 @@ use crate::execsync::{self, ExecAnalyzer};
 use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
-use crate::kubelet::{ClientActionRecorder, ClientPodStore, Kubelet};
+use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, Restarter};
 use crate::probe::{self, RefreshTrigger, SpecResolver};
-use crate::prober::{self, EnforcementMode, ProbeManager, ProberConfig};
+use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
-    self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
+    self, ActivationError, BindError, BindMode, BoundListener, BoundPath, bind, from_systemd,
 };
 use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
-use crate::telemetry::traces::{Traces, TracesError};
+use crate::telemetry::traces::{TraceConfig, Traces, TracesError};
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -110,36 +110,33 @@ pub(super) struct KubeletDeps {
 
 /// Open sockets that are not served yet.
 struct Listeners {
-    /// The relay's.
-    main: BoundListener,
-    private: BoundListener,
+    relay: BoundListener,
+    admin: BoundListener,
     public: Option<TcpListener>,
     info: ServerInfo,
 }
 
 impl Listeners {
-    async fn open(
-        listen: Option<&SocketPath>,
-        upstream: &SocketPath,
-        admin: &SocketPath,
-        (http, http_pods): (Option<SocketAddr>, bool),
-    ) -> Result<Self, RunError> {
-        let main = match listen {
+    /// Opens the relay's socket, or takes the one that systemd passes; the admin socket; and the public address, if there is one. If one
+    /// cannot be opened, none stays open.
+    async fn open(config: &ServerConfig) -> Result<Self, RunError> {
+        let upstream = &config.relay.upstream;
+        let relay = match &config.listen {
             Some(path) => bind(path, BindMode::InheritFrom(upstream)).map_err(RunError::Listen)?,
             None => from_systemd(upstream)?,
         };
-        let private = bind(admin, BindMode::OwnerOnly).map_err(RunError::Admin)?;
-        let public = match http {
+        let admin = bind(&config.admin, BindMode::OwnerOnly).map_err(RunError::Admin)?;
+        let public = match config.http {
             Some(address) => Some(bind_tcp(address).await?),
             None => None,
         };
         let info = ServerInfo {
             started: SystemTime::now(),
-            listen: socket::display_name(&main.listener),
+            listen: socket::display_name(&relay.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
-            http_pods,
+            http_pods: config.http_pods,
         };
-        Ok(Self { main, private, public, info })
+        Ok(Self { relay, admin, public, info })
     }
 }
 
@@ -156,97 +153,95 @@ const UPDATE_QUEUE: usize = 4_096;
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Shim {
-    /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
-    /// one cannot be opened, none stays open.
+    /// Opens all sockets, starts all parts, and connects them.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
-        let ServerConfig { relay, exec: exec_config, specs, enforcement, journal, role, .. } = config;
-        let store = open_store(role, config.state.as_deref())?;
+        let store = open_store(config.role, config.state.as_deref())?;
+        let state = store.as_ref().map(|store| store.state.clone());
         let client_pods = store.as_ref().map(|store| store.client_pods.clone());
-        let state = store.as_ref().map(|store| store.state.0.clone());
-        let (upstream, redact) = (relay.upstream.clone(), exec_config.redact_commands);
-        let Listeners { main, private, public, info } = Listeners::open(
-            config.listen.as_ref(),
-            &upstream,
-            &config.admin,
-            (config.http, config.http_pods),
-        )
-        .await?;
-        let BoundListener { listener, claim: listen_claim } = main;
-
-        let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
+        let listeners = Listeners::open(&config).await?;
+        let redact = config.exec.redact_commands;
+        let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
+            Recording::start(config.journal, config.traces.as_ref(), redact)?;
+        let metrics = ApiMetrics {
+            relay: relay::RelayMetrics::default(),
+            tap: tap::TapMetrics::default(),
+            exec: execsync::ExecMetrics::default(),
+            prober: prober::ProberMetrics::default(),
+            runtime: MeteredChannel::new(&config.relay.upstream),
+            traces: traces.clone(),
+            panics: Counter::default(),
+        };
+        let restarts_client_pods = config.role == OperatingMode::Restart;
         let tap_config =
-            tap::TapConfig { hands_on_requests: role == OperatingMode::Restart, ..tap::TapConfig::default() };
-        let (tap, decoder) = Tap::new(tap_config, tap_metrics.clone());
-        let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
-        let calls = Arc::new(CallHistory::new(history::Limits::default()));
-        let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
-        let (events, faults) = (Arc::new(EventRecorder::new(redact)), Counter::default());
-        let (journal, journal_thread) = start_journal(journal, &events)?.unzip();
-        let (traces, traces_task) = config.traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), execsync::ExecMetrics::default());
+            tap::TapConfig { hands_on_requests: restarts_client_pods, ..tap::TapConfig::default() };
+        let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
+        let call_ids = CallIds::starting_at(first_call);
+        let shared = Shared {
+            role: config.role,
+            redact,
+            specs: config.specs,
+            metrics: metrics.clone(),
+            events: events.clone(),
+            internal_calls: tap.internal_calls(call_ids.clone()),
+            kubelet: Arc::default(),
+        };
+        let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
+        let prober_thread = shared.start_prober(config.enforcement, inspect_requests)?;
+        let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
-        let call_ids = CallIds::starting_at(first_call);
-        let (inspect_tx, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
-        let prober_thread = (enforcement.mode != EnforcementMode::Off).then(|| {
-            let internal_calls = (tap.internal_calls(call_ids.clone()), redact);
-            let (specs, metrics) = (specs.clone(), prober_metrics.clone());
-            let skip_start_jitter = role == OperatingMode::Kubelet;
-            let config =
-                ProberConfig { specs, metrics, inspect_requests: inspect_tx, enforcement, skip_start_jitter };
-            ProberThread::start((&runtime, &upstream), internal_calls, events.clone(), config)
-        });
-        let prober_thread = prober_thread.transpose()?;
-        let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
+        let restarted_pods = client_pods.as_ref().filter(|_| restarts_client_pods);
         let api_state = ApiState {
-            prober: prober.clone(),
-            play: play.clone(),
-            probes: prober_metrics,
-            upstream: upstream.clone(),
-            internal_calls: runtime.clone(),
             calls: calls.clone(),
             events: events.clone(),
             inventory: inventory_rx,
             stuck: stuck_rx,
-            relay: relay_metrics.clone(),
-            tap: tap_metrics.clone(),
-            exec: exec_metrics.clone(),
+            prober: prober.clone(),
+            kubelet: shared.kubelet.clone(),
+            client_pods: restarted_pods.map(ClientPods::pods),
             journal: journal.clone(),
             state: state.clone(),
-            traces: traces.clone(),
-            faults: faults.clone(),
-            kept: store
-                .as_ref()
-                .filter(|_| role == OperatingMode::Restart)
-                .map(|store| store.client_pods.pods()),
+            metrics: metrics.clone(),
         };
-        let admin = Admin::new(info.clone(), api_state);
-        let servers = Servers::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut analyzer = ExecAnalyzer::start(exec_config, specs.clone(), runtime.client(), exec_metrics)?;
-        let (spec_updates, (spec_updates_rx, refresh)) = spec_updates(role, config.sources, specs, &events);
-        let kubelet_deps = store.filter(|_| role != OperatingMode::Observe).map(|store| {
-            let internal_calls = tap.internal_calls(call_ids.clone());
-            let executor =
-                Executor::new(runtime.connect_new(&upstream), Some(internal_calls.clone()), redact);
-            let (runtime, prober, events, kubelet) =
-                (runtime.clone(), prober.clone(), events.clone(), play.clone());
-            KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store, kubelet }
-        });
-        let runtime_events =
-            runtime_events(config.watch_runtime.then_some(runtime), inspect_rx, &mut analyzer);
-        let outputs =
-            Outputs { inventory, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
-        let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outputs.events.clone()));
-        let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, restarts));
-        let engine = NodeEngine::new(analyzer, prober, (play, recorder), outputs);
-        let engine_task =
-            tokio::spawn(engine.run(Inputs { decoder, runtime_events, spec_updates: spec_updates_rx }));
+        let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
+        let servers = Servers::open(listeners.relay.claim, listeners.admin, listeners.public, admin)?;
+        let runtime = &metrics.runtime;
+        let mut analyzer =
+            ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
+        let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
+        let watched = config.watch_runtime.then(|| runtime.clone());
+        let inputs = Inputs {
+            decoder,
+            runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
+            spec_updates: updates.receiver,
+        };
+        let kubelet_deps = shared.kubelet_deps(store, prober.clone(), updates.sender);
+        let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, shared.restarter()));
+        let outputs = Outputs {
+            inventory,
+            stuck,
+            calls: calls.clone(),
+            events,
+            journal,
+            traces,
+            faults: metrics.panics,
+            refresh: updates.refresh,
+        };
+        let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
+        let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
-        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, call_ids, drain.clone())?;
+        let relay = Relay::start(
+            listeners.relay.listener,
+            config.relay,
+            Arc::new(tap),
+            metrics.relay,
+            call_ids,
+            drain.clone(),
+        )?;
         Ok(Self {
-            info,
+            info: listeners.info,
             calls,
-            tap_metrics,
+            tap_metrics: metrics.tap,
             relay: Box::pin(relay.ended()),
             drain,
             servers: Some(servers),
@@ -289,6 +284,68 @@ impl Shim {
     }
 }
 
+/// What several parts share.
+struct Shared {
+    role: OperatingMode,
+    /// Commands are left out of messages.
+    redact: bool,
+    specs: SpecResolver,
+    metrics: ApiMetrics,
+    events: Arc<EventRecorder>,
+    internal_calls: InternalCalls,
+    /// Set once the built-in kubelet runs.
+    kubelet: Arc<OnceLock<Kubelet>>,
+}
+
+impl Shared {
+    /// Starts the prober, unless no probes are made.
+    fn start_prober(
+        &self,
+        enforcement: EnforcementSettings,
+        inspect_requests: mpsc::Sender<InspectRequest>,
+    ) -> io::Result<Option<ProberThread>> {
+        if enforcement.mode == EnforcementMode::Off {
+            return Ok(None);
+        }
+        let config = ProberConfig {
+            specs: self.specs.clone(),
+            metrics: self.metrics.prober.clone(),
+            inspect_requests,
+            skip_start_jitter: self.role == OperatingMode::Kubelet,
+            enforcement,
+        };
+        let (runtime, internal_calls) = (&self.metrics.runtime, self.internal_calls.clone());
+        ProberThread::start(runtime, internal_calls, self.redact, self.events.clone(), config).map(Some)
+    }
+
+    /// Returns the dependencies of the built-in kubelet, if it is to run.
+    fn kubelet_deps(
+        &self,
+        store: Option<ClientPodStore>,
+        prober: Option<ProbeManager>,
+        spec_updates: Option<mpsc::Sender<SpecResolver>>,
+    ) -> Option<KubeletDeps> {
+        let store = store.filter(|_| self.role != OperatingMode::Observe)?;
+        let (runtime, internal_calls) = (self.metrics.runtime.clone(), self.internal_calls.clone());
+        Some(KubeletDeps {
+            executor: Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact),
+            runtime,
+            internal_calls,
+            prober,
+            events: self.events.clone(),
+            spec_updates,
+            store,
+            kubelet: self.kubelet.clone(),
+        })
+    }
+
+    /// Returns what restarts client pods, if they are restarted.
+    fn restarter(&self) -> Option<Restarter> {
+        (self.role == OperatingMode::Restart)
+            .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
+    }
+}
+
 /// Opens the client pods of the state directory, if there is one and this mode needs them.
 fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPodStore>, StateError> {
     let Some(dir) = dir else { return Ok(None) };
@@ -298,12 +355,33 @@ fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPo
     }
 }
 
-/// Starts the journal, if calls are recorded on disk.
-fn start_journal(
-    settings: Option<journal::JournalConfig>,
-    events: &Arc<EventRecorder>,
-) -> io::Result<Option<(Journal, thread::JoinHandle<()>)>> {
-    settings.map(|settings| Journal::start(settings, events.clone())).transpose()
+/// What is recorded of calls and events, and where.
+struct Recording {
+    calls: Arc<CallHistory>,
+    events: Arc<EventRecorder>,
+    journal: Option<Journal>,
+    journal_thread: Option<thread::JoinHandle<()>>,
+    traces: Option<Traces>,
+    traces_task: Option<JoinHandle<()>>,
+    /// Id of the first call: those before it are in the journal.
+    first_call: u64,
+}
+
+impl Recording {
+    /// Loads the calls of the journal, and starts to write it and to export traces, where either is wanted.
+    fn start(
+        journal: Option<journal::JournalConfig>,
+        traces: Option<&TraceConfig>,
+        redact: bool,
+    ) -> Result<Self, RunError> {
+        let calls = Arc::new(CallHistory::new(history::Limits::default()));
+        let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
+        let events = Arc::new(EventRecorder::new(redact));
+        let journal = journal.map(|journal| Journal::start(journal, events.clone())).transpose()?;
+        let (journal, journal_thread) = journal.unzip();
+        let (traces, traces_task) = traces.map(Traces::start).transpose()?.unzip();
+        Ok(Self { calls, events, journal, journal_thread, traces, traces_task, first_call })
+    }
 }
 
 /// Starts the watcher of the runtime, if the runtime is watched.
@@ -319,24 +397,35 @@ fn runtime_events(
     mpsc::channel(1).1
 }
 
-/// Starts the source of spec updates. The built-in kubelet sends them itself if pods come from manifests.
-fn spec_updates(
-    role: OperatingMode,
-    spec_sources: probe::SpecSources,
-    specs: SpecResolver,
-    events: &Arc<EventRecorder>,
-) -> (Option<mpsc::Sender<SpecResolver>>, SpecUpdateReceiver) {
-    match role {
-        OperatingMode::Kubelet => {
-            let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
-            (Some(sender), (receiver, RefreshTrigger::default()))
-        }
-        OperatingMode::Restart | OperatingMode::Observe => (None, spec_sources.watch(specs, events.clone())),
-    }
+/// Updates of probe specs.
+struct SpecUpdates {
+    /// Sends the specs of manifests, if the built-in kubelet runs these.
+    sender: Option<mpsc::Sender<SpecResolver>>,
+    receiver: mpsc::Receiver<SpecResolver>,
+    /// Makes the other sources refresh at once.
+    refresh: RefreshTrigger,
 }
 
-/// Spec updates, and the trigger of an immediate refresh.
-type SpecUpdateReceiver = (mpsc::Receiver<SpecResolver>, RefreshTrigger);
+impl SpecUpdates {
+    /// Watches the sources of specs, unless the built-in kubelet sends its own.
+    fn start(
+        role: OperatingMode,
+        sources: probe::SpecSources,
+        specs: SpecResolver,
+        events: &Arc<EventRecorder>,
+    ) -> Self {
+        match role {
+            OperatingMode::Kubelet => {
+                let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
+                Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default() }
+            }
+            OperatingMode::Restart | OperatingMode::Observe => {
+                let (receiver, refresh) = sources.watch(specs, events.clone());
+                Self { sender: None, receiver, refresh }
+            }
+        }
+    }
+}
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.

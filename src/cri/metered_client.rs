@@ -68,8 +68,8 @@ impl MeteredChannel {
 
     /// A client over a new connection: an old one may still be answered by a runtime that nobody can reach any more.
     #[must_use]
-    pub fn connect_new(&self, socket: &SocketPath) -> MeteredRuntimeClient {
-        self.counted(lazy_channel(socket))
+    pub fn connect_new(&self) -> MeteredRuntimeClient {
+        self.counted(lazy_channel(&self.socket))
     }
 
     /// This connection, for what is not the CRI.

@@ -68,7 +68,7 @@ pub(crate) struct NodeEngine {
     /// The prober, if probes are made.
     prober: Option<ProbeManager>,
     /// The built-in kubelet, once it runs.
-    play: Arc<OnceLock<Kubelet>>,
+    kubelet: Arc<OnceLock<Kubelet>>,
     /// Records what clients do with their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
     outputs: Outputs,
@@ -86,11 +86,12 @@ impl NodeEngine {
     pub(crate) fn new(
         analyzer: ExecAnalyzer,
         prober: Option<ProbeManager>,
-        (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
+        kubelet: Arc<OnceLock<Kubelet>>,
+        recorder: Option<ClientActionRecorder>,
         outputs: Outputs,
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
-        Self { inventory, analyzer, prober, play, recorder, outputs, initial_lists }
+        Self { inventory, analyzer, prober, kubelet, recorder, outputs, initial_lists }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -173,8 +174,8 @@ impl NodeEngine {
                     recorder.on_call_ended(&self.inventory, &mut call);
                 }
                 if call.info.is_from_kubelet() {
-                    if let Some(play) = self.play.get() {
-                        play.on_kubelet_seen();
+                    if let Some(kubelet) = self.kubelet.get() {
+                        kubelet.on_kubelet_seen();
                     }
                     if let Some(prober) = &self.prober {
                         prober.kubelet_seen();
@@ -308,7 +309,7 @@ impl NodeEngine {
             return false;
         };
         let pod = self.inventory.sandbox_of(container).map(|sandbox| &sandbox.pod);
-        self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.manages(pod)))
+        self.kubelet.get().is_some_and(|kubelet| pod.is_some_and(|pod| kubelet.manages(pod)))
     }
 
     /// Reports the invalid annotations of a pod.
@@ -438,7 +439,7 @@ mod tests {
             faults: Counter::default(),
             refresh: RefreshTrigger::default(),
         };
-        let mut engine = NodeEngine::new(analyzer.unwrap(), None, (Arc::default(), None), outputs);
+        let mut engine = NodeEngine::new(analyzer.unwrap(), None, Arc::default(), None, outputs);
         engine.catch_panics(|_| panic!("for the test"));
         engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
         assert_eq!(engine.outputs.faults.get(), 1);

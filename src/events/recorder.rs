@@ -4,9 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
+use tracing::{info, warn};
 
 use super::{Event, EventFilter};
 use crate::redact::without_queries;
+use crate::terminal::sanitize;
 
 /// Events that are kept, and bytes of their messages: some have what a command wrote in them.
 const MAX_EVENTS: usize = 2_000;
@@ -58,6 +60,17 @@ impl EventRecorder {
         let event = ring.push(event);
         // Under the lock, and where nobody follows in vain: as with calls.
         let _ = self.follow.send(event);
+    }
+
+    /// Records an event, and logs it: a warning as a warning, others as information.
+    pub(crate) fn log_and_record(&self, event: Event) {
+        let message = sanitize(&event.message);
+        if event.is_warning() {
+            warn!("{message}");
+        } else {
+            info!("{message}");
+        }
+        self.record(event);
     }
 
     /// Returns the events that pass a filter, oldest first.

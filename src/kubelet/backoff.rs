@@ -57,7 +57,8 @@ impl Backoff {
     /// What was remembered before goes on, and is remembered there from now on.
     pub(super) fn restore(
         snapshot: &Snapshot,
-        (state, table): (&StateStore, StateTable),
+        state: &StateStore,
+        table: StateTable,
     ) -> Result<Self, StateError> {
         let entries = snapshot.entries(table)?.into_iter().collect();
         Ok(Self { entries: Mutex::new(entries), state: Some((state.clone(), table)) })

@@ -18,6 +18,7 @@ mod node;
 mod objects;
 mod orphans;
 mod pleg;
+mod pleg_cache;
 mod pod_dir;
 mod pod_registry;
 mod pod_source;
@@ -26,6 +27,7 @@ mod presence;
 mod printer;
 mod probe_killed;
 mod published_pod;
+mod runtime_clients;
 mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
@@ -41,12 +43,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OnceCell, broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::error;
 
-use crate::cri::{MeteredChannel, RawClient, image_client, runtime_client};
+use crate::cri::MeteredChannel;
 use crate::events::{Event, EventRecorder, reason};
 use crate::handler::Executor;
 use crate::manifest::pod::{Pod, PodOrigin};
@@ -55,24 +57,20 @@ use crate::object_ref::PodRef;
 use crate::probe::{SpecResolver, record_problem};
 use crate::prober::ProbeManager;
 use crate::socket::SocketPath;
-use crate::state::{Snapshot, StateError, StateStore, StateTable};
+use crate::state::{Snapshot, StateError, StateStore};
 use crate::tap::InternalCalls;
-use crate::terminal::sanitize;
-use backoff::Backoff;
-use context::{PlegCache, WorkerContext};
+use context::{Stores, WorkerContext};
 use logs::ContainerLogManager;
 use node::NodeInfo;
 use objects::ObjectStore;
 use orphans::{Orphans, find_orphans};
-use pod_registry::PodRegistry;
+use pleg_cache::PlegCache;
 use pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use pod_workers::{PodWorkerHandle, PodWorkers};
-use presence::KubeletPresence;
-use probe_killed::ProbeKilled;
-use subpath_mounts::SubPathMounts;
+use runtime_clients::RuntimeClients;
 use worker::{PodWorker, WorkerSignals};
 
-pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore};
+pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
 pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
 pub use logs::LogRotatePolicy;
 pub use manifest_source::ManifestSource;
@@ -104,8 +102,10 @@ pub struct KubeletConfig {
     pub pods: PathBuf,
     /// Knows what clients have made.
     pub client_pods: ClientPods,
-    /// The state store, and its content at the start.
-    pub state: (StateStore, Snapshot),
+    /// The state store.
+    pub state: StateStore,
+    /// Content of the store at the start.
+    pub snapshot: Snapshot,
     /// Files and directories of the manifests.
     pub paths: BTreeSet<PathBuf>,
     /// Whether pods of before that nobody wants any more are removed.
@@ -143,36 +143,27 @@ impl Kubelet {
             log_rotation,
             pods,
             client_pods,
-            state: (state, snapshot),
+            state,
+            snapshot,
             paths,
             prune,
             events,
             spec_updates,
         } = config;
+        let state_dir = state.dir().display().to_string();
         let context = WorkerContext {
-            relay_client: runtime_client(&relay_socket),
-            images: image_client(&relay_socket),
-            raw_client: RawClient::new(&relay_socket),
-            runtime_client: runtime.client(),
-            upstream: runtime.socket().clone(),
+            runtime: RuntimeClients::new(&relay_socket, &runtime),
+            stores: Stores::restore(state, &snapshot, paths)?,
+            node: NodeInfo::detect(logs, keep_logs, pods, state_dir),
             executor,
             prober,
-            node: NodeInfo::detect(logs, keep_logs, pods, state.dir().display().to_string()),
-            restart_backoff: Backoff::restore(&snapshot, (&state, StateTable::RestartBackoff))?,
-            image_backoff: Backoff::restore(&snapshot, (&state, StateTable::ImageBackoff))?,
-            probe_killed: ProbeKilled::new(&snapshot, state.clone())?,
-            subpath_mounts: SubPathMounts::new(&snapshot, state.clone())?,
-            registry: PodRegistry::new(&snapshot, state.clone(), paths)?,
-            kubelet: KubeletPresence::new(&snapshot, state.clone())?,
             objects: ObjectStore::default(),
-            client_pods,
-            state,
+            pleg_cache: PlegCache::default(),
             events,
             internal_calls,
-            runtime_name: OnceCell::new(),
-            pleg_cache: PlegCache::default(),
+            client_pods,
         };
-        if context.kubelet.is_active() {
+        if context.stores.kubelet_presence.is_active() {
             context.record_paused();
         }
         Ok(Self {
@@ -189,13 +180,13 @@ impl Kubelet {
     pub(crate) async fn run<S: PodSource>(&self, mut source: S, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let _background = self.start_background(S::OWNER);
-        let mut state_errors = self.context.state.write_error();
+        let mut state_errors = self.context.stores.state.write_error();
         let mut orphan_scan = JoinSet::new();
         let desired = source.desired();
         self.context.objects.replace(desired.objects);
         if S::OWNER == PodOwner::Kubelet {
             self.context.unmount_stale().await;
-            self.terminate_all(self.context.registry.pods_to_terminate(&desired.pods), &mut workers);
+            self.terminate_all(self.context.stores.registry.pods_to_terminate(&desired.pods), &mut workers);
             orphan_scan.spawn(find_orphans(self.context.clone(), desired.pods.clone()));
         }
         self.set_pods(desired.pods, &mut workers);
@@ -270,14 +261,11 @@ impl Kubelet {
         let event = if let Some(reason) = reason {
             let message =
                 format!("--state-dir: the state cannot be written, and probeshim retries: {reason}");
-            warn!("{}", sanitize(&message));
             Event::warning(reason::STATE_WRITE_FAILED, message)
         } else {
-            let message = "The state is written again";
-            info!("{message}");
-            Event::normal(reason::STATE_WRITE_RECOVERED, message)
+            Event::normal(reason::STATE_WRITE_RECOVERED, "The state is written again")
         };
-        self.context.events.record(event);
+        self.context.events.log_and_record(event);
     }
 
     /// Pods of before have been found that nobody wants any more.
@@ -358,7 +346,7 @@ impl Kubelet {
             signals.request_termination(deletion.grace_period);
         }
         let started = match pod.origin {
-            PodOrigin::Manifest => self.context.registry.register(&pod),
+            PodOrigin::Manifest => self.context.stores.registry.register(&pod),
             PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
         };
         let (published_tx, published_rx) = watch::channel(PublishedPod::new(pod.clone(), started));
@@ -459,7 +447,7 @@ impl Kubelet {
 
     /// A kubelet has been seen to use the runtime.
     pub fn on_kubelet_seen(&self) {
-        if self.context.kubelet.observed() {
+        if self.context.stores.kubelet_presence.observed() {
             self.context.record_paused();
         }
     }
@@ -467,7 +455,7 @@ impl Kubelet {
     /// Whether nothing is started or ended, because a kubelet is there.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.context.kubelet.is_active()
+        self.context.stores.kubelet_presence.is_active()
     }
 }
 

@@ -34,12 +34,12 @@ impl WorkerContext {
         if !rustix::process::geteuid().is_root() {
             return Ok(Mounting::Never);
         }
-        let runtime = self.runtime_name().await.map_err(|status| sanitize(status.message()))?;
+        let runtime = self.runtime.name().await.map_err(|status| sanitize(status.message()))?;
         if runtime == PROCRUN_RUNTIME_NAME {
             return Ok(Mounting::Never);
         }
         // The runtime may have been restarted elsewhere since.
-        match pod_dir::obstacle(self.upstream.as_path(), &self.node.pods).await {
+        match pod_dir::obstacle(self.runtime.socket.as_path(), &self.node.pods).await {
             Ok(Some(reason)) => Ok(Mounting::Unreachable(reason)),
             // If this cannot be determined, assume that the runtime sees our mounts, as on most nodes.
             Ok(None) | Err(_) => Ok(Mounting::Reaches),
@@ -64,22 +64,21 @@ impl WorkerContext {
             let message = format!(
                 "Mounts of probeshim do not reach the runtime: {reason}; containers with a subPath are not created, and emptyDirs in memory are on disk"
             );
-            warn!("{}", sanitize(&message));
-            self.events.record(Event::warning(reason::MOUNTS_UNREACHABLE, message));
+            self.events.log_and_record(Event::warning(reason::MOUNTS_UNREACHABLE, message));
         }
     }
 
     /// Unmounts subPaths that an earlier run mounted for pods that are no longer known.
     pub(super) async fn unmount_stale(&self) {
         let is_of_known = |point: &str, uid: &str| {
-            self.registry.knows(uid) && Path::new(point).starts_with(self.node.pods.join(uid))
+            self.stores.registry.knows(uid) && Path::new(point).starts_with(self.node.pods.join(uid))
         };
-        let mut stale = self.subpath_mounts.all();
+        let mut stale = self.stores.subpath_mounts.all();
         stale.retain(|(point, owner)| !is_of_known(point, &owner.uid));
         for (point, _) in stale {
             let path = point.clone();
             match spawn_blocking(move || pod_dir::unmount_stale(Path::new(&path))).await {
-                Ok(Ok(())) => self.subpath_mounts.forget_point(&point),
+                Ok(Ok(())) => self.stores.subpath_mounts.forget_point(&point),
                 Ok(Err(error)) => warn!("a mount of an earlier run is left: {point}: {error}"),
                 Err(_) => {}
             }
@@ -89,7 +88,7 @@ impl WorkerContext {
 
 /// Reports, once the runtime answers, that mounts do not reach it.
 pub(super) async fn report_unreachable(context: Arc<WorkerContext>) {
-    while context.runtime_name().await.is_err() {
+    while context.runtime.name().await.is_err() {
         sleep(RETRY_INTERVAL).await;
     }
     context.report_unreachable_mounts().await;

@@ -26,7 +26,7 @@ pub(super) struct Orphans {
 /// Finds orphans as soon as the runtime answers.
 pub(super) async fn find_orphans(context: Arc<WorkerContext>, wanted: Vec<Arc<Pod>>) -> Orphans {
     let there = loop {
-        match context.list_managed().await {
+        match context.runtime.list_managed(&context.node.state).await {
             Ok(there) => break there,
             // The PLEG reports that the runtime does not answer.
             Err(_) => sleep(RETRY_INTERVAL).await,
@@ -41,7 +41,7 @@ pub(super) async fn find_orphans(context: Arc<WorkerContext>, wanted: Vec<Arc<Po
             orphans.running.push(orphan_pod(label(POD_NAMESPACE), label(POD_NAME), uid));
         }
     }
-    orphans.removed = context.registry.not_desired(&wanted, |_| true);
+    orphans.removed = context.stores.registry.not_desired(&wanted, |_| true);
     orphans.removed.retain(|pod| !seen.contains(&pod.uid) && !wanted.iter().any(|it| it.uid == pod.uid));
     orphans
 }

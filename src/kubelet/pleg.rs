@@ -18,10 +18,13 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers>) {
     let mut is_reported = false;
     loop {
-        match context.list_all().await {
+        match context.runtime.list_all().await {
             Ok(mut records) => {
                 is_reported = false;
-                context.probe_killed.retain(|id| records.values().any(|record| record.contains_key(id)));
+                context
+                    .stores
+                    .probe_killed
+                    .retain(|id| records.values().any(|record| record.contains_key(id)));
                 for (pod, signals) in pod_workers.senders() {
                     if context.pleg_cache.set(&pod, records.remove(&pod).unwrap_or_default()) {
                         signals.sync.notify_one();

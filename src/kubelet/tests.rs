@@ -43,7 +43,7 @@ impl Node {
         let socket = SocketPath::new(&at("runtime.sock")).unwrap();
         let channel = MeteredChannel::new(&socket);
         let (tap, _decoder) = Tap::new(TapConfig::default(), TapMetrics::default());
-        let state = StateStore::open(&at("state")).unwrap();
+        let (state, snapshot) = StateStore::open(&at("state")).unwrap();
         let kubelet = Kubelet::new(KubeletConfig {
             relay_socket: socket,
             executor: Executor::new(channel.client(), None, false),
@@ -54,8 +54,9 @@ impl Node {
             keep_logs: false,
             log_rotation: LogRotatePolicy::default(),
             pods: at("pods"),
-            client_pods: ClientPods::new(&state.1, state.0.clone()).unwrap(),
+            client_pods: ClientPods::new(&snapshot, state.clone()).unwrap(),
             state,
+            snapshot,
             paths: BTreeSet::new(),
             prune: false,
             events: Arc::default(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::manifest::exec_purpose::ExecPurpose;
-use crate::manifest::lifecycle::Hook;
+use crate::manifest::probe::Hook;
 use crate::manifest::probe::{Probe, ProbeType};
 
 /// The variables that the kubelet expands in the commands of probes: those with a value in the spec. One that takes its value from

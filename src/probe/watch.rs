@@ -7,12 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
-use tracing::{error, info, warn};
+use tracing::error;
 
 use super::resolver::SpecResolver;
 use crate::events::{Event, EventRecorder, reason};
 use crate::manifest::{Files, KubeletClient};
-use crate::terminal::sanitize;
 
 /// From one look at the files to the next, at least.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -152,14 +151,12 @@ impl ProblemTracker {
             record_problem(events, problem);
         }
         for problem in resolved {
-            info!("no longer so: {}", sanitize(&problem));
-            events.record(Event::normal(reason::SPEC_RESOLVED, format!("Resolved: {problem}")));
+            events.log_and_record(Event::normal(reason::SPEC_RESOLVED, format!("Resolved: {problem}")));
         }
     }
 }
 
 /// Records and logs that a specification is invalid. What it said before continues to apply.
 pub(crate) fn record_problem(events: &EventRecorder, problem: String) {
-    warn!("{}", sanitize(&problem));
-    events.record(Event::warning(reason::INVALID_SPEC, problem));
+    events.log_and_record(Event::warning(reason::INVALID_SPEC, problem));
 }

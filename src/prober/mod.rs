@@ -225,7 +225,7 @@ impl ProbeManager {
             (pods.is_listed, pods.since) = (true, Instant::now());
             for unmet in self.shared.enforcement.unmatched() {
                 let message = format!("--never-kill selector {unmet} matches no container on this node");
-                self.shared.record_global(Event::warning(reason::SELECTOR_MATCHES_NOTHING, message));
+                self.shared.events.log_and_record(Event::warning(reason::SELECTOR_MATCHES_NOTHING, message));
             }
         }
     }
@@ -240,7 +240,7 @@ impl ProbeManager {
     pub fn set_mode(&self, to: EnforcementMode, by: &str) {
         let from = self.shared.enforcement.set_mode(to);
         let message = format!("From {} to {}, by {by}", from.name(), to.name());
-        self.shared.record_global(Event::warning(reason::ENFORCEMENT_MODE_CHANGED, message));
+        self.shared.events.log_and_record(Event::warning(reason::ENFORCEMENT_MODE_CHANGED, message));
     }
 
     /// How kills stand.

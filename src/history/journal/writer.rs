@@ -19,7 +19,6 @@ use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
 use crate::history::json;
 use crate::lockfile::{LockError, LockFile};
-use crate::terminal::sanitize;
 
 /// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
 /// [`MAX_RETRY_INTERVAL`].
@@ -107,7 +106,7 @@ impl JournalWriter {
                     let dir = self.settings.dir.display();
                     let message =
                         format!("Another process removed the records in {dir}; recording starts again there");
-                    self.publish(Event::warning(reason::RECORD_REMOVED, message));
+                    self.events.log_and_record(Event::warning(reason::RECORD_REMOVED, message));
                     Duration::ZERO
                 }
                 Stop::Failed(error) => {
@@ -195,7 +194,7 @@ impl JournalWriter {
             let message = format!(
                 "Calls are not recorded in {dir}: {reason}; probeshim retries, and calls are forwarded as before"
             );
-            self.publish(Event::warning(reason::RECORD_WRITE_FAILED, message));
+            self.events.log_and_record(Event::warning(reason::RECORD_WRITE_FAILED, message));
         }
         self.failure.send_replace(Some(reason));
     }
@@ -204,20 +203,9 @@ impl JournalWriter {
         if self.failure_published {
             self.failure_published = false;
             let message = format!("Calls are recorded in {} again", self.settings.dir.display());
-            self.publish(Event::normal(reason::RECORD_WRITE_RECOVERED, message));
+            self.events.log_and_record(Event::normal(reason::RECORD_WRITE_RECOVERED, message));
             self.failure.send_replace(None);
         }
-    }
-
-    /// Logs an event and publishes it.
-    fn publish(&self, event: Event) {
-        let message = sanitize(&event.message);
-        if event.is_warning() {
-            warn!("{message}");
-        } else {
-            info!("{message}");
-        }
-        self.events.record(event);
     }
 }
 

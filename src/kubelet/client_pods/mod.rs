@@ -25,7 +25,7 @@ use crate::state::{self, StateError, StateStore};
 pub use desired::PodKey;
 pub(super) use desired::{CapturedRequest, ClientAction};
 use desired::{ClientContainer, ClientPod, ClientStage, DesiredState};
-pub(crate) use recorder::ClientActionRecorder;
+pub(crate) use recorder::{ClientActionRecorder, Restarter};
 pub(crate) use store::ClientPodStore;
 
 /// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.

@@ -25,12 +25,21 @@ const MAX_UNNAMED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ClientActionRecorder {
     client_pods: ClientPods,
-    /// The kubelet that restarts client pods, and the recorder of events about containers that cannot be restarted; `None` without `--enforce restart`.
-    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
+    /// What restarts client pods; `None` without `--enforce restart`.
+    restarter: Option<Restarter>,
     /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
     /// Objects that clients created with unreadable requests, and why these are unreadable.
     awaiting_names: Vec<(CallTarget, String)>,
+}
+
+/// What restarts client pods.
+#[derive(Debug)]
+pub(crate) struct Restarter {
+    /// The built-in kubelet, once it runs.
+    pub(crate) kubelet: Arc<OnceLock<Kubelet>>,
+    /// Records events about containers that cannot be restarted.
+    pub(crate) events: Arc<EventRecorder>,
 }
 
 /// The object of a stop or remove request: its id, or a prefix of it.
@@ -41,11 +50,8 @@ enum CallTarget {
 }
 
 impl ClientActionRecorder {
-    pub(crate) fn new(
-        client_pods: ClientPods,
-        restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventRecorder>)>,
-    ) -> Self {
-        Self { client_pods, restarts, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
+    pub(crate) fn new(client_pods: ClientPods, restarter: Option<Restarter>) -> Self {
+        Self { client_pods, restarter, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
     /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
@@ -145,7 +151,7 @@ impl ClientActionRecorder {
 
     /// A container has ended: tells why it is not started again, where others are.
     pub(crate) fn on_exited(&self, inventory: &Inventory, container: &Arc<Container>) {
-        let Some((kubelet, events)) = &self.restarts else { return };
+        let Some(Restarter { kubelet, events }) = &self.restarter else { return };
         if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(inventory, container) {
             return;
         }

@@ -14,8 +14,9 @@ const STOPS_NOT_RECORDED: &str = "what clients stop is not recorded for --enforc
 /// Client pods, and the state store that outlives this process.
 pub(crate) struct ClientPodStore {
     pub(crate) client_pods: ClientPods,
-    /// The store, and its content at the start.
-    pub(crate) state: (StateStore, Snapshot),
+    pub(crate) state: StateStore,
+    /// Content of the store at the start.
+    pub(crate) snapshot: Snapshot,
 }
 
 impl ClientPodStore {
@@ -23,7 +24,7 @@ impl ClientPodStore {
     pub(crate) fn open(dir: &Path) -> Result<Self, StateError> {
         let (state, snapshot) = StateStore::open(dir)?;
         let client_pods = ClientPods::new(&snapshot, state.clone())?;
-        Ok(Self { client_pods, state: (state, snapshot) })
+        Ok(Self { client_pods, state, snapshot })
     }
 
     /// Opens the state of a directory if it has client pods and no other process uses it. The kubelet that restarts them next must know what

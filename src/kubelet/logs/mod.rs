@@ -83,7 +83,7 @@ impl ContainerLogManager {
     pub(super) async fn run(mut self) {
         let Some(max_size) = self.policy.max_size else { return };
         loop {
-            if !self.context.kubelet.is_active() {
+            if !self.context.stores.kubelet_presence.is_active() {
                 self.rotate_logs(max_size).await;
             }
             sleep(self.policy.monitor_interval).await;
@@ -117,7 +117,7 @@ impl ContainerLogManager {
     async fn running_containers(&self) -> Result<Vec<Container>, RotateError> {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });
-        let mut client = self.context.runtime_client.clone();
+        let mut client = self.context.runtime.client.clone();
         let listed =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_containers(ListContainersRequest { filter }))
                 .await;
@@ -133,7 +133,7 @@ impl ContainerLogManager {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer = with_timeout(
             RUNTIME_REQUEST_TIMEOUT,
-            self.context.runtime_client.clone().container_status(request),
+            self.context.runtime.client.clone().container_status(request),
         )
         .await;
         let answer = answer.map_err(|status| RotateError::Runtime { method: "ContainerStatus", status })?;
@@ -142,7 +142,7 @@ impl ContainerLogManager {
             let request = ReopenContainerLogRequest { container_id: id.to_owned() };
             with_timeout(
                 RUNTIME_REQUEST_TIMEOUT,
-                self.context.relay_client.clone().reopen_container_log(request),
+                self.context.runtime.relay_client.clone().reopen_container_log(request),
             )
             .await
             .map(drop)

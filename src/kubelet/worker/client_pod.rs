@@ -10,9 +10,8 @@ use tonic::Status;
 use tracing::warn;
 
 use super::compute_actions::should_restart_after_kill;
-use super::failure::StartError;
 use super::requeue::Requeue;
-use super::start_container::StartContext;
+use super::start_container::{StartContext, StartError};
 use super::{PodWorker, TERMINATION_RETRY};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
@@ -85,7 +84,12 @@ impl PodWorker {
                 .latest(&container.name)
                 .filter(|instance| instance.state == InstanceState::Exited);
             let is_back = |it: &ContainerInstance| {
-                should_restart_after_kill(&self.pod, container, it, self.context.probe_killed.has(&it.id))
+                should_restart_after_kill(
+                    &self.pod,
+                    container,
+                    it,
+                    self.context.stores.probe_killed.has(&it.id),
+                )
             };
             if let Some(ended) = newest.filter(|instance| !is_back(instance)) {
                 self.context.client_pods.record(
@@ -204,7 +208,8 @@ impl PodWorker {
         let of_sandbox = context.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.raw_client.create_container(request)).await;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.runtime.raw_client.create_container(request))
+                .await;
         let created = created.map_err(|status| failed(sanitize(status.message())))?;
         Ok((created.container_id, attempt))
     }

@@ -8,8 +8,7 @@ use tonic::Status;
 use wildmatch::WildMatch;
 
 use super::PodWorker;
-use super::failure::StartError;
-use super::start_container::StartContext;
+use super::start_container::{StartContext, StartError};
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
@@ -58,7 +57,8 @@ impl ImagePuller<'_> {
 
     async fn pull(&self, image: &str) -> Result<(String, Option<Image>), StartError> {
         let key = format!("{}/{image}", self.pod.uid);
-        if let Err(BackoffError { delay, until }) = self.context.image_backoff.check(&key, SystemTime::now())
+        if let Err(BackoffError { delay, until }) =
+            self.context.stores.image_backoff.check(&key, SystemTime::now())
         {
             self.record(Event::normal(reason::BACK_OFF, format!("Back-off pulling image {image:?}")));
             let message = format!("Back-off pulling image {image:?}, for {}", format::duration(delay));
@@ -81,7 +81,7 @@ impl ImagePuller<'_> {
                     format!("Failed to pull image {image:?}: {reason}"),
                 ));
                 let now = SystemTime::now();
-                let delay = self.context.image_backoff.record_failure(&key, now);
+                let delay = self.context.stores.image_backoff.record_failure(&key, now);
                 let error = StartError::new("ErrImagePull", reason);
                 Err(StartError { until: Some(now + delay), ..error })
             }
@@ -103,7 +103,7 @@ impl ImagePuller<'_> {
                 sandbox_config: Some(self.start.config.clone()),
             };
             // It may take as long as it takes.
-            match self.context.images.clone().pull_image(request).await {
+            match self.context.runtime.images.clone().pull_image(request).await {
                 Ok(answer) => return Ok(answer.into_inner().image_ref),
                 Err(status) => refused = status,
             }
@@ -127,7 +127,8 @@ impl ImagePuller<'_> {
     async fn status(&self, image: &str) -> Result<Option<Image>, StartError> {
         let request = ImageStatusRequest { image: Some(self.spec(image)), verbose: false };
         let answered =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.images.clone().image_status(request)).await;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.runtime.images.clone().image_status(request))
+                .await;
         let answer = answered.map_err(|status| {
             let message = format!("Failed to inspect image {image:?}: {}", sanitize(status.message()));
             StartError::new("ImageInspectError", message)

@@ -68,7 +68,7 @@ impl PodWorker {
             mark = probe.map(|probe| kill_record(probe, &ending));
         }
         // Whoever comes after us has to know why it ended.
-        self.context.state.flush().await;
+        self.context.stores.state.flush().await;
         let killed = self.kill(&names(runtime_status, id, name), id, ending, mark, &[]).await;
         if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.context.prober) {
             prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
@@ -144,7 +144,7 @@ impl PodWorker {
             ignore_not_found(
                 with_timeout(
                     RUNTIME_REQUEST_TIMEOUT,
-                    self.context.relay_client.clone().stop_pod_sandbox(request),
+                    self.context.runtime.relay_client.clone().stop_pod_sandbox(request),
                 )
                 .await,
             )?;
@@ -194,11 +194,11 @@ impl PodWorker {
         ignore_not_found(
             with_timeout(
                 RUNTIME_REQUEST_TIMEOUT,
-                self.context.relay_client.clone().remove_container(request),
+                self.context.runtime.relay_client.clone().remove_container(request),
             )
             .await,
         )?;
-        self.context.probe_killed.forget(id);
+        self.context.stores.probe_killed.forget(id);
         Ok(())
     }
 }

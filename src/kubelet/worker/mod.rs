@@ -3,7 +3,6 @@
 
 mod client_pod;
 mod compute_actions;
-mod failure;
 mod image;
 mod kill;
 mod mounts;
@@ -242,7 +241,7 @@ impl PodWorker {
             runtime_status: &runtime_status,
             probe_result: &probe_result,
             probe_spec: self.probe_spec(report.as_ref()),
-            probe_killed: &|id| self.context.probe_killed.has(id),
+            probe_killed: &|id| self.context.stores.probe_killed.has(id),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&ContainerInstance| {
@@ -251,7 +250,7 @@ impl PodWorker {
                 .any(|kind| probe_result(&instance.id, kind) == Some(ProbeResult::Failure))
         };
         for instance in runtime_status.live().filter(has_failed) {
-            self.context.probe_killed.add(&instance.id);
+            self.context.stores.probe_killed.add(&instance.id);
         }
         if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
@@ -267,7 +266,7 @@ impl PodWorker {
     fn is_paused(&self) -> bool {
         let restart_is_off =
             || self.context.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
-        self.context.kubelet.is_active() || self.pod.is_client_pod() && restart_is_off()
+        self.context.stores.kubelet_presence.is_active() || self.pod.is_client_pod() && restart_is_off()
     }
 
     /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
@@ -301,7 +300,7 @@ impl PodWorker {
     fn killed_for_good(&self, runtime_status: &RuntimePodStatus) -> bool {
         let mut ended = runtime_status.containers.iter().filter(|instance| {
             instance.state == InstanceState::Exited
-                && self.context.probe_killed.has(&instance.id)
+                && self.context.stores.probe_killed.has(&instance.id)
                 && runtime_status.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
         });
         ended.any(|instance| {
@@ -325,7 +324,7 @@ impl PodWorker {
         report: Option<&PodReport>,
         is_terminal: bool,
     ) -> Result<PodStatus, Status> {
-        let runtime = self.context.runtime_name().await?;
+        let runtime = self.context.runtime.name().await?;
         let (before, started) = self.last_status();
         let state = self.lock();
         let inputs = StatusInputs {

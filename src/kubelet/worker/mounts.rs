@@ -27,9 +27,9 @@ impl PodWorker {
             self.context.report_unreachable_mounts().await;
         }
         if binds {
-            self.context.subpath_mounts.record(&points, &self.mount_owner(&container.name));
+            self.context.stores.subpath_mounts.record(&points, &self.mount_owner(&container.name));
             // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
-            self.context.state.flush().await;
+            self.context.stores.state.flush().await;
         }
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
@@ -62,7 +62,7 @@ impl PodWorker {
     /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
     /// the next sync.
     pub(super) async fn release_subpaths(&self, runtime_status: &RuntimePodStatus) {
-        let known = self.context.subpath_mounts.containers_of(&self.pod.uid);
+        let known = self.context.stores.subpath_mounts.containers_of(&self.pod.uid);
         self.lock().unreleased.retain(|name| known.contains(name));
         for name in known {
             if runtime_status.live().any(|instance| instance.name == name) {
@@ -72,7 +72,7 @@ impl PodWorker {
             match spawn_blocking(move || dir.release(&container)).await {
                 Ok(Ok(())) => {
                     let owner = self.mount_owner(&name);
-                    self.context.subpath_mounts.forget(|known| *known == owner);
+                    self.context.stores.subpath_mounts.forget(|known| *known == owner);
                 }
                 Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
                     let (pod, error) = (self.pod.full_name(), sanitize(&error.to_string()));

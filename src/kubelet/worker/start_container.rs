@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use tonic::Status;
 
 use super::PodWorker;
-use super::failure::StartError;
 use super::image::ImagePuller;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
@@ -24,6 +23,28 @@ use crate::manifest::Hook;
 use crate::manifest::pod::{Container, Credential, Pod, RecursiveReadOnly};
 use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
+
+/// Why a container has not been started: the kubelet's word for it, and a sentence.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub(super) struct StartError {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Until when it is not tried again, where that is known.
+    pub(super) until: Option<SystemTime>,
+}
+
+impl StartError {
+    pub(super) fn new(reason: &'static str, message: String) -> Self {
+        Self { reason, message, until: None }
+    }
+
+    /// What the kubelet's event says of it: of images the word alone, since there is an event that says more.
+    pub(super) fn reason_or_message(&self) -> &str {
+        let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
+        if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
+    }
+}
 
 /// Where a container is started.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +71,7 @@ impl PodWorker {
         let container_ref = Arc::new(container_ref);
         self.back_off(container, context.runtime_status, &container_ref)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
-        self.context.state.flush().await;
+        self.context.stores.state.flush().await;
         let puller = ImagePuller {
             context: &self.context,
             pod: &self.pod,
@@ -76,9 +97,11 @@ impl PodWorker {
             return Ok(());
         }
         let request = StartContainerRequest { container_id: id.clone() };
-        let started =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.relay_client.clone().start_container(request))
-                .await;
+        let started = with_timeout(
+            RUNTIME_REQUEST_TIMEOUT,
+            self.context.runtime.relay_client.clone().start_container(request),
+        )
+        .await;
         let started = started.map_err(|status| StartError::new("RunContainerError", argv(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
         self.record_event(Some(&named), Event::normal(reason::STARTED, "Container started"));
@@ -96,7 +119,7 @@ impl PodWorker {
         names: &Arc<ContainerRef>,
     ) -> Result<(), StartError> {
         let is_time = check_backoff(
-            &self.context.restart_backoff,
+            &self.context.stores.restart_backoff,
             &self.pod,
             container,
             runtime_status,
@@ -141,7 +164,7 @@ impl PodWorker {
         };
         let created = with_timeout(
             RUNTIME_REQUEST_TIMEOUT,
-            self.context.relay_client.clone().create_container(request),
+            self.context.runtime.relay_client.clone().create_container(request),
         )
         .await;
         let created = created.map_err(|status| StartError::new("CreateContainerError", argv(&status)))?;
@@ -155,7 +178,7 @@ impl PodWorker {
         if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
             return Ok(false);
         }
-        let can = self.context.supports_rro(runtime_handler).await.map_err(|status| argv(&status))?;
+        let can = self.context.runtime.supports_rro(runtime_handler).await.map_err(|status| argv(&status))?;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;

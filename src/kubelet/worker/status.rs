@@ -11,14 +11,14 @@ use crate::kubelet::node::NodeInfo;
 use crate::kubelet::pod_dir::message;
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use crate::kubelet::v1::{
-    Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated,
+    Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated, Waiting,
 };
 use crate::manifest::pod::{Container, Pod};
 use crate::manifest::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
-/// Why a container does not run: one word, and a sentence.
-pub(super) type WaitingReasons = HashMap<String, (String, String)>;
+/// Why containers have not been started, by their names.
+pub(super) type WaitingReasons = HashMap<String, Waiting>;
 
 /// What a status is made of.
 pub(super) struct StatusInputs<'a> {
@@ -138,8 +138,8 @@ impl StatusInputs<'_> {
         let has_init = self.pod.init_containers().next().is_some();
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
         let reason = if self.is_resetting { "RestartingAllContainers" } else { reason };
-        let (reason, message) =
-            self.reasons.get(&container.name).map_or((reason, ""), |(reason, message)| (reason, message));
+        let waiting = self.reasons.get(&container.name);
+        let (reason, message) = waiting.map_or((reason, ""), |it| (it.reason.as_str(), it.message.as_str()));
         let last_state = before.map(|before| match before.state.terminated {
             Some(_) => before.state.clone(),
             None => before.last_state.clone(),
@@ -211,7 +211,7 @@ impl StatusInputs<'_> {
         newest: &ContainerInstance,
         status: &mut ContainerStatusV1,
     ) {
-        let Some((reason, message)) = self.reasons.get(&container.name) else { return };
+        let Some(Waiting { reason, message }) = self.reasons.get(&container.name) else { return };
         let has_ended = newest.state == InstanceState::Exited;
         // One that runs before the others and has ended well is taken to be done, even where it is started again.
         let is_done = has_ended && container.spec.role != ContainerKind::Regular && newest.exit_code == 0;
@@ -238,13 +238,14 @@ fn conditions(
     };
     let lasting: Vec<(&str, bool)> =
         status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
-    let [containers_ready, ready] = readiness(phase, &lasting)
-        .map(|prober::PodCondition { is_met, reason, message, .. }| (is_met, reason, message));
+    let [containers_ready, ready] =
+        readiness(phase, &lasting).map(|prober::PodCondition { is_met, reason, message, .. }| {
+            ConditionStatus { is_met, reason, message }
+        });
     let has_sandbox = basis
         .runtime_status
         .sandbox()
         .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
-    let met = |is_met: bool| (is_met, None, None);
     let may_reset = basis
         .pod
         .containers
@@ -252,24 +253,25 @@ fn conditions(
         .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
     let resetting = may_reset.then(|| {
         let status = match phase {
-            PodPhase::Succeeded => (false, Some("PodCompleted"), None),
-            PodPhase::Failed => (false, Some("PodFailed"), None),
-            _ if basis.is_resetting => {
-                let message = "container exited with restart policy rule".to_owned();
-                (true, Some("RestartAllContainersStarted"), Some(message))
-            }
-            _ => met(false),
+            PodPhase::Succeeded => ConditionStatus::because(false, "PodCompleted"),
+            PodPhase::Failed => ConditionStatus::because(false, "PodFailed"),
+            _ if basis.is_resetting => ConditionStatus {
+                message: Some("container exited with restart policy rule".to_owned()),
+                ..ConditionStatus::because(true, "RestartAllContainersStarted")
+            },
+            _ => ConditionStatus::new(false),
         };
         ("AllContainersRestarting", status)
     });
     let all: [(&'static str, ConditionStatus); 5] = [
-        ("PodReadyToStartContainers", met(has_sandbox)),
+        ("PodReadyToStartContainers", ConditionStatus::new(has_sandbox)),
         ("Initialized", initialised),
         ("Ready", ready),
         ("ContainersReady", containers_ready),
-        ("PodScheduled", met(true)),
+        ("PodScheduled", ConditionStatus::new(true)),
     ];
-    let condition = |(kind, (is_met, reason, message)): (&'static str, ConditionStatus)| {
+    let condition = |(kind, status): (&'static str, ConditionStatus)| {
+        let ConditionStatus { is_met, reason, message } = status;
         let status = if is_met { "True" } else { "False" };
         let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
         let unchanged = before.filter(|before| before.status == status);
@@ -287,8 +289,25 @@ fn conditions(
     all.into_iter().chain(resetting).map(condition).collect()
 }
 
-/// Whether something is so, and why not: one word, and a sentence.
-type ConditionStatus = (bool, Option<&'static str>, Option<String>);
+/// Whether a condition is met, and why not.
+#[derive(Default)]
+struct ConditionStatus {
+    is_met: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl ConditionStatus {
+    /// A condition without a reason.
+    fn new(is_met: bool) -> Self {
+        Self { is_met, ..Self::default() }
+    }
+
+    /// A condition for one reason.
+    fn because(is_met: bool, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..Self::new(is_met) }
+    }
+}
 
 fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
     let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatusV1)| {
@@ -302,12 +321,12 @@ fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
             || status.last_state.terminated.is_some()
     };
     if status.phase == "Succeeded" {
-        (true, Some("PodCompleted"), None)
+        ConditionStatus::because(true, "PodCompleted")
     } else if left.is_empty() || status.container_statuses.iter().any(has_started) {
-        (true, None, None)
+        ConditionStatus::new(true)
     } else {
-        let message = format!("containers with incomplete status: [{}]", left.join(" "));
-        (false, Some("ContainersNotInitialized"), Some(message))
+        let message = Some(format!("containers with incomplete status: [{}]", left.join(" ")));
+        ConditionStatus { message, ..ConditionStatus::because(false, "ContainersNotInitialized") }
     }
 }
 

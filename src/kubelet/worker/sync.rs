@@ -9,9 +9,8 @@ use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use super::compute_actions::PodActions;
-use super::failure::StartError;
 use super::kill::GracePeriods;
-use super::start_container::StartContext;
+use super::start_container::{StartContext, StartError};
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
@@ -19,6 +18,7 @@ use crate::events::{Event, reason};
 use crate::kubelet::cri_config::{self, EnvFacts};
 use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
+use crate::kubelet::v1::Waiting;
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::PodOrigin;
 use crate::prober::PodReport;
@@ -49,7 +49,7 @@ impl PodWorker {
             return Ok(if is_done { SyncResult::Changed } else { SyncResult::NoChange });
         }
         // What is known of it has to outlive what is made now.
-        self.context.state.flush().await;
+        self.context.stores.state.flush().await;
         let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status);
         let (sandbox, addresses) = match actions.create_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,
@@ -137,8 +137,8 @@ impl PodWorker {
             match self.start(&container, context).await {
                 Ok(()) => drop(self.lock().reasons.remove(name)),
                 Err(error) => {
-                    let reason = (error.reason.to_owned(), error.message.clone());
-                    self.lock().reasons.insert(name.clone(), reason);
+                    let waiting = Waiting { reason: error.reason.to_owned(), message: error.message.clone() };
+                    self.lock().reasons.insert(name.clone(), waiting);
                     failures.push(error);
                     if container.spec.role == ContainerKind::Init {
                         break;
@@ -195,13 +195,16 @@ impl PodWorker {
             RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.to_owned() };
         let run = match authored {
             Some(authored) => {
-                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.context.raw_client.run_pod_sandbox(authored))
-                    .await
+                with_timeout(
+                    RUNTIME_REQUEST_TIMEOUT * 2,
+                    self.context.runtime.raw_client.run_pod_sandbox(authored),
+                )
+                .await
             }
             None => {
                 with_timeout(
                     RUNTIME_REQUEST_TIMEOUT * 2,
-                    self.context.relay_client.clone().run_pod_sandbox(request),
+                    self.context.runtime.relay_client.clone().run_pod_sandbox(request),
                 )
                 .await
             }

@@ -39,7 +39,7 @@ impl PodWorker {
             prober.stop_liveness_and_startup(&self.names);
         }
         self.published.send_modify(|published| published.phase = WorkerPhase::Terminating);
-        self.context.registry.mark_terminating(&self.pod.uid);
+        self.context.stores.registry.mark_terminating(&self.pod.uid);
         let force = self.signals.force.clone();
         let mut grace_periods = self.signals.grace_period.subscribe();
         loop {
@@ -109,7 +109,7 @@ impl PodWorker {
         } || self.remove_forcibly().await;
         self.forget();
         if is_gone {
-            self.context.registry.forget(&self.pod.uid);
+            self.context.stores.registry.forget(&self.pod.uid);
         }
         is_gone
     }
@@ -141,7 +141,8 @@ impl PodWorker {
 
     /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
     fn never_created(&self) -> bool {
-        !self.context.pleg_cache.knows(&self.pod.identity()) && self.context.registry.is_new(&self.pod.uid)
+        !self.context.pleg_cache.knows(&self.pod.identity())
+            && self.context.stores.registry.is_new(&self.pod.uid)
     }
 
     /// Removes the files of the pod, and its logs unless they are kept. Fails with the reason.
@@ -157,7 +158,7 @@ impl PodWorker {
             removed
         });
         removed.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.context.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
+        self.context.stores.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
         Ok(())
     }
 
@@ -191,7 +192,7 @@ impl PodWorker {
         ignore_not_found(
             with_timeout(
                 RUNTIME_REQUEST_TIMEOUT,
-                self.context.relay_client.clone().remove_pod_sandbox(request),
+                self.context.runtime.relay_client.clone().remove_pod_sandbox(request),
             )
             .await,
         )

@@ -1,7 +1,7 @@
 //! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::lifecycle::Hook;
+use crate::manifest::probe::Hook;
 use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 use crate::manifest::source::Source;
 

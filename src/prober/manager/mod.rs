@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
-use tracing::{error, warn};
+use tracing::error;
 
-use crate::events::{Event, EventRecorder};
+use crate::events::EventRecorder;
 use crate::handler::Executor;
 use crate::handler::meter::ThreadUse;
 use crate::inventory::InspectRequest;
@@ -22,7 +22,6 @@ use crate::prober::enforcement::Enforcement;
 use crate::prober::metrics::ProberMetrics;
 use crate::prober::pod::{Effects, ProbedPod};
 use crate::prober::pod_table::PodTable;
-use crate::terminal::sanitize;
 
 use killer::KillTask;
 use worker::Worker;
@@ -149,12 +148,6 @@ impl ManagerInner {
         Some((pod, effects))
     }
 
-    /// Records and logs an event that is about no single pod.
-    pub(in crate::prober) fn record_global(&self, event: Event) {
-        warn!("{}", sanitize(&event.message));
-        self.events.record(event);
-    }
-
     /// Does what a pod wants done, once nobody looks at it.
     pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, effects: Effects) {
         // Counted first: a reader who sees an event finds it in the metrics.
@@ -171,7 +164,7 @@ impl ManagerInner {
             let _ = self.result_updates.send(pod);
         }
         for event in effects.global_events {
-            self.record_global(event);
+            self.events.log_and_record(event);
         }
         for order in effects.kill_requests {
             self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());
