@@ -9,6 +9,7 @@ use crate::manifest::config_object::ConfigObject;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
+use crate::manifest::reader::fields::check_api_version;
 use crate::manifest::reader::{config_object, pod, spec};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
@@ -227,7 +228,7 @@ fn list_items<F>(
         return take(Object::Other(kind, node.clone()), problems);
     };
     let before = problems.len();
-    version(node, maker.versions(), problems);
+    check_api_version(node, maker.versions(), problems);
     let owner = owner(node, maker, problems);
     let template = match maker {
         WorkloadKind::Pod => Some(node.clone()),
@@ -275,14 +276,6 @@ fn owner(node: &Cursor<'_>, kind: WorkloadKind, problems: &mut Vec<Violation>) -
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
     let uid = text(&["metadata", "uid"]).filter(|_| kind == WorkloadKind::Pod);
     Some(Workload { kind, name, namespace, uid, labels: BTreeMap::new() })
-}
-
-/// Reports an apiVersion that is none of these.
-pub(crate) fn version(node: &Cursor<'_>, known: &[&str], problems: &mut Vec<Violation>) {
-    let Some(at) = node.field("apiVersion") else { return };
-    if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
-        at.error(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
-    }
 }
 
 fn labels(pod: &Cursor<'_>, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {

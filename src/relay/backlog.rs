@@ -11,10 +11,8 @@ use tokio::io::AsyncWrite;
 use tokio::sync::Semaphore;
 use tokio_util::sync::PollSemaphore;
 
+use super::h2_settings::MAX_UNWRITTEN_BYTES;
 use super::turn::Turn;
-
-/// Bytes that wait to be written to one connection, from which on calls keep what they have. A socket takes about a fifth of it.
-pub(super) const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
 
 /// Bytes of one permit. Each part of a message takes one more, for its frame.
 const PERMIT_BYTES: usize = 1 << 10;

@@ -16,6 +16,9 @@ const RESPONSE_WINDOW: u32 = 4 << 20;
 /// that is stalled would stop the others.
 pub(super) const CONNECTION_WINDOW: u32 = 64 << 20;
 
+/// Bytes that wait to be written to one connection, from which on calls keep what they have. A socket takes about a fifth of it.
+pub(super) const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
+
 /// Bytes of headers of a request that pass.
 pub(super) const REQUEST_HEADER_LIST: u32 = 1 << 20;
 

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use super::{backlog, h2_settings};
+use super::h2_settings;
 
 /// Connections and calls in flight, and the limits of connections.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ impl RelayMetrics {
             (
                 "connection_unwritten_bytes_limit",
                 "Bytes that may wait to be written in each direction of one connection",
-                backlog::MAX_UNWRITTEN_BYTES as u64,
+                h2_settings::MAX_UNWRITTEN_BYTES as u64,
             ),
         ];
         for (name, help, limit) in limits {

@@ -1,5 +1,6 @@
 //! The rule that data flows one way: a module uses only modules that stand above it in `src/lib.rs`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,51 @@ fn every_file_and_folder_of_the_sources_is_a_module_in_the_list() {
     assert_eq!(found, listed);
 }
 
+/// Within a directory of sources, modules must not import each other in a circle. Imports of a parent and of tests are left out.
+#[test]
+fn modules_beside_each_other_have_no_import_cycle() {
+    let mut directories = vec![source()];
+    let mut cycles = Vec::new();
+    while let Some(directory) = directories.pop() {
+        let siblings = submodules(&directory);
+        let imports: BTreeMap<&str, Vec<&str>> = siblings
+            .iter()
+            .map(|name| (name.as_str(), imports_of_siblings(&directory, name, &siblings)))
+            .collect();
+        let reaches_itself = |name: &&String| {
+            let (mut seen, mut open) = (BTreeSet::new(), imports[name.as_str()].clone());
+            while let Some(next) = open.pop() {
+                if seen.insert(next) {
+                    open.extend(&imports[next]);
+                }
+            }
+            seen.contains(name.as_str())
+        };
+        let cycle: Vec<&String> = siblings.iter().filter(reaches_itself).collect();
+        if !cycle.is_empty() {
+            cycles.push(format!("{}: {cycle:?}", directory.display()));
+        }
+        directories.extend(siblings.iter().map(|name| directory.join(name)).filter(|path| path.is_dir()));
+    }
+    assert!(cycles.is_empty(), "{cycles:#?}");
+}
+
+#[test]
+fn no_module_holds_more_than_its_share_of_the_code() {
+    let lines = |module: &String| -> usize {
+        let files = files_of(module).into_iter().filter(|file| !is_test(file));
+        files.map(|file| code_of(&file).lines().count()).sum()
+    };
+    let modules = modules();
+    let all: usize = modules.iter().map(lines).sum();
+    for module in &modules {
+        // The built-in kubelet is workers, client pods and files of pods.
+        let limit = if module == "kubelet" { 20 } else { 15 };
+        let share = 100 * lines(module) / all;
+        assert!(share < limit, "{module} holds {share} % of the code, more than {limit} %");
+    }
+}
+
 #[test]
 fn a_use_is_found_however_it_is_written() {
     for text in [
@@ -57,6 +103,51 @@ fn a_use_is_found_however_it_is_written() {
     assert!(!uses("use super::app;", "app", true), "it is the submodule of that name");
     assert!(uses("use crate::app;", "app", true));
     assert!(uses("use crate::*;", UNCLEAR[0], false) && uses("use crate as here;", UNCLEAR[1], false));
+}
+
+/// Returns the names of the modules in a directory of sources, without tests.
+fn submodules(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let names = entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    names.filter(|name| !["mod", "lib", "main", "tests"].contains(&name.as_str())).collect()
+}
+
+/// Returns the modules beside one in a directory that its files import.
+fn imports_of_siblings<'a>(directory: &Path, module: &str, siblings: &'a BTreeSet<String>) -> Vec<&'a str> {
+    let mut files = Vec::new();
+    collect(&directory.join(module), &mut files);
+    files.push(directory.join(module).with_extension("rs"));
+    let path: Vec<&str> =
+        directory.strip_prefix(source()).unwrap().iter().map(|part| part.to_str().unwrap()).collect();
+    let parent = path.iter().fold(String::new(), |parent, part| format!("{parent}::{part}"));
+    let mut imported = BTreeSet::new();
+    for file in files.iter().filter(|file| file.exists() && !is_test(file)) {
+        let code = code_of(file);
+        let below = file.strip_prefix(directory).unwrap().components().count();
+        let supers = if file.ends_with("mod.rs") { below - 1 } else { below };
+        let found = |name: &&String| {
+            let pattern = format!(
+                r"(?:\bcrate{parent}|(?:^|[^:\w])super(?:::super){{{}}})::(?:\{{[^;]*\b)?{name}\b",
+                supers - 1
+            );
+            *name != module && code.contains(name.as_str()) && Regex::new(&pattern).unwrap().is_match(&code)
+        };
+        imported.extend(siblings.iter().filter(found).map(String::as_str));
+    }
+    imported.into_iter().collect()
+}
+
+/// Returns whether a file holds only tests.
+fn is_test(file: &Path) -> bool {
+    let below = file.strip_prefix(source()).unwrap();
+    below.iter().any(|part| part == "tests" || part.to_str().unwrap().ends_with("tests.rs"))
+}
+
+/// Returns the code of a file, without comments and without the tests at its end.
+fn code_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let code = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    code.map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect()
 }
 
 /// Ways to write a use that hide what is used.

@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::conn_addrs::ConnAddrs;
 use super::headers::GetRequest;
-use super::round_trip::ConnAddrs;
 use super::target_url::TargetUrl;
 use crate::handler::driver::drive;
 

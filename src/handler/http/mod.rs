@@ -1,5 +1,6 @@
 //! httpGet: a page is asked for, and redirects are followed as far as they stay on the same host.
 
+mod conn_addrs;
 mod go_url;
 mod headers;
 mod heads;

@@ -1,6 +1,5 @@
 //! One request and the head of its answer, over a connection of its own; what goes wrong, in Go's words.
 
-use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
@@ -16,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::conn_addrs::ConnAddrs;
 use super::headers::GetRequest;
-use super::heads::{FinalHead, HeadersExceeded, MAX_HEADER_BYTES};
+use super::heads::{FinalHead, MAX_HEADER_BYTES};
 use super::http2;
 use super::target_url::TargetUrl;
 use crate::handler::dial::{dial, system_error};
@@ -29,9 +29,6 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// What Go says of a server that answers HTTPS with plain HTTP.
 pub(in crate::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
-
-/// Text of Go before the reason why the head of an answer could not be read.
-const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
 
 /// Headers of an answer; Go counts only their bytes.
 const MAX_HEADERS: usize = 10_000;
@@ -54,10 +51,6 @@ enum Body {
     Http1(Incoming),
     Http2(RecvStream),
 }
-
-/// The ends of a connection, as Go names them.
-#[derive(Clone)]
-pub(super) struct ConnAddrs(pub(super) String);
 
 /// Asks for a page.
 pub(super) async fn exchange(place: &TargetUrl, request: GetRequest) -> Result<HttpResponse, String> {
@@ -142,57 +135,6 @@ impl Body {
             Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.go_http2_error(&error)),
         }
     }
-}
-
-impl ConnAddrs {
-    /// What ended an exchange before its answer.
-    fn go_error(&self, error: &hyper::Error) -> String {
-        if error.is_incomplete_message() {
-            return "EOF".to_owned();
-        }
-        if error.is_parse() {
-            return format!("{BROKEN}: malformed HTTP response: {error}");
-        }
-        match io_error(error) {
-            Some(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
-                format!("{BROKEN}: unexpected EOF")
-            }
-            Some(source) if HeadersExceeded::is(source) => format!("{BROKEN}: {HeadersExceeded}"),
-            _ => self.go_io_error(error),
-        }
-    }
-
-    /// What ended an answer in its body.
-    fn go_body_error(&self, error: &hyper::Error) -> String {
-        if error.is_incomplete_message() || error.is_body_write_aborted() {
-            return "unexpected EOF".to_owned();
-        }
-        self.go_io_error(error)
-    }
-
-    fn go_io_error(&self, error: &hyper::Error) -> String {
-        match io_error(error) {
-            Some(source) => self.system_error(source),
-            None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
-        }
-    }
-
-    /// Returns Go's text for an error that ended an answer over HTTP/2.
-    pub(super) fn go_http2_error(&self, error: &h2::Error) -> String {
-        error.get_io().map_or_else(|| error.to_string(), |source| self.system_error(source))
-    }
-
-    fn system_error(&self, error: &io::Error) -> String {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-            _ => format!("read tcp {}: read: {}", self.0, system_error(error)),
-        }
-    }
-}
-
-/// The error of the connection that ended an exchange, if one did.
-fn io_error(error: &hyper::Error) -> Option<&io::Error> {
-    error.source().and_then(|source| source.downcast_ref())
 }
 
 /// Why TLS was not to be had.

@@ -41,7 +41,7 @@ impl Log {
     /// Rotates the log at a second of its own, with `max_files`; the runtime goes on in a new one.
     async fn rotate(&self, second: i64, max_files: usize) -> Result<bool, RotateError> {
         let now = Timestamp::from_second(second).unwrap();
-        rotate_if_large(&self.path(), (1, max_files), now, || async {
+        rotate_if_large(&self.path(), 1, max_files, now, || async {
             self.write(10);
             Ok(())
         })
@@ -106,17 +106,17 @@ async fn a_small_log_stays_as_it_is() {
     let size = fs::metadata(log.path()).unwrap().len();
     let never = || async { panic!("nothing is to be reopened") };
     let now = Timestamp::UNIX_EPOCH;
-    assert!(!rotate_if_large(&log.path(), (size + 1, 5), now, never).await.unwrap());
+    assert!(!rotate_if_large(&log.path(), size + 1, 5, now, never).await.unwrap());
     assert_eq!(log.names(), ["0.log"]);
     let reopen = || async { Ok(()) };
-    assert!(rotate_if_large(&log.path(), (size, 5), now, reopen).await.unwrap());
+    assert!(rotate_if_large(&log.path(), size, 5, now, reopen).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_log_that_is_not_reopened_gets_its_name_back() {
     let log = Log::new();
     let refuse = || async { Err(Status::unknown("container is not running")) };
-    let refused = rotate_if_large(&log.path(), (1, 5), Timestamp::UNIX_EPOCH, refuse).await;
+    let refused = rotate_if_large(&log.path(), 1, 5, Timestamp::UNIX_EPOCH, refuse).await;
     assert_eq!(refused.unwrap_err().to_string(), "ReopenContainerLog: container is not running");
     assert_eq!((log.names(), log.numbers()), (vec!["0.log".to_owned()], (0..10).collect()));
     // The answer was lost: the runtime has opened a new log, which must not be replaced.
@@ -124,7 +124,7 @@ async fn a_log_that_is_not_reopened_gets_its_name_back() {
         log.write(10);
         Err(Status::deadline_exceeded("context deadline exceeded"))
     };
-    let failed = rotate_if_large(&log.path(), (1, 5), Timestamp::UNIX_EPOCH, fail_late).await;
+    let failed = rotate_if_large(&log.path(), 1, 5, Timestamp::UNIX_EPOCH, fail_late).await;
     assert!(matches!(failed, Err(RotateError::NotRestored { .. })), "{failed:?}");
     assert_eq!(log.names(), ["0.log", "0.log.19700101-000000"]);
     assert_eq!(log.numbers(), (0..20).collect::<Vec<_>>());

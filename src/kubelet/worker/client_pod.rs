@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::compute_actions::should_restart_after_kill;
 use super::requeue::Requeue;
-use super::start_container::{StartContext, StartError};
+use super::start_context::{StartContext, StartError};
 use super::{PodWorker, TERMINATION_RETRY};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;

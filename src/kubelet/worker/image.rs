@@ -8,7 +8,7 @@ use tonic::Status;
 use wildmatch::WildMatch;
 
 use super::PodWorker;
-use super::start_container::{StartContext, StartError};
+use super::start_context::{StartContext, StartError};
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};

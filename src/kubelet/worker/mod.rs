@@ -8,6 +8,7 @@ mod kill;
 mod mounts;
 mod requeue;
 mod start_container;
+mod start_context;
 mod status;
 mod sync;
 mod terminate;

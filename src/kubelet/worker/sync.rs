@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::compute_actions::PodActions;
 use super::kill::GracePeriods;
-use super::start_container::{StartContext, StartError};
+use super::start_context::{StartContext, StartError};
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};

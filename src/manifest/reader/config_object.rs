@@ -8,9 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::manifest::config_object::{ConfigData, ConfigObject};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::document::version;
 use crate::manifest::pod::DataKind;
-use crate::manifest::reader::fields::{FieldSet, required, text};
+use crate::manifest::reader::fields::{FieldSet, check_api_version, required, text};
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 
 /// The kinds that are read.
@@ -71,7 +70,7 @@ fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, Str
 
 fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     RUNTIME_CLASS.check(node, problems);
-    version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
+    check_api_version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
     let (_, name) = name(node, problems)?;
     let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
     if !is_dns_label(&handler) {
@@ -82,7 +81,7 @@ fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Con
 
 fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     let before = problems.len();
-    version(node, &["v1"], problems);
+    check_api_version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
     // Credentials are written into ConfigMaps, too, and under misspelt fields.
     let node = node.clone().secret();

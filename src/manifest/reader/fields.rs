@@ -116,3 +116,15 @@ pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec
     let reason = "must be a whole number from 0 to 2147483647";
     node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
 }
+
+/// Reports an apiVersion that is none of these.
+pub(in crate::manifest) fn check_api_version(
+    node: &Cursor<'_>,
+    known: &[&str],
+    problems: &mut Vec<Violation>,
+) {
+    let Some(at) = node.field("apiVersion") else { return };
+    if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
+        at.error(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
+    }
+}

@@ -5,7 +5,7 @@
 pub(in crate::manifest) mod config_object;
 mod container;
 mod env;
-mod fields;
+pub(in crate::manifest) mod fields;
 pub(in crate::manifest) mod pod;
 pub(in crate::manifest) mod probe;
 mod security;

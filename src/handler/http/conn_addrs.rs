@@ -1,0 +1,65 @@
+//! The addresses of a connection, and errors of exchanges on it as Go words them.
+
+use std::error::Error as _;
+use std::io;
+
+use super::heads::HeadersExceeded;
+use crate::handler::dial::system_error;
+
+/// Text of Go before the reason why the head of an answer could not be read.
+const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
+
+/// The ends of a connection, as Go names them.
+#[derive(Clone)]
+pub(super) struct ConnAddrs(pub(super) String);
+
+impl ConnAddrs {
+    /// What ended an exchange before its answer.
+    pub(super) fn go_error(&self, error: &hyper::Error) -> String {
+        if error.is_incomplete_message() {
+            return "EOF".to_owned();
+        }
+        if error.is_parse() {
+            return format!("{BROKEN}: malformed HTTP response: {error}");
+        }
+        match io_error(error) {
+            Some(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                format!("{BROKEN}: unexpected EOF")
+            }
+            Some(source) if HeadersExceeded::is(source) => format!("{BROKEN}: {HeadersExceeded}"),
+            _ => self.go_io_error(error),
+        }
+    }
+
+    /// What ended an answer in its body.
+    pub(super) fn go_body_error(&self, error: &hyper::Error) -> String {
+        if error.is_incomplete_message() || error.is_body_write_aborted() {
+            return "unexpected EOF".to_owned();
+        }
+        self.go_io_error(error)
+    }
+
+    fn go_io_error(&self, error: &hyper::Error) -> String {
+        match io_error(error) {
+            Some(source) => self.system_error(source),
+            None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
+        }
+    }
+
+    /// Returns Go's text for an error that ended an answer over HTTP/2.
+    pub(super) fn go_http2_error(&self, error: &h2::Error) -> String {
+        error.get_io().map_or_else(|| error.to_string(), |source| self.system_error(source))
+    }
+
+    fn system_error(&self, error: &io::Error) -> String {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
+            _ => format!("read tcp {}: read: {}", self.0, system_error(error)),
+        }
+    }
+}
+
+/// The error of the connection that ended an exchange, if one did.
+fn io_error(error: &hyper::Error) -> Option<&io::Error> {
+    error.source().and_then(|source| source.downcast_ref())
+}
