@@ -83,7 +83,7 @@ async fn not_found() -> Response {
 }
 
 async fn readyz(State(admin): ApiContext) -> Response {
-    let upstream = readiness::check_upstream(&admin.state.metrics.runtime).await;
+    let upstream = readiness::check_upstream(&admin.state.runtime).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -125,7 +125,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         started: time(admin.info.started),
         listen: admin.info.listen.clone(),
         http: admin.info.http.map(|address| format!("http://{address}")),
-        upstream: readiness::check_upstream(&admin.state.metrics.runtime).await,
+        upstream: readiness::check_upstream(&admin.state.runtime).await,
         connections: api::Connections {
             open: admin.state.metrics.relay.connections_open(),
             total: admin.state.metrics.relay.connections(),

@@ -56,6 +56,8 @@ pub struct ApiState {
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.
     pub state: Option<StateStore>,
+    /// The connection on which the runtime is asked, which counts our own calls.
+    pub runtime: MeteredChannel,
     /// Counters of all parts.
     pub metrics: ApiMetrics,
 }
@@ -71,8 +73,6 @@ pub struct ApiMetrics {
     pub exec: execsync::ExecMetrics,
     /// Of the prober.
     pub prober: prober::ProberMetrics,
-    /// Of our own calls, with the connection on which the runtime is asked.
-    pub runtime: MeteredChannel,
     /// Of exported traces; `None` if none are exported.
     pub traces: Option<Traces>,
     /// Panics in the observation of calls.
@@ -85,7 +85,6 @@ impl ApiMetrics {
         let mut registry = metrics::registry();
         self.relay.register(&mut registry);
         self.tap.register(&mut registry);
-        self.runtime.register(&mut registry);
         self.exec.register(&mut registry);
         self.prober.register(&mut registry);
         if let Some(journal) = journal {
@@ -116,7 +115,8 @@ impl Admin {
     /// Creates the API, and registers all metrics.
     #[must_use]
     pub fn new(info: ServerInfo, state: ApiState) -> Self {
-        let metrics = state.metrics.register(state.journal.as_ref());
+        let mut metrics = state.metrics.register(state.journal.as_ref());
+        state.runtime.register(&mut metrics);
         let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
         Self { info, state, metrics, probe_metrics, followers }

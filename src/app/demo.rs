@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::kubelet::Dirs;
 use super::nofile::raise_nofile_limit;
 use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
@@ -19,7 +18,7 @@ use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};
 use crate::events::{EventFilter, EventRecorder};
 use crate::execsync;
-use crate::kubelet::{LogRotatePolicy, ManifestSource};
+use crate::kubelet::{LogRotatePolicy, ManifestSource, PodDirs};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
@@ -107,11 +106,11 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let mut shim = Shim::open(settings).await?;
     let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };
     let account = Reporter::begin(lasts, &places);
-    let deps = shim.kubelet_deps.take().ok_or(RunError::RelayEnded)?;
-    let telling = tell(account.clone(), &deps.events);
+    let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
+    let telling = tell(account.clone(), &starter.deps.events);
     let (logs, pods) = (directory.path().join("logs"), directory.path().join("pods"));
-    let dirs = Dirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
-    let playing = deps.start_for_manifests(listen, dirs, false, documents)?;
+    let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+    let playing = starter.start_for_manifests(listen, dirs, false, documents)?;
 
     wait_for_end(lasts, &mut signals, &account).await;
     let pods = playing.kubelet.published_pods();

@@ -1,7 +1,7 @@
 //! Pods that are being played, in the same process as the shim through which that is done.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -9,9 +9,8 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-use super::server::KubeletDeps;
 use super::signals::ShutdownSignals;
-use crate::kubelet::{Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource};
+use crate::kubelet::{Kubelet, KubeletConfig, KubeletDeps, LogRotatePolicy, ManifestSource, PodDirs};
 use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::format;
@@ -27,42 +26,40 @@ pub(super) struct RunningKubelet {
     pub(super) task: JoinHandle<bool>,
 }
 
-/// Where what belongs to pods lies on this host.
-pub(super) struct Dirs {
-    pub(super) logs: PathBuf,
-    /// Whether logs stay when their pod goes.
-    pub(super) keep_logs: bool,
-    /// Limits of the logs of containers.
-    pub(super) log_rotation: LogRotatePolicy,
-    pub(super) pods: PathBuf,
+/// Starts the built-in kubelet.
+pub(super) struct KubeletStarter {
+    pub(super) deps: KubeletDeps,
+    /// Set once the kubelet runs, for its users.
+    pub(super) kubelet: Arc<OnceLock<Kubelet>>,
 }
 
-impl KubeletDeps {
-    /// Starts the kubelet for the pods of manifests, with the relay's socket as its runtime.
+impl KubeletStarter {
+    /// Starts the kubelet for the pods of manifests. `relay_socket` is its runtime.
     pub(super) fn start_for_manifests(
         self,
-        listen: SocketPath,
-        dirs: Dirs,
+        relay_socket: SocketPath,
+        dirs: PodDirs,
         prune: bool,
-        documents: ManifestSource,
+        manifests: ManifestSource,
     ) -> Result<RunningKubelet, StateError> {
-        let events = self.events.clone();
-        let kubelet = self.start(listen, dirs, documents.paths().clone(), prune)?;
+        let (paths, events) = (manifests.paths().clone(), self.deps.events.clone());
+        let kubelet = self.start(KubeletConfig { relay_socket, dirs, paths, prune })?;
         let stop = CancellationToken::new();
         let (kubelet_handle, until) = (kubelet.clone(), stop.clone());
-        let source = documents.watch(events);
+        let source = manifests.watch(events);
         let task = tokio::spawn(async move { kubelet_handle.run(source, until).await });
         Ok(RunningKubelet { kubelet, stop, task })
     }
 
-    /// Starts the kubelet for client pods, with the relay's socket as its runtime. It ends when the returned guard is dropped.
-    pub(super) fn start_for_client_pods(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (dir, source) = (self.store.state.dir(), self.store.client_pods.source());
+    /// Starts the kubelet for client pods. `relay_socket` is its runtime. It ends when the returned guard is dropped.
+    pub(super) fn start_for_client_pods(self, relay_socket: SocketPath) -> Result<DropGuard, StateError> {
+        let store = &self.deps.store;
+        let (dir, source) = (store.state.dir(), store.client_pods.source());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
-        let log_rotation = LogRotatePolicy::default();
-        let dirs = Dirs { logs, keep_logs: true, log_rotation, pods };
-        let kubelet = self.start(listen, dirs, BTreeSet::new(), false)?;
+        let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+        let config = KubeletConfig { relay_socket, dirs, paths: BTreeSet::new(), prune: false };
+        let kubelet = self.start(config)?;
         let stop = CancellationToken::new();
         let until = stop.clone();
         tokio::spawn(async move { kubelet.run(source, until).await });
@@ -70,35 +67,9 @@ impl KubeletDeps {
     }
 
     /// Creates the kubelet and publishes it to its users.
-    fn start(
-        self,
-        listen: SocketPath,
-        dirs: Dirs,
-        paths: BTreeSet<PathBuf>,
-        prune: bool,
-    ) -> Result<Kubelet, StateError> {
-        let Self { runtime, executor, internal_calls, prober, events, spec_updates, store, kubelet: slot } =
-            self;
-        let Dirs { logs, keep_logs, log_rotation, pods } = dirs;
-        let kubelet = Kubelet::new(KubeletConfig {
-            relay_socket: listen,
-            runtime,
-            executor,
-            internal_calls,
-            prober,
-            logs,
-            keep_logs,
-            log_rotation,
-            pods,
-            client_pods: store.client_pods,
-            state: store.state,
-            snapshot: store.snapshot,
-            paths,
-            prune,
-            events,
-            spec_updates,
-        })?;
-        let _ = slot.set(kubelet.clone());
+    fn start(self, config: KubeletConfig) -> Result<Kubelet, StateError> {
+        let kubelet = Kubelet::new(config, self.deps)?;
+        let _ = self.kubelet.set(kubelet.clone());
         Ok(kubelet)
     }
 }

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::kubelet::Dirs;
 use super::nofile::raise_nofile_limit;
 use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
-use crate::kubelet::{Kubelet, PodStatus, PublishedPod};
+use crate::kubelet::{Kubelet, PodDirs, PodStatus, PublishedPod};
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
@@ -73,7 +72,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         create_directory(state, OWNER_ONLY)?;
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let dirs = Dirs { logs, keep_logs, log_rotation, pods };
+    let dirs = PodDirs { logs, keep_logs, log_rotation, pods };
     // An earlier version made it for everybody.
     let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
@@ -85,9 +84,9 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
-    let deps = shim.kubelet_deps.take().ok_or(RunError::RelayEnded)?;
+    let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = deps.start_for_manifests(listen, dirs, prune, documents)?;
+    let mut playing = starter.start_for_manifests(listen, dirs, prune, documents)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.info.listen,

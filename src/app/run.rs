@@ -20,7 +20,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut shim = Shim::open(settings).await?;
     // Where systemd passes the socket, it has a name all the same.
     let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
-    let recorder = match shim.kubelet_deps.take().zip(listen) {
+    let recorder = match shim.kubelet_starter.take().zip(listen) {
         Some((deps, listen)) => Some(deps.start_for_client_pods(listen)?),
         None => None,
     };

@@ -16,6 +16,7 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::kubelet::KubeletStarter;
 use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
@@ -26,7 +27,7 @@ use crate::execsync::{self, ExecAnalyzer};
 use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
-use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, Restarter};
+use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
 use crate::probe::{self, RefreshTrigger, SpecResolver};
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
@@ -89,23 +90,8 @@ pub(super) struct Shim {
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
     state: Option<StateStore>,
-    /// Dependencies of the built-in kubelet, if it is to run.
-    pub(super) kubelet_deps: Option<KubeletDeps>,
-}
-
-/// Everything the built-in kubelet needs once it is started.
-pub(super) struct KubeletDeps {
-    pub(super) runtime: MeteredChannel,
-    pub(super) executor: Executor,
-    pub(super) internal_calls: InternalCalls,
-    pub(super) prober: Option<ProbeManager>,
-    pub(super) events: Arc<EventRecorder>,
-    /// Receives the probe specs of the manifests, if pods come from manifests.
-    pub(super) spec_updates: Option<mpsc::Sender<SpecResolver>>,
-    /// Client pods and their persistent state.
-    pub(super) store: ClientPodStore,
-    /// Set once the kubelet runs, for its users.
-    pub(super) kubelet: Arc<OnceLock<Kubelet>>,
+    /// Starts the built-in kubelet, if it is to run.
+    pub(super) kubelet_starter: Option<KubeletStarter>,
 }
 
 /// Open sockets that are not served yet.
@@ -167,10 +153,10 @@ impl Shim {
             tap: tap::TapMetrics::default(),
             exec: execsync::ExecMetrics::default(),
             prober: prober::ProberMetrics::default(),
-            runtime: MeteredChannel::new(&config.relay.upstream),
             traces: traces.clone(),
             panics: Counter::default(),
         };
+        let runtime = MeteredChannel::new(&config.relay.upstream);
         let restarts_client_pods = config.role == OperatingMode::Restart;
         let tap_config =
             tap::TapConfig { hands_on_requests: restarts_client_pods, ..tap::TapConfig::default() };
@@ -180,6 +166,7 @@ impl Shim {
             role: config.role,
             redact,
             specs: config.specs,
+            runtime: runtime.clone(),
             metrics: metrics.clone(),
             events: events.clone(),
             internal_calls: tap.internal_calls(call_ids.clone()),
@@ -201,21 +188,21 @@ impl Shim {
             client_pods: restarted_pods.map(ClientPods::pods),
             journal: journal.clone(),
             state: state.clone(),
+            runtime: runtime.clone(),
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
         let servers = Servers::open(listeners.relay.claim, listeners.admin, listeners.public, admin)?;
-        let runtime = &metrics.runtime;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
-        let watched = config.watch_runtime.then(|| runtime.clone());
+        let watched = config.watch_runtime.then_some(runtime);
         let inputs = Inputs {
             decoder,
             runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
             spec_updates: updates.receiver,
         };
-        let kubelet_deps = shared.kubelet_deps(store, prober.clone(), updates.sender);
+        let kubelet_starter = shared.kubelet_starter(store, prober.clone(), updates.sender);
         let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, shared.restarter()));
         let outputs = Outputs {
             inventory,
@@ -250,7 +237,7 @@ impl Shim {
             traces_task,
             prober_thread,
             state,
-            kubelet_deps,
+            kubelet_starter,
         })
     }
 
@@ -290,6 +277,7 @@ struct Shared {
     /// Commands are left out of messages.
     redact: bool,
     specs: SpecResolver,
+    runtime: MeteredChannel,
     metrics: ApiMetrics,
     events: Arc<EventRecorder>,
     internal_calls: InternalCalls,
@@ -314,29 +302,23 @@ impl Shared {
             skip_start_jitter: self.role == OperatingMode::Kubelet,
             enforcement,
         };
-        let (runtime, internal_calls) = (&self.metrics.runtime, self.internal_calls.clone());
-        ProberThread::start(runtime, internal_calls, self.redact, self.events.clone(), config).map(Some)
+        let internal_calls = self.internal_calls.clone();
+        ProberThread::start(&self.runtime, internal_calls, self.redact, self.events.clone(), config).map(Some)
     }
 
-    /// Returns the dependencies of the built-in kubelet, if it is to run.
-    fn kubelet_deps(
+    /// Returns what starts the built-in kubelet, if it is to run.
+    fn kubelet_starter(
         &self,
         store: Option<ClientPodStore>,
         prober: Option<ProbeManager>,
         spec_updates: Option<mpsc::Sender<SpecResolver>>,
-    ) -> Option<KubeletDeps> {
+    ) -> Option<KubeletStarter> {
         let store = store.filter(|_| self.role != OperatingMode::Observe)?;
-        let (runtime, internal_calls) = (self.metrics.runtime.clone(), self.internal_calls.clone());
-        Some(KubeletDeps {
-            executor: Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact),
-            runtime,
-            internal_calls,
-            prober,
-            events: self.events.clone(),
-            spec_updates,
-            store,
-            kubelet: self.kubelet.clone(),
-        })
+        let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
+        let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact);
+        let events = self.events.clone();
+        let deps = KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store };
+        Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
     }
 
     /// Returns what restarts client pods, if they are restarted.

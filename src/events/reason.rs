@@ -24,7 +24,7 @@ pub const PULLED: &str = "Pulled";
 pub const ERR_IMAGE_NEVER_PULL: &str = "ErrImageNeverPull";
 /// The reference of an image is invalid, or the runtime cannot be asked for it.
 pub const INSPECT_FAILED: &str = "InspectFailed";
-/// A pull secret of a pod does not exist, or holds no credentials.
+/// A pull secret of a pod does not exist.
 pub const FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET: &str = "FailedToRetrieveImagePullSecret";
 /// A volume of a pod cannot be set up.
 pub const FAILED_MOUNT: &str = "FailedMount";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{ContainerNames, Executor};
 use super::{ProbeTarget, address, http};
@@ -37,20 +38,27 @@ pub(crate) enum HookError {
 }
 
 impl HookContext {
-    /// Runs a hook, and waits for it for this long. One that takes longer goes on, as with the kubelet.
+    /// Runs a hook, and waits for it for this long. One that takes longer goes on, as with the kubelet; one whose future is dropped ends.
     pub(crate) async fn run(
         self,
         hook: Hook,
         executor: Executor,
         limit: Option<Duration>,
     ) -> Result<(), HookError> {
-        let run = tokio::spawn(async move {
+        let mut run = AbortOnDropHandle::new(tokio::spawn(async move {
             let Self { names, id, container, address } = self;
             let target = ProbeTarget { container_id: &id, container: &container, pod_ip: &address };
             run_hook(&hook, &target, &names, &executor).await
-        });
+        }));
         let ended = match limit {
-            Some(limit) => timeout(limit, run).await.map_err(|_| HookError::TimedOut)?,
+            Some(limit) => {
+                let Ok(ended) = timeout(limit, &mut run).await else {
+                    // The hook goes on, as with the kubelet.
+                    run.detach();
+                    return Err(HookError::TimedOut);
+                };
+                ended
+            }
             None => run.await,
         };
         ended.map_err(|_| HookError::Panicked)?.map_err(HookError::Failed)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::error;
 
 use super::pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use crate::events::EventRecorder;
@@ -39,19 +40,21 @@ impl ManifestSource {
         redact: bool,
         specs: SpecResolver,
     ) -> Result<Self, Vec<String>> {
-        let files = Files::new(paths, ReadOptions { purpose: Purpose::Run, redact, ignore_unsupported });
+        let files = Files::new(
+            paths,
+            ReadOptions { purpose: Purpose::Run, redact, ignore_unsupported, ..ReadOptions::default() },
+        );
         let pod_set = Arc::new(PodSet::new(files.documents()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let mut documents =
-            Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
-        let problems: Vec<String> = documents.problems().into_iter().collect();
+        let mut source = Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
+        let problems: Vec<String> = source.problems().into_iter().collect();
         if !problems.is_empty() {
             return Err(problems);
         }
         // The caller reports what is left out.
-        let known = documents.all_problems();
-        documents.problems_reported.take(known);
-        Ok(documents)
+        let known = source.all_problems();
+        source.problems_reported.take(known);
+        Ok(source)
     }
 
     /// The files and folders in which they are.
@@ -157,7 +160,7 @@ impl PodSource for ManifestWatch {
 
     async fn changed(&mut self) {
         if self.pod_sets.changed().await.is_err() {
-            // The task has panicked: the pods stay as they are.
+            error!("a fault of probeshim's own: manifests are no longer followed, please report it");
             std::future::pending::<()>().await;
         }
     }

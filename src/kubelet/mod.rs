@@ -58,7 +58,7 @@ use crate::object_ref::PodRef;
 use crate::probe::{SpecResolver, record_problem};
 use crate::prober::ProbeManager;
 use crate::socket::SocketPath;
-use crate::state::{Snapshot, StateError, StateStore};
+use crate::state::StateError;
 use crate::tap::InternalCalls;
 use context::{Stores, WorkerContext};
 use log_manager::ContainerLogManager;
@@ -80,41 +80,47 @@ pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
 pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
-/// Dependencies and settings of the built-in kubelet.
+/// What the built-in kubelet works with.
 #[derive(Debug)]
-pub struct KubeletConfig {
-    /// Where containers are made and started: the relay.
-    pub relay_socket: SocketPath,
-    /// The runtime, for what is only asked.
-    pub runtime: MeteredChannel,
-    /// Has commands executed and containers stopped.
-    pub executor: Executor,
-    /// Knows what clients have done.
-    pub internal_calls: InternalCalls,
+pub(crate) struct KubeletDeps {
+    /// Connection to the runtime, for calls that change nothing.
+    pub(crate) runtime: MeteredChannel,
+    /// Executes hooks and stops containers.
+    pub(crate) executor: Executor,
+    /// Orders our own calls among those of clients.
+    pub(crate) internal_calls: InternalCalls,
     /// The prober; `None` if no probes are made.
-    pub prober: Option<ProbeManager>,
-    /// Where the logs of pods are.
-    pub logs: PathBuf,
-    /// Whether they stay there.
-    pub keep_logs: bool,
-    /// Limits of the logs of containers, where pods of manifests are played.
-    pub log_rotation: LogRotatePolicy,
-    /// Where the files of pods are.
-    pub pods: PathBuf,
-    /// Knows what clients have made.
-    pub client_pods: ClientPods,
-    /// The state store.
-    pub state: StateStore,
-    /// Content of the store at the start.
-    pub snapshot: Snapshot,
-    /// Files and directories of the manifests.
-    pub paths: BTreeSet<PathBuf>,
-    /// Whether pods of before that nobody wants any more are removed.
-    pub prune: bool,
+    pub(crate) prober: Option<ProbeManager>,
     /// Records events.
-    pub events: Arc<EventRecorder>,
+    pub(crate) events: Arc<EventRecorder>,
     /// Receives the probe specs of the manifests when they change, if pods come from manifests.
-    pub spec_updates: Option<mpsc::Sender<SpecResolver>>,
+    pub(crate) spec_updates: Option<mpsc::Sender<SpecResolver>>,
+    /// Client pods, and the state store.
+    pub(crate) store: ClientPodStore,
+}
+
+/// Settings of the built-in kubelet.
+#[derive(Debug)]
+pub(crate) struct KubeletConfig {
+    /// Socket of the relay, for calls that change something.
+    pub(crate) relay_socket: SocketPath,
+    pub(crate) dirs: PodDirs,
+    /// Files and directories of the manifests.
+    pub(crate) paths: BTreeSet<PathBuf>,
+    /// Whether pods of an earlier run that no manifest has any more are removed.
+    pub(crate) prune: bool,
+}
+
+/// Directories of pods on this host.
+#[derive(Clone, Debug)]
+pub(crate) struct PodDirs {
+    pub(crate) logs: PathBuf,
+    /// Whether logs stay when their pod is removed.
+    pub(crate) keep_logs: bool,
+    /// Limits of the logs of containers.
+    pub(crate) log_rotation: LogRotatePolicy,
+    /// Volumes and other files.
+    pub(crate) pods: PathBuf,
 }
 
 /// Plays pods. Copies share it.
@@ -132,29 +138,14 @@ type WorkerExit = (String, bool);
 
 impl Kubelet {
     /// Creates a kubelet without pods.
-    pub fn new(config: KubeletConfig) -> Result<Self, StateError> {
-        let KubeletConfig {
-            relay_socket,
-            runtime,
-            executor,
-            internal_calls,
-            prober,
-            logs,
-            keep_logs,
-            log_rotation,
-            pods,
-            client_pods,
-            state,
-            snapshot,
-            paths,
-            prune,
-            events,
-            spec_updates,
-        } = config;
-        let state_dir = state.dir().display().to_string();
+    pub(crate) fn new(config: KubeletConfig, deps: KubeletDeps) -> Result<Self, StateError> {
+        let KubeletConfig { relay_socket, dirs, paths, prune } = config;
+        let KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store } = deps;
+        let PodDirs { logs, keep_logs, log_rotation, pods } = dirs;
+        let state_dir = store.state.dir().display().to_string();
         let context = WorkerContext {
             runtime: RuntimeClients::new(&relay_socket, &runtime),
-            stores: Stores::restore(state, &snapshot, paths)?,
+            stores: Stores::restore(store.state, &store.snapshot, paths)?,
             node: NodeInfo::detect(logs, keep_logs, pods, state_dir),
             executor,
             prober,
@@ -162,7 +153,7 @@ impl Kubelet {
             pleg_cache: PlegCache::default(),
             events,
             internal_calls,
-            client_pods,
+            client_pods: store.client_pods,
         };
         if context.stores.kubelet_presence.is_active() {
             context.record_paused();
@@ -238,7 +229,7 @@ impl Kubelet {
                 prober.set_specs(specs.clone());
             }
             if let Some(updates) = &self.spec_updates {
-                // The queue has room: sources change every two seconds at most.
+                // If thousands of updates wait there, one of those is as good.
                 let _ = updates.try_send(specs);
             }
         }
@@ -297,7 +288,7 @@ impl Kubelet {
                 continue;
             }
             let worker = self.start_worker(pod, workers);
-            worker.signals.request_termination(None);
+            worker.request_termination(None);
             self.pod_workers.lock().insert(name, worker);
         }
     }
@@ -316,6 +307,8 @@ impl Kubelet {
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut handles = self.pod_workers.lock();
+        let deleted = desired.values().filter(|pod| pod.deletion.is_some()).map(|pod| pod.uid.as_str());
+        self.pod_workers.terminated.retain_deleted(&deleted.collect());
         for (name, worker) in &mut *handles {
             worker.update(desired.remove(name));
         }
@@ -330,7 +323,7 @@ impl Kubelet {
             let other = handles.values_mut().find(same_pod);
             if let Some(worker) = other {
                 worker.successors.push(pod);
-            } else if pod.deletion.is_none() || !self.pod_workers.terminated.contains(&pod.uid) {
+            } else if pod.deletion.is_none() || !self.pod_workers.terminated.is_deleted(&pod.uid) {
                 let worker = self.start_worker(pod, workers);
                 handles.insert(name, worker);
             }
@@ -343,9 +336,7 @@ impl Kubelet {
     fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
         let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
         self.pod_workers.terminated.replace_by(&pod);
-        if let Some(deletion) = pod.deletion {
-            signals.request_termination(deletion.grace_period);
-        }
+        let deletion = pod.deletion;
         let started = match pod.origin {
             PodOrigin::Manifest => self.context.stores.registry.register(&pod),
             PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
@@ -363,7 +354,12 @@ impl Kubelet {
                 }
             }
         });
-        PodWorkerHandle { pod: pod_tx, signals, published: published_rx, successors: Vec::new() }
+        let handle =
+            PodWorkerHandle { pod: pod_tx, signals, published: published_rx, successors: Vec::new() };
+        if let Some(deletion) = deletion {
+            handle.request_termination(deletion.grace_period);
+        }
+        handle
     }
 
     /// Called when a worker has ended. Starts the successors of its pod. Returns whether nothing of the pod is left.
@@ -375,7 +371,7 @@ impl Kubelet {
         let mut handles = self.pod_workers.lock();
         if let Some(worker) = handles.remove(&name) {
             let published = worker.published();
-            if published.pod.origin == PodOrigin::Manifest && published.status().is_some() {
+            if is_gone && published.pod.origin == PodOrigin::Manifest {
                 self.pod_workers.terminated.add(published);
             }
             for next in worker.successors {
@@ -409,8 +405,9 @@ impl Kubelet {
     /// Returns the status of all pods, by namespace and name; then the final status of those that are gone for less than five minutes.
     #[must_use]
     pub fn published_pods(&self) -> Vec<PublishedPod> {
-        let mut pods: Vec<PublishedPod> =
-            self.pod_workers.lock().values().map(PodWorkerHandle::published).collect();
+        let workers = self.pod_workers.lock();
+        let mut pods: Vec<PublishedPod> = workers.values().map(PodWorkerHandle::published).collect();
+        // A worker that ends meanwhile is listed once, because the lock is held.
         pods.extend(self.pod_workers.terminated.all());
         pods
     }

@@ -15,7 +15,7 @@ pub(crate) trait PodSource: Send + 'static {
     /// Returns the desired pods, and marks them as seen.
     fn desired(&mut self) -> DesiredPods;
 
-    /// Waits until the desired pods change. Can be cancelled without a loss.
+    /// Waits until the desired pods change. Cancel-safe.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }
 

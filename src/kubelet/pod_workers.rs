@@ -9,6 +9,7 @@ use tracing::info;
 use super::published_pod::PublishedPod;
 use super::terminated_pods::TerminatedPods;
 use super::worker::WorkerSignals;
+use crate::manifest::GRACE_PERIOD;
 use crate::manifest::pod::{Pod, identity};
 use crate::object_ref::PodRef;
 
@@ -39,7 +40,7 @@ impl PodWorkerHandle {
         match pod {
             Some(pod) if pod.uid == known.uid && pod.deletion.is_some() => {
                 self.successors.clear();
-                self.signals.request_termination(pod.deletion.and_then(|deletion| deletion.grace_period));
+                self.request_termination(pod.deletion.and_then(|deletion| deletion.grace_period));
             }
             Some(pod) if pod.uid == known.uid && !self.signals.terminate.is_cancelled() => {
                 self.successors.clear();
@@ -52,9 +53,15 @@ impl PodWorkerHandle {
             }
             next => {
                 self.successors = Vec::from_iter(next);
-                self.signals.request_termination(None);
+                self.request_termination(None);
             }
         }
+    }
+
+    /// Requests that the pod terminates; with this grace period, if one is given.
+    pub(super) fn request_termination(&self, grace_period: Option<u32>) {
+        let own = self.pod.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        self.signals.request_termination(grace_period, own);
     }
 
     /// Returns the status of the pod.

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::v1::{ContainerStatusV1, PodStatus};
+use crate::manifest::ContainerKind;
 use crate::manifest::pod::Pod;
 use crate::redact::{path_without_query, without_queries};
 
-/// Annotation of a pod of which nothing is left: since when.
+/// Annotation with the time at which a pod was removed.
 const REMOVED: &str = "probeshim.io/removed";
 
 /// How a pod stands.
@@ -111,8 +112,10 @@ impl PublishedPod {
     /// Marks the pod as terminated, and makes its status final.
     pub(super) fn finish(&mut self) {
         self.phase = WorkerPhase::Terminated;
+        let last_init = self.pod.init_containers().next_back();
+        let has_sidecar_last = last_init.is_some_and(|it| it.spec.role == ContainerKind::Sidecar);
         if let Some(status) = &mut self.status {
-            status.finish();
+            status.finish(has_sidecar_last);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Pods that are gone, whose final status can still be read.
+//! Pods that are gone: their final status can still be read, and those that their source still lists do not start again.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::published_pod::PublishedPod;
 use crate::manifest::pod::Pod;
@@ -15,48 +15,135 @@ const RETENTION: Duration = Duration::from_secs(300);
 /// Statuses that are kept; if there are more, the oldest go first.
 const CAPACITY: usize = 1024;
 
-/// The final status of pods that are gone, oldest first.
+/// Pods that are gone.
 #[derive(Debug, Default)]
-pub(super) struct TerminatedPods(Mutex<VecDeque<(Instant, PublishedPod)>>);
+pub(super) struct TerminatedPods(Mutex<Terminated>);
+
+#[derive(Debug, Default)]
+struct Terminated {
+    /// Final statuses, oldest first.
+    statuses: VecDeque<FinalStatus>,
+    /// Uids of the pods that are gone, until their source lists them no more.
+    uids: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct FinalStatus {
+    published: PublishedPod,
+    expires: Instant,
+}
 
 impl TerminatedPods {
-    /// Keeps the final status of a pod.
+    /// Adds a pod, and keeps its final status, if there is one.
     pub(super) fn add(&self, published: PublishedPod) {
-        let mut pods = self.lock();
+        let mut terminated = self.lock();
+        terminated.uids.insert(published.pod.uid.clone());
+        if published.status.is_none() {
+            return;
+        }
         let removed = Some(SystemTime::now());
-        pods.push_back((Instant::now() + RETENTION, PublishedPod { removed, ..published }));
-        if pods.len() > CAPACITY {
-            pods.pop_front();
+        let published = PublishedPod { removed, ..published };
+        terminated.statuses.push_back(FinalStatus { published, expires: Instant::now() + RETENTION });
+        if terminated.statuses.len() > CAPACITY {
+            terminated.statuses.pop_front();
         }
     }
 
-    /// Forgets pods with the name or the uid of one that starts: either identifies one pod.
+    /// Forgets the status of pods with the name or the uid of one that starts: either identifies one pod.
     pub(super) fn replace_by(&self, pod: &Pod) {
-        self.lock().retain(|(_, PublishedPod { pod: known, .. })| {
+        self.lock().statuses.retain(|FinalStatus { published, .. }| {
+            let known = &published.pod;
             known.uid != pod.uid && (&known.namespace, &known.name) != (&pod.namespace, &pod.name)
         });
     }
 
-    /// Returns whether the final status of this pod is kept.
-    pub(super) fn contains(&self, uid: &str) -> bool {
-        self.lock().iter().any(|(_, published)| published.pod.uid == uid)
+    /// Forgets all uids but those that a source lists as deleted.
+    pub(super) fn retain_deleted(&self, deleted: &HashSet<&str>) {
+        self.lock().uids.retain(|uid| deleted.contains(uid.as_str()));
+    }
+
+    /// Returns whether a pod is gone that its source lists as deleted.
+    pub(super) fn is_deleted(&self, uid: &str) -> bool {
+        self.lock().uids.contains(uid)
     }
 
     /// Returns the pods whose status is kept.
     pub(super) fn all(&self) -> Vec<PublishedPod> {
-        self.lock().iter().map(|(_, published)| published.clone()).collect()
+        self.lock().statuses.iter().map(|status| status.published.clone()).collect()
     }
 
     /// Waits until the oldest status has been kept long enough, and forgets it. Waits for ever if there is none.
     pub(super) async fn expire_next(&self) {
-        let Some(expires) = self.lock().front().map(|(expires, _)| *expires) else {
+        let Some(expires) = self.lock().statuses.front().map(|status| status.expires) else {
             return std::future::pending().await;
         };
-        tokio::time::sleep_until(expires).await;
-        self.lock().retain(|(expires, _)| *expires > Instant::now());
+        sleep_until(expires).await;
+        self.lock().statuses.retain(|status| status.expires > Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, PublishedPod)>> {
+    fn lock(&self) -> MutexGuard<'_, Terminated> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kubelet::PodStatus;
+    use crate::manifest::reader::tests::pod;
+
+    fn ended(name: &str, uid: &str) -> PublishedPod {
+        let pod = pod("{containers: [{name: a, image: i}]}");
+        let pod = Pod { name: name.to_owned(), uid: uid.to_owned(), ..pod };
+        let mut published = PublishedPod::new(Arc::new(pod), SystemTime::now());
+        published.update(PodStatus::default());
+        published
+    }
+
+    fn names(pods: &TerminatedPods) -> Vec<String> {
+        pods.all().iter().map(|published| published.names().1.to_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_final_status_is_kept_for_five_minutes() {
+        let (pods, started) = (TerminatedPods::default(), Instant::now());
+        pods.add(ended("a", "1"));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        pods.add(ended("b", "2"));
+        assert!(pods.all().iter().all(|published| published.removed().is_some()));
+        pods.expire_next().await;
+        assert_eq!((names(&pods), started.elapsed()), (vec!["b".to_owned()], RETENTION));
+        pods.expire_next().await;
+        assert_eq!((names(&pods).len(), started.elapsed()), (0, RETENTION + Duration::from_secs(60)));
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_starts_replaces_those_of_its_name_and_of_its_uid() {
+        let pods = TerminatedPods::default();
+        for (name, uid) in [("a", "1"), ("b", "2"), ("c", "3")] {
+            pods.add(ended(name, uid));
+        }
+        pods.replace_by(&ended("a", "2").pod);
+        assert_eq!(names(&pods), ["c"]);
+        for number in 0..CAPACITY {
+            pods.add(ended(&format!("p-{number}"), &format!("u-{number}")));
+        }
+        assert_eq!(
+            (names(&pods).len(), names(&pods)[0].as_str()),
+            (CAPACITY, "p-0"),
+            "the oldest goes first"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_uid_is_known_as_long_as_its_pod_is_listed_as_deleted() {
+        let pods = TerminatedPods::default();
+        pods.add(ended("a", "1"));
+        pods.retain_deleted(&HashSet::from(["1"]));
+        assert!(pods.is_deleted("1"));
+        pods.retain_deleted(&HashSet::new());
+        assert!(!pods.is_deleted("1"));
     }
 }

@@ -5,7 +5,7 @@ mod fake_runtime;
 use super::*;
 use crate::cri::MeteredChannel;
 use crate::manifest::pod::Deletion;
-use crate::manifest::reader::tests::pod;
+use crate::manifest::reader::tests::{pod, pod_set};
 use crate::relay::CallIds;
 use crate::tap::{Tap, TapConfig, TapMetrics};
 use fake_runtime::FakeRuntime;
@@ -43,25 +43,23 @@ impl Node {
         let socket = SocketPath::new(&at("runtime.sock")).unwrap();
         let channel = MeteredChannel::new(&socket);
         let (tap, _decoder) = Tap::new(TapConfig::default(), TapMetrics::default());
-        let (state, snapshot) = StateStore::open(&at("state")).unwrap();
-        let kubelet = Kubelet::new(KubeletConfig {
-            relay_socket: socket,
+        let deps = KubeletDeps {
             executor: Executor::new(channel.client(), None, false),
             runtime: channel,
             internal_calls: tap.internal_calls(CallIds::starting_at(1)),
             prober: None,
+            events: Arc::default(),
+            spec_updates: None,
+            store: ClientPodStore::open(&at("state")).unwrap(),
+        };
+        let dirs = PodDirs {
             logs: at("logs"),
             keep_logs: false,
             log_rotation: LogRotatePolicy::default(),
             pods: at("pods"),
-            client_pods: ClientPods::new(&snapshot, state.clone()).unwrap(),
-            state,
-            snapshot,
-            paths: BTreeSet::new(),
-            prune: false,
-            events: Arc::default(),
-            spec_updates: None,
-        });
+        };
+        let config = KubeletConfig { relay_socket: socket, dirs, paths: BTreeSet::new(), prune: false };
+        let kubelet = Kubelet::new(config, deps);
         let (kubelet, end) = (kubelet.unwrap(), CancellationToken::new());
         let (pods, source) = watch::channel(Vec::new());
         let (running, until) = (kubelet.clone(), end.clone());
@@ -81,16 +79,17 @@ impl Node {
         }
     }
 
-    /// Waits until the containers of pods were stopped with these timeouts.
+    /// Waits until the containers of pods were stopped with these timeouts, and with no others.
     async fn until_stopped(&self, expected: &[(&str, i64)]) {
         let expected: Vec<_> = expected.iter().map(|(pod, timeout)| ((*pod).to_owned(), *timeout)).collect();
         loop {
+            let changed = self.runtime.changed();
             let stops = self.runtime.stops();
             assert!(expected.starts_with(&stops), "{stops:?}, not {expected:?}");
             if stops == expected {
                 return;
             }
-            tokio::task::yield_now().await;
+            changed.await;
         }
     }
 }
@@ -137,10 +136,70 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
     node.pods.send_replace(vec![again]);
     node.until("a", |it| is_running(it) && it.uid() == "another").await;
     assert_eq!(node.kubelet.published_pods().iter().filter(|it| it.names().1 == "a").count(), 1);
-    node.end.cancel();
-    while !node.run.is_finished() {
-        node.kubelet.force_terminate();
-        tokio::task::yield_now().await;
+    // An override of what it would have anyway is no reason to stop its containers again, nor is a longer one.
+    node.pods.send_replace(Vec::new());
+    let stops = [("a", 3600), ("a", 600), ("a", 2), ("b", 7200), ("c", 7200), ("a", 7200)];
+    while !stops.iter().all(|(pod, timeout)| node.runtime.stops().contains(&((*pod).to_owned(), *timeout))) {
+        node.runtime.changed().await;
     }
+    node.kubelet.force_terminate();
+    node.end.cancel();
     assert!(node.run.await.unwrap() && node.runtime.is_empty());
+}
+
+#[tokio::test]
+async fn an_override_that_comes_later_shortens_the_period_and_never_lengthens_it() {
+    let signals = WorkerSignals::default();
+    let mut periods = signals.grace_periods();
+    for (requested, expected) in [
+        (None, None),
+        (Some(60), None),
+        (Some(20), Some(20)),
+        (Some(30), Some(20)),
+        (Some(5), Some(5)),
+        (None, Some(5)),
+    ] {
+        signals.request_termination(requested, 30);
+        assert_eq!(*periods.borrow_and_update(), expected, "{requested:?}");
+    }
+    let signals = WorkerSignals::default();
+    signals.request_termination(Some(60), 30);
+    assert_eq!(
+        *signals.grace_periods().borrow(),
+        Some(60),
+        "the first override may be longer than the pod's own"
+    );
+}
+
+#[tokio::test]
+async fn a_changed_object_wakes_the_pods_that_refer_to_it() {
+    let node = Node::start();
+    let with = |name: &str, map: &str| {
+        let spec =
+            format!("{{containers: [{{name: a, image: i, envFrom: [{{configMapRef: {{name: {map}}}}}]}}]}}");
+        let handle = PodWorkerHandle {
+            pod: watch::Sender::new(Arc::new(pod(&spec))),
+            signals: Arc::default(),
+            published: watch::channel(PublishedPod::new(Arc::new(pod(&spec)), SystemTime::now())).1,
+            successors: Vec::new(),
+        };
+        let signals = handle.signals.clone();
+        node.kubelet.pod_workers.lock().insert(name.to_owned(), handle);
+        signals
+    };
+    let (changed, other) = (with("one", "changed"), with("two", "other"));
+    let map = |name: &str, value: &str| {
+        format!("{{kind: ConfigMap, metadata: {{name: {name}, namespace: test}}, data: {{key: {value}}}}}")
+    };
+    let objects =
+        |value: &str| pod_set(&[map("changed", value), map("other", "x")].join("\n---\n")).unwrap().objects;
+    node.kubelet.set_objects(&objects("first"));
+    changed.sync.notified().await;
+    other.sync.notified().await;
+    node.kubelet.set_objects(&objects("second"));
+    changed.sync.notified().await;
+    assert!(other.sync.notified().now_or_never().is_none());
+    node.kubelet.pod_workers.lock().clear();
+    node.end.cancel();
+    assert!(node.run.await.unwrap());
 }

@@ -120,19 +120,43 @@ impl PodStatus {
         self.conditions.iter().any(|known| known.r#type == condition && known.status == "True")
     }
 
-    /// Makes the status final where the end of containers was not observed: they count as killed, and the pod as failed (kubelet:
-    /// `status_manager.go`: `TerminatePod`).
-    pub(super) fn finish(&mut self) {
+    /// Makes the status final: containers whose end was not observed count as killed (kubelet: `status_manager.go`: `TerminatePod`), and a pod
+    /// without a terminal phase as failed. `has_sidecar_last`: the last init container is a sidecar.
+    pub(super) fn finish(&mut self, has_sidecar_last: bool) {
+        if self.is_initialized(has_sidecar_last) {
+            self.container_statuses.iter_mut().for_each(ContainerStatusV1::finish);
+        }
+        // Init containers after the last one that has started stay as they are.
+        let has_started = |container: &ContainerStatusV1| {
+            container.state.waiting.is_none() || container.last_state.terminated.is_some()
+        };
+        let started = self.init_container_statuses.iter().rposition(has_started).map_or(1, |last| last + 1);
+        self.init_container_statuses.iter_mut().take(started).for_each(ContainerStatusV1::finish);
         if self.is_terminal() {
             return;
         }
         self.phase = "Failed";
-        for container in self.init_container_statuses.iter_mut().chain(&mut self.container_statuses) {
-            if container.state.terminated.is_none() {
-                container.state = ContainerState::unknown_end(&container.container_id);
-                (container.ready, container.started) = (false, false);
+        for condition in &mut self.conditions {
+            if matches!(condition.r#type, "Ready" | "ContainersReady") {
+                (condition.status, condition.reason) = ("False", Some("PodFailed"));
             }
         }
+    }
+
+    /// Returns whether the init containers have ever been done (kubelet: `status_manager.go`: `hasPodInitialized`).
+    fn is_initialized(&self, has_sidecar_last: bool) -> bool {
+        let has_left_waiting = |container: &ContainerStatusV1| {
+            container.last_state.terminated.is_some() || container.state.waiting.is_none()
+        };
+        let Some(last) = self.init_container_statuses.last() else { return true };
+        let has_succeeded =
+            |state: &ContainerState| state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0);
+        let is_done = if has_sidecar_last {
+            last.state.running.is_some() && last.started
+        } else {
+            has_succeeded(&last.state) || has_succeeded(&last.last_state)
+        };
+        is_done || self.container_statuses.iter().any(has_left_waiting)
     }
 
     /// Its containers, those that run first before the others.
@@ -144,6 +168,16 @@ impl PodStatus {
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.phase == "Succeeded" || self.phase == "Failed"
+    }
+}
+
+impl ContainerStatusV1 {
+    /// Marks the container as killed, unless its end was observed.
+    fn finish(&mut self) {
+        if self.state.terminated.is_none() {
+            self.state = ContainerState::unknown_end(&self.container_id);
+            (self.ready, self.started) = (false, false);
+        }
     }
 }
 

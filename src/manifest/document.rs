@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::manifest::config_object::ConfigObject;
-use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::check_api_version;
@@ -59,6 +59,8 @@ pub(crate) struct ReadOptions {
     pub(crate) redact: bool,
     /// Unsupported fields are left out with a warning; otherwise they are errors.
     pub(crate) ignore_unsupported: bool,
+    /// Who wrote the documents: a person, or an API server that has validated them.
+    pub(crate) level: Level,
 }
 
 /// What pods are read for.
@@ -111,7 +113,8 @@ pub(crate) fn read(
     problems: &mut Vec<Violation>,
 ) -> Vec<Document> {
     let mut documents = Vec::new();
-    objects(document, Source::Manifest, options.redact, problems, &mut |object, problems| {
+    let root = root(document, options.level, options.redact);
+    list_items(&root, None, Source::Manifest, problems, &mut |object, problems| {
         let kind = match object {
             Object::Workload { owner, template } => match options.purpose {
                 Purpose::Probe => {
@@ -144,7 +147,8 @@ pub(crate) fn read_manifests(
     problems: &mut Vec<Violation>,
 ) -> Vec<Manifest> {
     let mut manifests = Vec::new();
-    objects(document, source, redact, problems, &mut |object, problems| {
+    let root = root(document, source.level(), redact);
+    list_items(&root, None, source, problems, &mut |object, problems| {
         let Object::Workload { owner, template } = object else { return };
         manifests.extend(read_manifest(owner, &template, source, problems));
     });
@@ -180,17 +184,13 @@ fn read_pod(
     owner.map(|_| DocumentKind::Pod { namespace, name, pod: pod.filter(|_| is_right).map(Arc::new) })
 }
 
-/// Passes each object of a document to `take`; of a list, its items.
-fn objects<F>(document: &Value, source: Source, redact: bool, problems: &mut Vec<Violation>, take: &mut F)
-where
-    F: FnMut(Object<'_>, &mut Vec<Violation>),
-{
-    let node = Cursor::root("", document).at_level(source.level());
-    let node = if redact { node.secret() } else { node };
-    list_items(&node, None, source, problems, take);
+/// Returns the root of a document. `redact`: problems do not show values.
+fn root(document: &Value, level: Level, redact: bool) -> Cursor<'_> {
+    let node = Cursor::root("", document).at_level(level);
+    if redact { node.secret() } else { node }
 }
 
-/// Lists the objects of a node. `kind` is its kind where it names none, as items of some lists do not.
+/// Passes each object of a node to `take`; of a list, its items. `kind` is the kind of a node that names none, as items of some lists do not.
 fn list_items<F>(
     node: &Cursor<'_>,
     kind: Option<&str>,

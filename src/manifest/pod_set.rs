@@ -26,12 +26,11 @@ impl PodSet {
         let (mut set, mut objects) = (Self::default(), Vec::new());
         let mut places: BTreeMap<_, &str> = BTreeMap::new();
         for document in documents {
-            let (kind, namespace, name) = document.key();
-            if let DocumentKind::InvalidConfig(..) | DocumentKind::Ignored(_) | DocumentKind::Probed(_) =
-                document.kind
-            {
+            let is_used = matches!(document.kind, DocumentKind::Pod { .. } | DocumentKind::Config(_));
+            if !is_used {
                 continue;
             }
+            let (kind, namespace, name) = document.key();
             if let Some(first) = places.get(&(kind, namespace, name)) {
                 let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
                 set.problems.push(format!("{}: {kind} {name} is in {first} already", document.at));
@@ -41,10 +40,7 @@ impl PodSet {
             match &document.kind {
                 DocumentKind::Config(object) => objects.push(object.clone()),
                 DocumentKind::Pod { pod: Some(pod), .. } => set.add(pod, &document.at),
-                DocumentKind::Pod { pod: None, .. } => {
-                    set.invalid.insert(format!("{namespace}/{name}"));
-                }
-                DocumentKind::InvalidConfig(..) | DocumentKind::Ignored(_) | DocumentKind::Probed(_) => {}
+                _ => drop(set.invalid.insert(format!("{namespace}/{name}"))),
             }
         }
         set.objects = Arc::new(objects.into_iter().collect());

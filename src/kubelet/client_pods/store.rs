@@ -12,6 +12,7 @@ use crate::state::{Snapshot, StateError, StateStore};
 const STOPS_NOT_RECORDED: &str = "what clients stop is not recorded for --enforce restart";
 
 /// Client pods, and the state store that outlives this process.
+#[derive(Debug)]
 pub(crate) struct ClientPodStore {
     pub(crate) client_pods: ClientPods,
     pub(crate) state: StateStore,

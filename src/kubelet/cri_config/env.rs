@@ -7,7 +7,7 @@ use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, Str
 use crate::manifest::{ConfigObjects, ObjectError};
 use crate::probe::expand_word;
 
-/// What of a pod is known only once it has a sandbox.
+/// The pod, the node and the objects from which variables and files get their values.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kubelet) struct EnvFacts<'a> {
     pub(in crate::kubelet) pod: &'a Pod,

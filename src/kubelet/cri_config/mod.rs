@@ -25,8 +25,7 @@ const MAX_HOSTNAME_LEN: usize = 63;
 /// Where it is noted when a pod was seen first.
 const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
-/// What of a container is known only when it is made.
-#[derive(Debug)]
+/// What is known of a container only when it is created. It has no `Debug`: variables may be those of a Secret.
 pub(super) struct ContainerInputs<'a> {
     pub(super) attempt: u32,
     /// What the runtime calls its image.

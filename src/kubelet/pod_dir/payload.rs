@@ -10,8 +10,7 @@ use crate::manifest::pod::{DownwardApiFile, FileSource, KeyToPath, PodField};
 /// The files of a volume, by their paths.
 pub(super) type Payload = BTreeMap<String, PayloadFile>;
 
-/// A file of a volume.
-#[derive(Debug)]
+/// A file of a volume. It has no `Debug`: the content may be that of a Secret.
 pub(super) struct PayloadFile {
     pub(super) mode: u32,
     pub(super) content: Vec<u8>,

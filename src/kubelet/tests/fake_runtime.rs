@@ -15,6 +15,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::UnixListener;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::cri::v1::{
     Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
@@ -28,13 +30,14 @@ use crate::cri::v1::{
 
 /// A runtime in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FakeRuntime(Arc<Mutex<Objects>>);
+pub(super) struct FakeRuntime(Arc<Mutex<Objects>>, Arc<Notify>);
 
 #[derive(Debug, Default)]
 struct Objects {
     sandboxes: Vec<PodSandbox>,
     containers: Vec<(Container, i64)>,
     created: usize,
+    sandboxes_created: usize,
     /// Names of the pods whose containers were stopped, and the timeouts.
     stops: Vec<(String, i64)>,
 }
@@ -57,6 +60,11 @@ impl FakeRuntime {
     /// Returns the pods whose containers were stopped, and the timeouts, in order.
     pub(super) fn stops(&self) -> Vec<(String, i64)> {
         self.0.lock().unwrap().stops.clone()
+    }
+
+    /// Waits for the next StopContainer call.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.1.notified()
     }
 
     /// Returns how many containers were created.
@@ -100,6 +108,7 @@ impl FakeRuntime {
             let pod = known.map(|(container, _)| of(container)).unwrap_or_default();
             objects.stops.push((pod, request.timeout));
         }
+        self.1.notify_waiters();
         if request.timeout > 2 {
             std::future::pending::<()>().await;
         }
@@ -149,7 +158,8 @@ impl Objects {
             }
             "RunPodSandbox" => {
                 let config = decode::<RunPodSandboxRequest>(message).config.unwrap_or_default();
-                let id = format!("sandbox-{}", self.sandboxes.len());
+                self.sandboxes_created += 1;
+                let id = format!("sandbox-{}", self.sandboxes_created);
                 self.sandboxes.push(PodSandbox {
                     id: id.clone(),
                     metadata: config.metadata,

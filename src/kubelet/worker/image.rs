@@ -24,7 +24,8 @@ pub(super) struct ImagePuller<'a> {
     pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
-    pub(super) names: (&'a Arc<PodRef>, &'a Arc<ContainerRef>),
+    pub(super) pod_ref: &'a Arc<PodRef>,
+    pub(super) container_ref: &'a Arc<ContainerRef>,
     pub(super) start: StartContext<'a>,
 }
 
@@ -114,7 +115,9 @@ impl ImagePuller<'_> {
     fn spec(&self, image: &str) -> ImageSpec {
         let annotations = self.start.config.annotations.clone();
         let user_specified_image = self.container.image.clone();
-        let runtime_handler = self.start.runtime_handler.to_owned();
+        // A sandbox that runs does not need its RuntimeClass any more.
+        let handler = self.start.objects.runtime_handler(&self.pod.runtime_handler);
+        let runtime_handler = handler.unwrap_or_default().to_owned();
         ImageSpec {
             image: image.to_owned(),
             annotations,
@@ -137,19 +140,18 @@ impl ImagePuller<'_> {
     }
 
     fn record(&self, event: Event) {
-        self.context.record_event(self.names.0, Some(self.names.1), event);
+        self.context.record_event(self.pod_ref, Some(self.container_ref), event);
     }
 }
 
 impl PodWorker {
-    /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do not exist or hold none: the images are
-    /// pulled without them (kubelet: `getPullSecretsForPod`).
+    /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do not exist: the images are pulled without
+    /// them (kubelet: `getPullSecretsForPod`). Secrets without readable credentials are ignored.
     pub(super) fn pull_credentials(&self, objects: &ConfigObjects) -> Vec<Credential> {
         let (mut credentials, mut failed) = (Vec::new(), Vec::new());
         for name in &self.pod.pull_secrets {
-            let secret = objects.data(DataKind::Secret, &self.pod.namespace, name);
-            match secret.and_then(|secret| secret.credentials()) {
-                Some(known) => credentials.extend(known),
+            match objects.data(DataKind::Secret, &self.pod.namespace, name) {
+                Some(secret) => credentials.extend(secret.credentials().unwrap_or_default()),
                 None => failed.push(name.as_str()),
             }
         }

@@ -27,18 +27,17 @@ use crate::tap;
 /// Whose turn it is, where all containers of a pod are ended.
 type TerminationOrder = HashMap<String, CancellationToken>;
 
-/// How grace periods differ from those of the pods, in seconds.
+/// Override and minimum of the grace periods of a pod's containers, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GracePeriods {
-    /// The period that counts instead of the pod's.
-    pub(super) instead: Option<u32>,
-    /// The shortest period.
-    pub(super) least: u32,
+pub(super) struct GracePeriodRules {
+    /// Counts instead of the pod's own.
+    pub(super) override_seconds: Option<u32>,
+    pub(super) minimum: u32,
 }
 
-impl GracePeriods {
+impl GracePeriodRules {
     fn apply(self, of_pod: u32) -> u32 {
-        self.instead.unwrap_or(of_pod).max(self.least)
+        self.override_seconds.unwrap_or(of_pod).max(self.minimum)
     }
 }
 
@@ -130,7 +129,7 @@ impl PodWorker {
     pub(super) async fn kill_all(
         &self,
         runtime_status: &RuntimePodStatus,
-        grace: GracePeriods,
+        grace: GracePeriodRules,
     ) -> Result<(), Status> {
         let alive: Vec<&ContainerInstance> = runtime_status.live().collect();
         let turns: TerminationOrder =
@@ -157,7 +156,7 @@ impl PodWorker {
         instance: &ContainerInstance,
         runtime_status: &RuntimePodStatus,
         turns: &TerminationOrder,
-        grace: GracePeriods,
+        grace: GracePeriodRules,
     ) -> Result<(), Status> {
         let names = names(runtime_status, &instance.id, &instance.name);
         let message = message::stopping(&instance.name);

@@ -58,24 +58,28 @@ pub(super) struct WorkerSignals {
     pub(super) terminate: CancellationToken,
     /// And that at once.
     pub(super) force: CancellationToken,
-    /// Seconds that its containers have to end, if others than the pod's own. They only become fewer.
+    /// Override of the pod's grace period, in seconds. It only shrinks.
     grace_period: watch::Sender<Option<u32>>,
 }
 
 impl WorkerSignals {
-    /// Requests that the pod terminates. A grace period counts instead of the pod's own, unless an earlier request has a shorter one; while
-    /// the pod terminates, it is shortened (kubelet: `pod_workers.go`: `calculateEffectiveGracePeriod`).
-    pub(super) fn request_termination(&self, grace_period: Option<u32>) {
-        if let Some(seconds) = grace_period {
-            self.grace_period.send_if_modified(|known| {
-                let is_shorter = known.is_none_or(|known| seconds < known);
-                if is_shorter {
-                    *known = Some(seconds);
-                }
-                is_shorter
-            });
-        }
+    /// Requests that the pod terminates, whose own grace period is `own` seconds. An override of that counts if it comes with the first request,
+    /// or is shorter than what counted before: the period of a terminating pod only shrinks (kubelet: `pod_workers.go`:
+    /// `calculateEffectiveGracePeriod`).
+    pub(super) fn request_termination(&self, override_seconds: Option<u32>, own: u32) {
+        let is_first = !self.terminate.is_cancelled();
+        self.grace_period.send_if_modified(|known| {
+            let shorter = override_seconds.filter(|seconds| is_first || *seconds < known.unwrap_or(own));
+            let is_modified = shorter.is_some() && shorter != *known;
+            *known = shorter.or(*known);
+            is_modified
+        });
         self.terminate.cancel();
+    }
+
+    /// Returns the override of the grace period, as it changes.
+    pub(super) fn grace_periods(&self) -> watch::Receiver<Option<u32>> {
+        self.grace_period.subscribe()
     }
 }
 

@@ -20,8 +20,8 @@ use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
-use crate::manifest::Hook;
 use crate::manifest::pod::{Container, Pod, RecursiveReadOnly};
+use crate::manifest::{ConfigObjects, Hook};
 use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
 
@@ -41,7 +41,8 @@ impl PodWorker {
             context: &self.context,
             pod: &self.pod,
             container,
-            names: (&self.names, &container_ref),
+            pod_ref: &self.names,
+            container_ref: &container_ref,
             start: context,
         };
         let ensured = puller.ensure_image().await;
@@ -114,11 +115,10 @@ impl PodWorker {
         let attempt = restart_count(context.runtime_status.latest(&container.name), &logs);
         let log_dir = make_log_directory(&node.logs, &logs);
         log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
-        let objects = self.context.objects.get();
-        let facts = EnvFacts { pod, node, addresses: context.addresses, objects: &objects };
+        let facts = EnvFacts { pod, node, addresses: context.addresses, objects: context.objects };
         let variables =
             cri_config::variables(container, &facts).map_err(|error| config_error(error.to_string()))?;
-        let recurses = self.recurses(container, context.runtime_handler).await.map_err(config_error)?;
+        let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;
         let mounts =
             self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;
         let inputs = ContainerInputs { attempt, image, image_status, variables, mounts };
@@ -137,13 +137,15 @@ impl PodWorker {
     }
 
     /// Whether the runtime can make mounts read-only with all that is mounted below; it is asked where a container wants that.
-    async fn recurses(&self, container: &Container, runtime_handler: &str) -> Result<bool, String> {
+    async fn recurses(&self, container: &Container, objects: &ConfigObjects) -> Result<bool, String> {
         let wanted = |wanted| container.mounts.iter().find(move |mount| mount.recursive == wanted);
         let needed = wanted(RecursiveReadOnly::Enabled);
         if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
             return Ok(false);
         }
-        let can = self.context.runtime.supports_rro(runtime_handler).await.map_err(|status| argv(&status))?;
+        let handler = objects.runtime_handler(&self.pod.runtime_handler);
+        let handler = handler.map_err(|error| error.to_string())?;
+        let can = self.context.runtime.supports_rro(handler).await.map_err(|status| argv(&status))?;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use crate::cri::v1::PodSandboxConfig;
 use crate::kubelet::runtime_status::RuntimePodStatus;
+use crate::manifest::ConfigObjects;
 use crate::manifest::pod::Credential;
 
 /// Why a container has not been started: the kubelet's word for it, and a sentence.
@@ -36,8 +37,8 @@ pub(super) struct StartContext<'a> {
     pub(super) addresses: &'a [String],
     /// What was there before this sync has done anything.
     pub(super) runtime_status: &'a RuntimePodStatus,
-    /// Handler of the runtime that runs the pod.
-    pub(super) runtime_handler: &'a str,
+    /// The objects that the pod may refer to.
+    pub(super) objects: &'a ConfigObjects,
     /// Credentials of the pod for its images.
     pub(super) credentials: &'a [Credential],
 }

@@ -213,6 +213,10 @@ impl StatusInputs<'_> {
     ) {
         let Some(Waiting { reason, message }) = self.reasons.get(&container.name) else { return };
         let has_ended = newest.state == InstanceState::Exited;
+        // The final status shows how containers ended.
+        if self.is_terminal && has_ended {
+            return;
+        }
         // One that runs before the others and has ended well is taken to be done, even where it is started again.
         let is_done = has_ended && container.spec.role != ContainerKind::Regular && newest.exit_code == 0;
         let is_over = has_ended && !should_restart(self.pod, container, newest);

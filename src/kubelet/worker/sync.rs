@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use super::compute_actions::PodActions;
-use super::kill::GracePeriods;
+use super::kill::GracePeriodRules;
 use super::start_context::{StartContext, StartError};
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
@@ -72,7 +72,7 @@ impl PodWorker {
             config: &config,
             addresses: &addresses,
             runtime_status,
-            runtime_handler: objects.runtime_handler(&self.pod.runtime_handler)?,
+            objects: &objects,
             credentials: &self.pull_credentials(&objects),
         };
         Ok(self.start_all(&actions, start).await)
@@ -111,7 +111,7 @@ impl PodWorker {
             }
             any_killed |= runtime_status.live().next().is_some()
                 || runtime_status.sandboxes.iter().any(|it| it.is_ready);
-            let killed = self.kill_all(runtime_status, GracePeriods::default()).await;
+            let killed = self.kill_all(runtime_status, GracePeriodRules::default()).await;
             killed.inspect_err(|status| {
                 let message = format!("error killing pod: {}", sanitize(status.message()));
                 self.record_event(None, Event::warning(reason::FAILED_KILL_POD, message));

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tracing::warn;
 
-use super::kill::GracePeriods;
+use super::kill::GracePeriodRules;
 use super::{PodWorker, SyncError, TERMINATION_RETRY};
 use crate::cri::v1::RemovePodSandboxRequest;
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
@@ -41,7 +41,7 @@ impl PodWorker {
         self.published.send_modify(|published| published.phase = WorkerPhase::Terminating);
         self.context.stores.registry.mark_terminating(&self.pod.uid);
         let force = self.signals.force.clone();
-        let mut grace_periods = self.signals.grace_period.subscribe();
+        let mut grace_periods = self.signals.grace_periods();
         loop {
             let grace_period = *grace_periods.borrow_and_update();
             let ended = tokio::select! {
@@ -72,7 +72,7 @@ impl PodWorker {
             // Hooks may go to its address.
             self.update_status(&runtime_status, None, false).await?;
         }
-        let grace = GracePeriods { instead: grace_period, least: MIN_TERMINATION_GRACE };
+        let grace = GracePeriodRules { override_seconds: grace_period, minimum: MIN_TERMINATION_GRACE };
         self.run_publishing_status(&runtime_status, self.kill_all(&runtime_status, grace)).await?;
         let runtime_status = self.context.pod_status(&self.pod).await?;
         self.release_subpaths(&runtime_status).await;

@@ -67,7 +67,7 @@ pub(crate) struct Pod {
     pub(crate) runtime_handler: RuntimeHandler,
     /// Names of the Secrets with credentials for its images.
     pub(crate) pull_secrets: Vec<String>,
-    /// The metadata and spec as they were written, but for what nobody else is to see.
+    /// Metadata and spec as they were written.
     pub(crate) raw_manifest: Arc<Value>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
@@ -109,8 +109,15 @@ const OS: FieldSet = FieldSet::only(&["name"]);
 const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
 
 /// What the API server allows of a resolver.
-const MAX_DNS_NAMESERVERS: (usize, &str) = (3, "must have at most 3 addresses");
-const MAX_DNS_SEARCH_PATHS: (usize, &str) = (32, "must have at most 32 domains");
+const MAX_DNS_NAMESERVERS: MaxItems = MaxItems { count: 3, reason: "must have at most 3 addresses" };
+const MAX_DNS_SEARCH_PATHS: MaxItems = MaxItems { count: 32, reason: "must have at most 32 domains" };
+
+/// Maximum length of a list, and the error of a longer one.
+#[derive(Clone, Copy)]
+struct MaxItems {
+    count: usize,
+    reason: &'static str,
+}
 
 /// Where something is told of a static pod: it is none that an API server knows.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
@@ -221,7 +228,8 @@ pub(in crate::manifest) fn read(
     let runtime_class = text(&spec, "runtimeClassName", problems);
     let pull_secrets = pull_secrets(&spec, problems);
     let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
-    let hash = hash(namespace, name, pod.value());
+    let raw_manifest = json!({"metadata": pod.value()["metadata"], "spec": pod.value()["spec"]});
+    let hash = hash(namespace, name, &raw_manifest);
     let mut pod = Pod {
         origin: PodOrigin::Manifest,
         namespace: namespace.to_owned(),
@@ -242,7 +250,7 @@ pub(in crate::manifest) fn read(
         deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
         pull_secrets,
-        raw_manifest: Arc::new(pod.value().clone()),
+        raw_manifest: Arc::new(raw_manifest),
     };
     // As a kubelet notes at a pod from a file.
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
@@ -376,13 +384,13 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
 fn texts_of(
     node: &Cursor<'_>,
     field: &str,
-    (most, reason): (usize, &'static str),
+    MaxItems { count, reason }: MaxItems,
     check: fn(&Cursor<'_>, &mut Vec<Violation>),
     problems: &mut Vec<Violation>,
 ) -> Vec<String> {
     let Some(list) = node.field(field) else { return Vec::new() };
     let all = list.list(problems);
-    if all.len() > most {
+    if all.len() > count {
         list.error(reason, problems);
     }
     let mut texts = Vec::new();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::document::{self, Document};
 use crate::manifest::pod::{
-    DataKind, DataRef, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue, VolumeSource,
+    DataKind, DataRef, Deletion, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue, VolumeSource,
 };
 use crate::manifest::reader::pod;
 use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
@@ -39,7 +39,8 @@ pub(crate) fn pod_set(text: &str) -> Result<PodSet, Vec<String>> {
     if problems.is_empty() { Ok(set) } else { Err(problems) }
 }
 
-const RUN: ReadOptions = ReadOptions { purpose: Purpose::Run, redact: false, ignore_unsupported: false };
+const RUN: ReadOptions =
+    ReadOptions { purpose: Purpose::Run, redact: false, ignore_unsupported: false, level: Level::Strict };
 
 fn problems(text: &str) -> Vec<String> {
     play(text).unwrap_err()
@@ -182,6 +183,21 @@ fn a_lenient_reader_ignores_unknown_fields_and_rejects_what_cannot_be_honoured()
     let wrong = "{containers: [{name: a, image: i, resources: {limits: {cpu: lots}}}]}";
     let (is_read, problems) = read(Level::Lenient, wrong);
     assert!(!is_read && problems.len() == 1 && problems[0].contains("must be a quantity"), "{problems:?}");
+    // A pod that is rejected does not affect the others of its list.
+    let pod = |name: &str, spec: &str| {
+        format!(
+            "{{metadata: {{name: {name}, deletionTimestamp: now, deletionGracePeriodSeconds: 5}}, spec: {spec}}}"
+        )
+    };
+    let list = [pod("newer", newer), pod("claim", claim), pod("wrong", wrong)].join(", ");
+    let list: Value = serde_saphyr::from_str(&format!("{{kind: PodList, items: [{list}]}}")).unwrap();
+    let mut found = Vec::new();
+    let documents = document::read(&list, ReadOptions { level: Level::Lenient, ..RUN }, "", &mut found);
+    let set = PodSet::new(&documents);
+    let names: Vec<&str> = set.pods.iter().map(|pod| pod.name.as_str()).collect();
+    assert_eq!((names, found.len()), (vec!["newer"], 2), "{found:?}");
+    assert_eq!(set.invalid.iter().collect::<Vec<_>>(), ["default/claim", "default/wrong"]);
+    assert_eq!(set.pods[0].deletion, Some(Deletion { grace_period: Some(5) }));
 }
 
 #[test]
@@ -194,6 +210,11 @@ fn pods_are_distinguished_by_name_and_manifest() {
     };
     assert_eq!(one(""), one(""));
     assert_ne!(one(""), one(", labels: {a: b}"));
+    assert_eq!(
+        one(""),
+        "b00018fe800b861c60614cabc4462959",
+        "it stays the same over versions: what runs is found by it"
+    );
     assert_eq!(one(", uid: mine"), "mine");
     assert_eq!((one("").len(), one("").bytes().all(|byte| byte.is_ascii_hexdigit())), (32, true));
     for wrong in ["..", "/etc", "a/b", ""] {
