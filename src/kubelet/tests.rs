@@ -148,6 +148,37 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
 }
 
 #[tokio::test]
+async fn a_shortened_grace_period_ends_the_hook_that_runs_and_begins_it_anew() {
+    let node = Node::start();
+    let hook = "lifecycle: {preStop: {exec: {command: [x]}}}";
+    let spec = format!("{{containers: [{{name: main, image: i, imagePullPolicy: Never, {hook}}}]}}");
+    let with = |deletion: Option<u32>| {
+        let deletion = deletion.map(|seconds| Deletion { grace_period: Some(seconds) });
+        vec![Arc::new(Pod { name: "a".to_owned(), uid: "uid".to_owned(), deletion, ..pod(&spec) })]
+    };
+    let until_executed = async |expected: (usize, usize)| {
+        loop {
+            let changed = node.runtime.changed();
+            if node.runtime.execs() == expected {
+                return;
+            }
+            changed.await;
+        }
+    };
+    node.pods.send_replace(with(None));
+    node.until("a", is_running).await;
+    node.pods.send_replace(with(Some(3600)));
+    until_executed((1, 1)).await;
+    node.pods.send_replace(with(Some(1800)));
+    until_executed((2, 1)).await;
+    assert_eq!(node.runtime.stops(), [], "the container is stopped after its hook");
+    node.pods.send_replace(with(Some(0)));
+    node.until("a", |it| it.removed().is_some()).await;
+    node.end.cancel();
+    assert!(node.run.await.unwrap() && node.runtime.is_empty());
+}
+
+#[tokio::test]
 async fn an_override_that_comes_later_shortens_the_period_and_never_lengthens_it() {
     let signals = WorkerSignals::default();
     let mut periods = signals.grace_periods();

@@ -1,5 +1,5 @@
 //! A runtime in memory: sandboxes are ready and containers run at once; a container ends when it is stopped with a timeout of two seconds, the
-//! least that a kubelet gives, or less.
+//! least that a kubelet gives, or less; a command never ends.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -38,6 +38,9 @@ struct Objects {
     containers: Vec<(Container, i64)>,
     created: usize,
     sandboxes_created: usize,
+    /// Commands that were executed, and those of them that are in flight.
+    execs: usize,
+    execs_in_flight: usize,
     /// Names of the pods whose containers were stopped, and the timeouts.
     stops: Vec<(String, i64)>,
 }
@@ -62,7 +65,13 @@ impl FakeRuntime {
         self.0.lock().unwrap().stops.clone()
     }
 
-    /// Waits for the next StopContainer call.
+    /// Returns how many commands were executed, and how many of them are in flight.
+    pub(super) fn execs(&self) -> (usize, usize) {
+        let objects = self.0.lock().unwrap();
+        (objects.execs, objects.execs_in_flight)
+    }
+
+    /// Waits for the next StopContainer call, and for the begin or end of a command.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.1.notified()
     }
@@ -83,8 +92,10 @@ impl FakeRuntime {
         let body =
             request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let message = body.slice(body.len().min(5)..);
-        if method == "StopContainer" {
-            self.stop(&decode(&message)).await;
+        match method.as_str() {
+            "StopContainer" => self.stop(&decode(&message)).await,
+            "ExecSync" => self.exec().await,
+            _ => {}
         }
         let answer = self.0.lock().unwrap().call(&method, &message);
         let (status, message) = answer.map_or(("12", Vec::new()), |message| ("0", message));
@@ -97,6 +108,24 @@ impl FakeRuntime {
             .header("grpc-status", status)
             .body(Full::new(frame.freeze()));
         Ok(response.unwrap())
+    }
+
+    /// Executes a command until its caller gives up.
+    async fn exec(&self) {
+        struct InFlight<'a>(&'a FakeRuntime);
+        impl Drop for InFlight<'_> {
+            fn drop(&mut self) {
+                self.0.0.lock().unwrap().execs_in_flight -= 1;
+                self.0.1.notify_waiters();
+            }
+        }
+        {
+            let mut objects = self.0.lock().unwrap();
+            (objects.execs, objects.execs_in_flight) = (objects.execs + 1, objects.execs_in_flight + 1);
+        }
+        let _in_flight = InFlight(self);
+        self.1.notify_waiters();
+        std::future::pending::<()>().await;
     }
 
     /// Stops a container. One that has more than two seconds for it does not end.
