@@ -260,11 +260,15 @@ impl PodWorker {
         if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
         }
-        self.run_publishing_status(
-            &runtime_status,
-            Box::pin(self.execute(actions, &runtime_status, report.as_ref())),
-        )
-        .await
+        let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
+        let synced = self.run_publishing_status(&runtime_status, work).await;
+        if let Ok(SyncResult::Retry(_)) = synced
+            && let Ok(runtime_status) = self.context.pod_status(&self.pod).await
+        {
+            // Nothing else may wake the worker before the next attempt: why containers wait is published now.
+            let _ = self.update_status(&runtime_status, report.as_ref(), false).await;
+        }
+        synced
     }
 
     /// Whether the worker starts and kills nothing.
