@@ -106,7 +106,7 @@ impl ManifestSource {
                 self.report_problems(&events);
             }
         });
-        ManifestWatch { pod_sets, specs, _task: AbortOnDropHandle::new(task) }
+        ManifestWatch { pod_sets, specs, is_lost: false, _task: AbortOnDropHandle::new(task) }
     }
 
     /// Reads the files that have changed. Returns whether their content is another one. A pod with errors stays as it was.
@@ -147,6 +147,8 @@ impl ManifestSource {
 pub(crate) struct ManifestWatch {
     pod_sets: watch::Receiver<Arc<PodSet>>,
     specs: SpecResolver,
+    /// Whether the task has panicked, which was logged.
+    is_lost: bool,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -160,7 +162,9 @@ impl PodSource for ManifestWatch {
 
     async fn changed(&mut self) {
         if self.pod_sets.changed().await.is_err() {
-            error!("a fault of probeshim's own: manifests are no longer followed, please report it");
+            if !std::mem::replace(&mut self.is_lost, true) {
+                error!("a fault of probeshim's own: manifests are no longer followed, please report it");
+            }
             std::future::pending::<()>().await;
         }
     }

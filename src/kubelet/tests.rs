@@ -148,7 +148,7 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
 }
 
 #[tokio::test]
-async fn a_shortened_grace_period_ends_the_hook_that_runs_and_begins_it_anew() {
+async fn a_shortened_grace_period_ends_the_running_hook_and_starts_it_again() {
     let node = Node::start();
     let hook = "lifecycle: {preStop: {exec: {command: [x]}}}";
     let spec = format!("{{containers: [{{name: main, image: i, imagePullPolicy: Never, {hook}}}]}}");
