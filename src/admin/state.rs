@@ -1,4 +1,4 @@
-//! What the API reads from.
+//! The sources from which the API answers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -35,7 +35,7 @@ pub struct ServerInfo {
     pub http_pods: bool,
 }
 
-/// What the API reads from.
+/// The sources from which the API answers.
 #[derive(Clone, Debug)]
 pub struct ApiState {
     /// The last calls.

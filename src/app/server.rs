@@ -271,7 +271,7 @@ impl Shim {
     }
 }
 
-/// What several parts share.
+/// Settings and handles that several parts share.
 struct Shared {
     role: OperatingMode,
     /// Commands are left out of messages.
@@ -337,7 +337,7 @@ fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPo
     }
 }
 
-/// What is recorded of calls and events, and where.
+/// Records of calls and events: history, journal and traces.
 struct Recording {
     calls: Arc<CallHistory>,
     events: Arc<EventRecorder>,

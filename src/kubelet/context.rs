@@ -44,7 +44,7 @@ pub(super) struct WorkerContext {
     pub(super) client_pods: ClientPods,
 }
 
-/// What outlives the process.
+/// Stores whose content outlives the process.
 #[derive(Debug)]
 pub(super) struct Stores {
     pub(super) state: StateStore,

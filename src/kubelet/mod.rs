@@ -80,7 +80,7 @@ pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
 pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
-/// What the built-in kubelet works with.
+/// Dependencies of the built-in kubelet.
 #[derive(Debug)]
 pub(crate) struct KubeletDeps {
     /// Connection to the runtime, for calls that change nothing.
@@ -229,7 +229,7 @@ impl Kubelet {
                 prober.set_specs(specs.clone());
             }
             if let Some(updates) = &self.spec_updates {
-                // If thousands of updates wait there, one of those is as good.
+                // Fails only if the engine has left 4,096 updates in the queue.
                 let _ = updates.try_send(specs);
             }
         }

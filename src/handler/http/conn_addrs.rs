@@ -14,7 +14,7 @@ const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
 pub(super) struct ConnAddrs(pub(super) String);
 
 impl ConnAddrs {
-    /// What ended an exchange before its answer.
+    /// Returns Go's text for an error that ended an exchange before its answer.
     pub(super) fn go_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() {
             return "EOF".to_owned();
@@ -31,7 +31,7 @@ impl ConnAddrs {
         }
     }
 
-    /// What ended an answer in its body.
+    /// Returns Go's text for an error that ended the body of an answer.
     pub(super) fn go_body_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() || error.is_body_write_aborted() {
             return "unexpected EOF".to_owned();

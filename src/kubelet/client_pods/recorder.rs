@@ -25,7 +25,7 @@ const MAX_UNNAMED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ClientActionRecorder {
     client_pods: ClientPods,
-    /// What restarts client pods; `None` without `--enforce restart`.
+    /// Restarts client pods; `None` without `--enforce restart`.
     restarter: Option<Restarter>,
     /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
@@ -33,7 +33,7 @@ pub(crate) struct ClientActionRecorder {
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
-/// What restarts client pods.
+/// The built-in kubelet as it restarts client pods, and the recorder of its events.
 #[derive(Debug)]
 pub(crate) struct Restarter {
     /// The built-in kubelet, once it runs.
