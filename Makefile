@@ -31,12 +31,12 @@ attack:
 
 # Format, clippy and docs, with warnings denied. The conformance tests and the fuzz target are in no set of "all targets".
 lint:
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --all-targets -- --deny warnings
+	cargo clippy --workspace --all-targets -- --deny warnings
 	cargo clippy --test conformance --test parity --test differential --test soak --test attack -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
-	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
 
 # What must be green before a change is done.
 check: lint test

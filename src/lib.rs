@@ -10,6 +10,8 @@
 //!                                         └──► history ──► admin ──► cli
 //! ```
 
+#![warn(missing_debug_implementations, missing_docs)]
+
 pub mod memory;
 
 pub mod terminal;

@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fixtures::http2::wire::{
+    CONTINUATION, DATA, END_STREAM, HEADERS, PADDED, SETTINGS, WINDOW_UPDATE, frame, word,
+};
 use h2::client::SendRequest;
 use http::Request;
 use tokio::net::UnixStream;
@@ -13,7 +16,6 @@ use tokio::time::{sleep, timeout};
 use crate::flood::{Flood, Reading};
 use crate::frames::{self, PING, PRIORITY_FRAME, Streams, UNKNOWN};
 use crate::stub::{LARGE_LIST, LIST, VERSION};
-use crate::wire::{CONTINUATION, DATA, END_STREAM, HEADERS, PADDED, SETTINGS, WINDOW_UPDATE, frame, word};
 
 /// How long a flood lasts.
 const FLOOD: Duration = Duration::from_secs(4);

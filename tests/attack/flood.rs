@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fixtures::http2::wire::HELLO;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-
-use crate::wire::HELLO;
 
 /// Whether an attacker takes what it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Frames as an attacker writes them.
 
-use crate::wire::{self, END_HEADERS, END_STREAM, HEADERS, frame, word};
+use fixtures::http2::wire::{self, END_HEADERS, END_STREAM, HEADERS, frame, word};
 
 pub(crate) const PING: u8 = 6;
 pub(crate) const PRIORITY_FRAME: u8 = 2;

@@ -17,9 +17,6 @@ mod judge;
 mod processes;
 mod stub;
 mod victim;
-#[allow(dead_code, missing_docs, unreachable_pub, reason = "each test binary uses its own part")]
-#[path = "../support/wire.rs"]
-mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,13 +28,6 @@ const STUB_ARGUMENT: &str = "stub";
 
 /// How often each attack is made.
 const RUNS: usize = 3;
-
-/// Awaits what must happen, and fails where it does not.
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(std::time::Duration::from_secs(60), future)
-        .await
-        .expect("what was awaited never happened")
-}
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -5,16 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use fixtures::accounts;
+use fixtures::containerd::{Containerd, Version};
+use fixtures::image::{Image, Store, WAIT};
+use fixtures::machine::{program, tool};
+use fixtures::need;
+use fixtures::registry::Registry;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::life;
+use fixtures::shim::Probeshim;
 use serde_json::Value;
-
-use crate::real::accounts;
-use crate::real::containerd::{Containerd, Version};
-use crate::real::image::{Image, Store, WAIT};
-use crate::real::life::{self, Runtime as _};
-use crate::real::machine::{program, tool};
-use crate::real::registry::Registry;
-use crate::real::shim::Probeshim;
-use crate::support::skip::need;
 
 /// How many cases pass at least, or the comparison means little.
 const ENOUGH: usize = 65;

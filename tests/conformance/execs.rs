@@ -1,13 +1,12 @@
 //! What is told of ExecSyncs on the other runtimes.
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crio::Crio;
+use fixtures::need;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::execs::{self, Execs};
+use fixtures::wait::wait_for;
 use serde_json::{Value, json};
-
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crio::Crio;
-use crate::real::execs::{self, Execs};
-use crate::real::life::Runtime as _;
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 #[test]
 fn are_explained_by_containerd_1_7() {

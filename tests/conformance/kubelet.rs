@@ -1,9 +1,9 @@
 //! A real kubelet on the runtime itself and through the relay: the same pods, the same restarts, the same answers.
 
-use crate::real::accounts;
-use crate::real::life::Runtime as _;
-use crate::real::node::{Node, Part};
-use crate::support::skip::need;
+use fixtures::accounts;
+use fixtures::need;
+use fixtures::node::{Node, Part};
+use fixtures::runtime::Runtime as _;
 
 /// Probes for which the kubelet is watched undisturbed, one a second.
 const UNDISTURBED: usize = 60;

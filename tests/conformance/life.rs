@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crio::Crio;
-use crate::real::life::{self, Runtime as _};
-use crate::real::shim::Probeshim;
-use crate::support::skip::need;
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crio::Crio;
+use fixtures::need;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::life;
+use fixtures::shim::Probeshim;
 
 #[test]
 fn of_a_pod_on_containerd_1_7() {

@@ -1,7 +1,7 @@
 //! What is played lives through the end of those who keep it.
 
-use crate::real::survival::{beside_a_kubelet, containerd_ends, walks};
-use crate::support::skip::need;
+use fixtures::need;
+use fixtures::scenarios::survival::{beside_a_kubelet, containerd_ends, walks};
 
 #[test]
 fn ten_random_walks() {

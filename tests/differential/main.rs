@@ -1,23 +1,15 @@
 //! `make differential`: the same manifests for a real kubelet and for `play`, one containerd each, watched from outside and compared.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(
-    clippy::print_stderr,
-    reason = "what differs is shown, and what servers logged with the test that failed"
-)]
-
-#[path = "../real/mod.rs"]
-mod real;
-#[path = "../support/mod.rs"]
-mod support;
+#![allow(clippy::print_stderr, reason = "what differs is shown")]
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use real::differential::{Timing, compared, noise};
-use real::machine::tool;
-use real::story::cases;
-use support::skip::need;
+use fixtures::machine::tool;
+use fixtures::need;
+use fixtures::scenarios::differential::{Timing, compared, noise};
+use fixtures::scenarios::story::cases;
 
 /// Whose turn it is: each of these takes all of a machine.
 static TURN: Mutex<()> = Mutex::new(());

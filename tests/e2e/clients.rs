@@ -2,17 +2,16 @@
 
 use std::process::Command;
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crictl::Crictl;
+use fixtures::http2::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
+use fixtures::http2::{framed, shim};
+use fixtures::machine::tool;
+use fixtures::need;
+use fixtures::runtime::Runtime as _;
+use fixtures::shim::Probeshim;
 use probeshim::cri::v1::VersionResponse;
 use prost::Message as _;
-
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crictl::Crictl;
-use crate::real::life::Runtime as _;
-use crate::real::machine::tool;
-use crate::real::shim::Probeshim;
-use crate::support::skip::need;
-use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
-use crate::support::{framed, shim};
 
 /// Calls Version on the target that its argument names, and prints whether it is containerd that answered.
 const PYTHON: &str = r#"

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::execs::{self, Execs, completely, process_with};
+use fixtures::wait::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use crate::real::containerd::{Containerd, Version};
-use crate::real::execs::{self, Execs, completely, process_with};
-use crate::real::life::{Pod, Runtime as _};
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 /// The period of calls by which a habit is learned. A tenth of it may be lost by starting a call.
 const PERIOD: Duration = Duration::from_secs(3);

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fixtures::kubelet::{NODE, manifest};
+use fixtures::need;
+use fixtures::node::Node;
+use fixtures::scenarios::probing::{PROBES, Probing};
+use fixtures::wait::wait_for;
 use serde_json::{Value, json};
-
-use crate::real::kubelet::{NODE, manifest};
-use crate::real::node::Node;
-use crate::real::probing::{PROBES, Probing};
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 /// A pod whose container `main` runs a command, with a probe that fails.
 fn pod(name: &str, command: &Value, more: &Value, grace: u32) -> Value {

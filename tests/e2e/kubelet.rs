@@ -1,9 +1,9 @@
 //! A real kubelet through the relay; `make conformance` has the long form, compared with a kubelet on the runtime itself.
 
-use crate::real::accounts;
-use crate::real::life::Runtime as _;
-use crate::real::node::{Node, Part};
-use crate::support::skip::need;
+use fixtures::accounts;
+use fixtures::need;
+use fixtures::node::{Node, Part};
+use fixtures::runtime::Runtime as _;
 
 #[test]
 fn runs_pods_kills_what_its_probe_finds_dead_and_survives_restarts() {

@@ -1,12 +1,14 @@
 //! The whole life of a pod, directly and through the relay: the same output, the same exit codes.
 
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crictl::{Crictl, Running};
-use crate::real::image::BUSYBOX;
-use crate::real::life::{self, Pod, Runtime as _};
-use crate::real::procrun::Procrun;
-use crate::real::shim::Probeshim;
-use crate::support::skip::need;
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crictl::{Crictl, Running};
+use fixtures::image::BUSYBOX;
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::procrun::Procrun;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::life;
+use fixtures::shim::Probeshim;
 
 #[test]
 fn of_a_pod_on_containerd_2_2() {

@@ -1,14 +1,13 @@
 //! ConfigMaps, Secrets and RuntimeClasses on containerd: pods wait for those that are missing, and follow those that change.
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crictl::Crictl;
+use fixtures::image::BUSYBOX;
+use fixtures::need;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::play::Player;
+use fixtures::wait::wait_for;
 use serde_json::Value;
-
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crictl::Crictl;
-use crate::real::image::BUSYBOX;
-use crate::real::life::Runtime as _;
-use crate::real::play::Player;
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 /// A pod of this name, with more of the pod and of its container.
 fn pod(name: &str, of_pod: &str, of_container: &str) -> String {

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use fixtures::kubelet::{NODE, manifest};
+use fixtures::need;
+use fixtures::node::Node;
+use fixtures::scenarios::judge::{self, Case};
+use fixtures::scenarios::parity::dry_run::hold;
+use fixtures::scenarios::parity::{self, Row};
+use fixtures::wait::wait_for;
 use serde_json::{Value, json};
-
-use crate::real::judge::{self, Case};
-use crate::real::kubelet::{NODE, manifest};
-use crate::real::node::Node;
-use crate::real::parity::dry_run::hold;
-use crate::real::parity::{self, Row};
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 /// One row for each handler and each type of probe.
 const ROWS: [&str; 8] = [

@@ -5,17 +5,17 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crictl::Crictl;
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::procrun::Procrun;
+use fixtures::runtime::Runtime;
+use fixtures::scenarios::mistakes;
 use tokio::time::Instant;
 
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crictl::Crictl;
-use crate::real::life::{Pod, Runtime};
-use crate::real::mistakes;
-use crate::real::procrun::Procrun;
-use crate::support::skip::need;
-
 /// What containerd 2.2 says.
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/mistakes.txt");
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/src/scenarios/mistakes.txt");
 
 #[tokio::test]
 async fn mistakes_are_told_by_procrun_as_in_the_table() {

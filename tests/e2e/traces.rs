@@ -1,18 +1,18 @@
 //! Spans at a real collector, and secrets that are in none of what probeshim tells.
 
+use fixtures::collector::Collector;
+use fixtures::containerd::{Containerd, Version};
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::execs::Execs;
+use fixtures::shim::Probeshim;
+use fixtures::wait::wait_for;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::ExecSyncRequest;
 use probeshim::socket::SocketPath;
 use serde_json::json;
 use tonic::Request;
-
-use crate::real::collector::Collector;
-use crate::real::containerd::{Containerd, Version};
-use crate::real::execs::Execs;
-use crate::real::life::{Pod, Runtime as _};
-use crate::real::server::wait_for;
-use crate::real::shim::Probeshim;
-use crate::support::skip::need;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";

@@ -4,15 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::crictl::Crictl;
+use fixtures::image::BUSYBOX;
+use fixtures::need;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::play::Player;
+use fixtures::wait::{looks, wait_for};
 use serde_json::Value;
-
-use crate::real::containerd::{Containerd, Version};
-use crate::real::crictl::Crictl;
-use crate::real::image::BUSYBOX;
-use crate::real::life::Runtime as _;
-use crate::real::play::Player;
-use crate::real::server::{looks, wait_for};
-use crate::support::skip::need;
 
 /// A pod whose init container fills a volume of which its other container has parts.
 fn manifest(name: &str) -> String {

@@ -5,6 +5,9 @@ mod execs;
 mod public;
 mod socket;
 
+use fixtures::http2::client::Client;
+use fixtures::http2::{answered, framed};
+use fixtures::wait::soon;
 use probeshim::cri::v1;
 use prost::Message as _;
 use serde_json::Value;
@@ -13,8 +16,6 @@ use tokio::net::TcpStream;
 
 use crate::procrun::Runtime;
 use crate::program::{Place, Running};
-use crate::support::client::Client;
-use crate::support::{answered, framed, soon};
 
 pub(super) const SERVICE: &str = "/runtime.v1.RuntimeService";
 

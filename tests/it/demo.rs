@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use crate::procrun::{processes_of, until};
 use crate::program::{Answer, Place};
-use crate::support::soon;
+use fixtures::wait::soon;
 use probeshim::procrun::WARNING;
 
 fn demo(place: &Place, arguments: &[&str]) -> Command {

@@ -19,12 +19,14 @@ mod targets;
 use std::fs;
 use std::time::Duration;
 
+use fixtures::http2::client::Client;
+use fixtures::http2::runtime::Runtime;
+use fixtures::http2::{answered, read_all};
+use fixtures::wait::soon;
+
 use crate::admin::get;
 use crate::procrun::until;
 use crate::program::{Place, Running};
-use crate::support::client::Client;
-use crate::support::runtime::Runtime;
-use crate::support::{answered, read_all, soon};
 
 /// A probeshim in front of a runtime that answers every call, with a well-behaved client.
 struct Besieged {

@@ -22,7 +22,7 @@ use crate::admin::until_shown;
 use crate::playing::POLITE;
 use crate::procrun::Runtime;
 use crate::program::{Place, Running};
-use crate::support::soon;
+use fixtures::wait::soon;
 pub(crate) use owner::{Owner, attempt, is_running};
 
 /// A shell that ends by itself, badly.

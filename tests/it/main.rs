@@ -18,8 +18,6 @@ mod procrun;
 mod program;
 mod run;
 mod stepping;
-#[path = "../support/mod.rs"]
-mod support;
 mod surviving;
 mod tap;
 mod transparency;

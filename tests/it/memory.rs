@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fixtures::http2::client::Client;
+use fixtures::http2::{answered, framed, request};
+use fixtures::wait::soon;
 use tokio::net::UnixStream;
 
 use crate::program::{Place, Running};
-use crate::support::client::Client;
-use crate::support::{answered, framed, request, soon};
 
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 

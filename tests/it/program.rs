@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use fixtures::http2::client::Client;
+use fixtures::http2::is_served;
+use fixtures::http2::runtime::{Connection, Runtime};
+use fixtures::wait::soon;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::support::client::Client;
-use crate::support::runtime::{Connection, Runtime};
-use crate::support::{is_served, soon};
 
 /// A folder to run probeshim in.
 pub(crate) struct Place(TempDir);

@@ -7,15 +7,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fixtures::http2::answered;
+use fixtures::http2::runtime::Runtime;
+use fixtures::http2::wire::{self, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
+use fixtures::need;
+use fixtures::wait::soon;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::program::{Place, Running, is_root, joined, serves};
-use crate::support::runtime::Runtime;
-use crate::support::skip::need;
-use crate::support::wire::{self, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
-use crate::support::{answered, soon};
 
 #[tokio::test]
 async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {

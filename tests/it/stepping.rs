@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fixtures::need;
 use rustix::process::Signal;
 
 use crate::admin::until_shown;
 use crate::keeping::{Owner, SHORT, attempt};
 use crate::playing::{play, pod};
 use crate::program::{Place, Running};
-use crate::support::skip::need;
 
 /// How the clock goes, in seconds from the true one: an hour back, then two hours on.
 const STEPS: [i32; 2] = [-3600, 3600];

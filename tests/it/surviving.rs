@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fixtures::need;
+use fixtures::wait::soon;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::MethodName;
@@ -26,8 +28,6 @@ use crate::keeping::{self, Owner};
 use crate::playing::{POLITE, Watched, begin, is_clean, played, pod, sandboxes, start, told};
 use crate::procrun::Runtime;
 use crate::program::{Answer, Place, Running, is_root};
-use crate::support::skip::need;
-use crate::support::soon;
 
 /// What changes something in a runtime, or in a container.
 const ACTS: [&str; 8] = [

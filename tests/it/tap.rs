@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fixtures::http2::client::{Client, head};
+use fixtures::http2::runtime::{Connection, Runtime, ok};
+use fixtures::http2::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
+use fixtures::http2::{Shim, framed, read_all, request, send_all, shim, tapped};
+use fixtures::wait::soon;
 use h2::Reason;
 use http::Response;
 use probeshim::cri::v1;
 use probeshim::metrics;
 use probeshim::tap::{Call, ExecCall, ExecResult, TapConfig};
 use prost::Message;
-
-use crate::support::client::{Client, head};
-use crate::support::runtime::{Connection, Runtime, ok};
-use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
-use crate::support::{Shim, framed, read_all, request, send_all, shim, soon, tapped};
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 

@@ -3,6 +3,9 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use fixtures::http2::runtime::{Call, Connection, Runtime, ok};
+use fixtures::http2::{framed, headers};
+use fixtures::wait::soon;
 use h2::SendStream;
 use http::Response;
 use probeshim::containerd::{TaskEvent, TimestampedEvent};
@@ -14,9 +17,6 @@ use prost::Message;
 use prost_types::{Any, Timestamp};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-
-use crate::support::runtime::{Call, Connection, Runtime, ok};
-use crate::support::{framed, headers, soon};
 
 /// An event as containerd publishes it.
 #[derive(Message)]

@@ -6,6 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use fixtures::machine::{free_address, tool};
+use fixtures::need;
+use fixtures::wait::wait_for;
 use probeshim::cri::MeteredChannel;
 use probeshim::handler::{ContainerNames, Executor, ProbeOutcome, ProbeTarget, attempt};
 use probeshim::manifest::{ContainerPort, ContainerSpec};
@@ -13,10 +16,6 @@ use probeshim::probe::SpecResolver;
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
-
-use crate::real::machine::{free_address, tool};
-use crate::real::server::wait_for;
-use crate::support::skip::need;
 
 /// The kubelet's code, as a process.
 struct Theirs {

@@ -1,24 +1,20 @@
 //! `make parity`: tables 9.6 and 9.7 on a real containerd, and handlers beside the kubelet's own code.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+#![allow(clippy::print_stderr, reason = "the verdict is shown")]
 
 mod handlers;
-#[path = "../real/mod.rs"]
-mod real;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 
-use real::judge::{cases, judge};
-use real::lifecycle;
-use real::machine::tool;
-use real::parity::dry_run::hold;
-use real::parity::played::play;
-use real::parity::rows;
-use real::restarts;
-use support::skip::need;
+use fixtures::machine::tool;
+use fixtures::need;
+use fixtures::scenarios::judge::{cases, judge};
+use fixtures::scenarios::lifecycle;
+use fixtures::scenarios::parity::dry_run::hold;
+use fixtures::scenarios::parity::played::play;
+use fixtures::scenarios::parity::rows;
+use fixtures::scenarios::restarts;
 
 /// Rows that are held at once: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 8;

@@ -2,22 +2,16 @@
 //! disturb.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
-
-#[path = "../real/mod.rs"]
-mod real;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use real::differential::{Timing, compared};
-use real::machine::tool;
-use real::play::{crowd, rotates_logs, tell};
-use real::story::cases;
-use real::survival;
-use support::skip::need;
+use fixtures::machine::tool;
+use fixtures::need;
+use fixtures::scenarios::differential::{Timing, compared};
+use fixtures::scenarios::play::{crowd, rotates_logs, tell};
+use fixtures::scenarios::story::cases;
+use fixtures::scenarios::survival;
 
 /// Whose turn it is: each of these takes most of a machine, and none may fail for want of it.
 static TURN: Mutex<()> = Mutex::new(());

@@ -4,30 +4,23 @@
 //! `SOAK_MINUTES`, `SOAK_PER_SECOND` and `SOAK_PODS` change the numbers. Built with `--release`, it says what users will see.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 #![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
 #![allow(clippy::print_stdout, reason = "it is what a soak is for")]
-
-#[path = "../real/mod.rs"]
-mod real;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fixtures::containerd::{Containerd, Version};
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::scenarios::execs::Execs;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::ExecSyncRequest;
 use probeshim::socket::SocketPath;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-
-use real::containerd::{Containerd, Version};
-use real::execs::Execs;
-use real::life::Pod;
-use support::skip::need;
 
 /// Calls in flight at most: what the machine cannot do is not piled up.
 const IN_FLIGHT: usize = 32;
@@ -49,7 +42,9 @@ fn memory_stays_flat_and_nothing_hangs() {
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
     let pods: Vec<Pod> = (0..number("SOAK_PODS", 5))
-        .map(|pod| Pod::new(&execs.crictl, real::life::Runtime::folder(&containerd), &format!("soak-{pod}")))
+        .map(|pod| {
+            Pod::new(&execs.crictl, fixtures::runtime::Runtime::folder(&containerd), &format!("soak-{pod}"))
+        })
         .collect();
     let targets: Vec<String> = pods.iter().map(|pod| pod.container.clone()).collect();
     let socket = SocketPath::new(execs.shim.socket()).unwrap();

@@ -74,12 +74,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+    use fixtures::skip::skip;
     use rustix::mount::{UnmountFlags, unmount};
 
     use super::super::beneath::trusted;
     use super::*;
     use crate::kubelet::pod_dir::mountinfo::mounted_below;
-    use crate::kubelet::pod_dir::tests::{may_mount, skip::skip};
+    use crate::kubelet::pod_dir::tests::may_mount;
 
     #[test]
     fn a_directory_is_complete_or_not_there() {

@@ -69,10 +69,11 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
+    use fixtures::skip::skip;
     use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
     use super::*;
-    use crate::kubelet::pod_dir::tests::{may_mount, skip::skip};
+    use crate::kubelet::pod_dir::tests::may_mount;
 
     #[test]
     fn escaped_paths_are_read() {

@@ -1,9 +1,5 @@
 //! What of a pod lies on this host.
 
-#[path = "../../../tests/support/skip.rs"]
-#[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
-pub(super) mod skip;
-
 pub(super) mod limited;
 mod subpaths;
 
@@ -253,7 +249,7 @@ fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
 #[test]
 fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
     if !rustix::process::geteuid().is_root() {
-        return skip::skip("groups are given by root");
+        return fixtures::skip::skip("groups are given by root");
     }
     let mut host = TestHost::new();
     let pod = host.read(&DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}"));

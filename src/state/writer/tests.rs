@@ -1,10 +1,5 @@
 //! Changes that are not on disk are reported, written again, and not lost.
 
-#[path = "../../../tests/support/skip.rs"]
-#[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
-#[allow(clippy::duplicate_mod, reason = "this room cannot use the copy of a later one")]
-mod skip;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -86,7 +81,7 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     let place = tempfile::tempdir().unwrap();
     let disk = Disk(place.path().to_owned());
     if mount("tmpfs", &disk.0, "tmpfs", MountFlags::empty(), c"size=64m").is_err() {
-        return skip::skip("mounts take the right to mount");
+        return fixtures::skip::skip("mounts take the right to mount");
     }
     let (empty, dir, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
     StateFile::open(&empty).unwrap().0.close().unwrap();

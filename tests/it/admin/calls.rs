@@ -3,13 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use fixtures::wait::soon;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use super::{COMMAND, SERVICE, after_three_calls, call, kept};
 use crate::program::{Answer, Place, joined};
-use crate::support::soon;
 
 #[tokio::test]
 async fn calls_are_shown_as_json_of_the_documented_shape() {

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use fixtures::http2::answered;
+use fixtures::need;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -13,8 +15,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::{get, public_address};
 use crate::procrun::Runtime as Procrun;
 use crate::program::{Answer, Place, is_root, joined};
-use crate::support::answered;
-use crate::support::skip::need;
 
 #[tokio::test]
 async fn status_and_readiness_tell_whether_the_runtime_answers() {

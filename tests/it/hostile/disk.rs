@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use fixtures::need;
+use fixtures::wait::soon;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,8 +14,6 @@ use crate::admin::{SERVICE, call, until_shown};
 use crate::playing::{POLITE, Watched, is_clean, pod, start};
 use crate::procrun::Runtime;
 use crate::program::{Place, Running, is_root};
-use crate::support::skip::need;
-use crate::support::soon;
 
 /// A small file system, unmounted when dropped.
 struct SmallDisk(PathBuf);

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use fixtures::http2::client::{Client, head};
+use fixtures::http2::{answered, framed, read_all};
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
@@ -12,8 +14,6 @@ use super::assert_no_panic;
 use crate::admin::{call, get, public_address, until_shown};
 use crate::procrun::{Runtime as Procrun, shell};
 use crate::program::{Place, joined};
-use crate::support::client::{Client, head};
-use crate::support::{answered, framed, read_all};
 
 const SERVICE: &str = "/runtime.v1.RuntimeService";
 

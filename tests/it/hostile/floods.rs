@@ -1,14 +1,14 @@
 //! Floods of one client, each of a fixed number of frames: another client is served meanwhile.
 
+use fixtures::http2::wire::{
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, HELLO, PADDED, REQUEST, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, Wire, frame, word,
+};
+use fixtures::wait::soon;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
 use super::Besieged;
-use crate::support::soon;
-use crate::support::wire::{
-    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, HELLO, PADDED, REQUEST, RST_STREAM,
-    SETTINGS, WINDOW_UPDATE, Wire, frame, word,
-};
 
 const PRIORITY_FRAME: u8 = 2;
 const PING: u8 = 6;

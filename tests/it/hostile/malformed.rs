@@ -1,12 +1,12 @@
 //! Malformed HTTP/2 of a client ends its stream or connection with the code of RFC 9113.
 
-use tokio::io::AsyncWriteExt as _;
-
-use super::Besieged;
-use crate::support::wire::{
+use fixtures::http2::wire::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, HELLO, PADDED, REQUEST,
     RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame, word,
 };
+use tokio::io::AsyncWriteExt as _;
+
+use super::Besieged;
 
 const PRIORITY_FRAME: u8 = 2;
 const PUSH_PROMISE: u8 = 5;

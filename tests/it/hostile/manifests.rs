@@ -3,11 +3,12 @@
 use std::fs;
 use std::process::Command;
 
+use fixtures::http2::runtime::Runtime;
+
 use super::assert_no_panic;
 use crate::admin::{call, kept};
 use crate::playing::played;
 use crate::program::{Answer, Place};
-use crate::support::runtime::Runtime;
 
 /// The address space that reading one manifest may take, in KiB: without a bound each of these would take more, or for ever.
 const ADDRESS_SPACE: u32 = 2 << 20;

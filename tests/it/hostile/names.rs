@@ -3,6 +3,7 @@
 use std::fs;
 use std::fs::File;
 
+use fixtures::wait::soon;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::{PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest};
 use probeshim::socket::SocketPath;
@@ -11,7 +12,6 @@ use rustix::process::Signal;
 use crate::admin::until_shown;
 use crate::procrun::{Runtime, shell};
 use crate::program::{Place, Running};
-use crate::support::soon;
 
 /// Columns that a line for people has at most, whatever is in it: the limit of the last column, and those of the others before it.
 const MAX_LINE: usize = (16 << 10) + 8 * 400;

@@ -1,11 +1,11 @@
 //! Hostile HTTP requests to the public address are refused in words.
 
+use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::assert_no_panic;
 use crate::admin::{exchange, get, public_address};
 use crate::program::Place;
-use crate::support::soon;
 
 /// The first line of an answer.
 fn status(answer: &str) -> &str {

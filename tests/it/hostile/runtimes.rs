@@ -12,14 +12,15 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
 use crate::program::{joined, serves};
-use crate::support::client::Client;
-use crate::support::runtime::ok;
-use crate::support::wire::{
+use case::{Case, End, Fronted, Then, end_of_call};
+use fixtures::http2::client::Client;
+use fixtures::http2::runtime::ok;
+use fixtures::http2::wire::{
     ACK, CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS, NO_ERROR, REFUSED_STREAM, REQUEST, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, Wire, frame, word,
 };
-use crate::support::{framed, is_served, read_all, send_all, soon};
-use case::{Case, End, Fronted, Then, end_of_call};
+use fixtures::http2::{framed, is_served, read_all, send_all};
+use fixtures::wait::soon;
 use frames::{
     MESSAGE, STATUS_100, STATUS_200, STATUS_500, begun, frames, goaway, head, large_head, message, reset,
     trailers,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
+use fixtures::wait::soon;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
@@ -19,7 +20,6 @@ use crate::admin::{call, get, kept, until_shown};
 use crate::playing::{self, POLITE};
 use crate::procrun::{Runtime, shell};
 use crate::program::{Place, Running};
-use crate::support::soon;
 
 /// The most that can be told of.
 const EVERYTHING: &str = "trace,h2=trace,tonic=trace,hyper=trace";

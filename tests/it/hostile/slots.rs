@@ -1,12 +1,12 @@
 //! Clients that take connections and do nothing with them.
 
+use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::admin::public_address;
 use crate::program::Place;
-use crate::support::soon;
 
 #[tokio::test]
 async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
+use fixtures::need;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -12,7 +13,6 @@ use tokio::sync::OnceCell;
 use crate::playing::{POLITE, is_clean, played, pod, sandboxes, start, told};
 use crate::procrun::Runtime;
 use crate::program::{Place, is_root};
-use crate::support::skip::need;
 
 /// How many programs are started at once.
 const AT_ONCE: usize = 4;

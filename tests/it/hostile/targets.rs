@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use fixtures::http2::wire::{SETTINGS, frame};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -20,7 +21,6 @@ use crate::probing::lateness::serve;
 use crate::probing::told;
 use crate::procrun::{Runtime, until};
 use crate::program::Place;
-use crate::support::wire::{SETTINGS, frame};
 
 const PING: u8 = 6;
 

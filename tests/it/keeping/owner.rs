@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fixtures::http2::{self, framed};
+use fixtures::wait::soon;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
 use probeshim::cri::{runtime_client, unary_message};
@@ -14,7 +16,6 @@ use tonic::transport::Channel;
 use super::SHORT;
 use crate::admin::until_shown;
 use crate::program::Place;
-use crate::support::{self, framed, soon};
 
 /// A client whose containers are kept alive.
 pub(crate) struct Owner {
@@ -82,9 +83,9 @@ impl Owner {
     /// The same, in these bytes.
     pub(crate) async fn create_raw(&mut self, request: Vec<u8>) -> String {
         let stream = UnixStream::connect(self.place.at("shim.sock")).await.unwrap();
-        let mut client = support::client::Client::over(stream).await;
+        let mut client = http2::client::Client::over(stream).await;
         let answer = client.call("/runtime.v1.RuntimeService/CreateContainer", framed(false, &request));
-        let (_, mut body) = support::client::head(answer).await;
+        let (_, mut body) = http2::client::head(answer).await;
         let mut bytes = Vec::new();
         while let Some(more) = soon(body.data()).await {
             bytes.extend(more.unwrap());

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use fixtures::logs::{are_consecutive, log_files, log_names, numbers_of};
 use rustix::process::Signal;
 
 use super::{is_clean, played, pod, start_with};
 use crate::procrun::{Runtime, until};
 use crate::program::Place;
-use crate::support::logs::{are_consecutive, log_files, log_names, numbers_of};
 
 /// Numbers, one on each line.
 const COUNT: &str = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n; sleep 0.01; done";

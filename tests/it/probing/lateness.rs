@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fixtures::wait::soon;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +17,6 @@ use crate::admin::{get, public_address};
 use crate::playing::{POLITE, pod, start};
 use crate::procrun::{Runtime, until};
 use crate::program::{Place, Running};
-use crate::support::soon;
 
 /// Lines of an answer that ends only where its reader gives up.
 fn interim_heads() -> String {

@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use super::{Runtime, processes_of, shell};
-use crate::support::soon;
+use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! GetContainerEvents.
 
+use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 use tonic::Streaming;
 
 use super::{Client, Runtime, shell};
-use crate::support::soon;
 
 async fn subscribe(client: &Client) -> Streaming<ContainerEventResponse> {
     client.clone().get_container_events(GetEventsRequest {}).await.unwrap().into_inner()

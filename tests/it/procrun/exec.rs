@@ -3,13 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
+use fixtures::wait::soon;
 use probeshim::cri::v1::{ExecSyncRequest, ListContainersRequest};
 use probeshim::procrun::TimeoutKillScope;
 use rustix::process::{Pid, Signal, kill_process};
 use tonic::Code;
 
 use super::{Runtime, is_gone, refused};
-use crate::support::soon;
 
 /// Starts a child that holds the output, and ends.
 const HOLDS: &str = "echo said; sh -c 'echo $$ > child; exec sleep 1000' & echo $$ > shell; while ! test -s child; do sleep 0.01; done";

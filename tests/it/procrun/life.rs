@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 
 use super::{Runtime, processes_of, shell};
-use crate::support::soon;
 
 #[tokio::test]
 async fn states_times_exit_codes_and_reasons() {

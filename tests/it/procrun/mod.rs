@@ -19,6 +19,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fixtures::wait::soon;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
@@ -29,8 +30,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
-
-use crate::support::soon;
 
 type Client = RuntimeServiceClient<Channel>;
 

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use fixtures::need;
+use fixtures::wait::soon;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::procrun::{Procrun, WARNING};
@@ -13,8 +15,6 @@ use rustix::process::Signal;
 
 use super::{Client, processes_of, settings, shell, until};
 use crate::program::{Answer, Place, Running, is_root};
-use crate::support::skip::need;
-use crate::support::soon;
 
 fn command(place: &Place, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));

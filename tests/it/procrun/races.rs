@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 use tokio::task::JoinSet;
 use tonic::Code;
 
 use super::{Runtime, processes_of, refused, shell, until};
-use crate::support::soon;
 
 #[tokio::test]
 async fn commands_that_come_as_a_container_ends_do_not_hide_its_exit_code() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fixtures::wait::soon;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, ListPodSandboxRequest};
@@ -21,7 +22,6 @@ use super::{ACTS, AT_ONCE, Moment, moments};
 use crate::playing::{POLITE, begin, pod};
 use crate::procrun::processes_of;
 use crate::program::{Place, Running};
-use crate::support::soon;
 
 /// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]

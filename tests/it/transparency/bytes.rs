@@ -1,10 +1,10 @@
 //! Messages, metadata and status.
 
 use bytes::Bytes;
+use fixtures::http2::wire::{self, HEADERS, Wire, frame};
+use fixtures::http2::{client, framed, headers, read_all, request, runtime, send_all, shim};
+use fixtures::wait::soon;
 use http::{HeaderValue, Method, Request, Response, Version};
-
-use crate::support::wire::{self, HEADERS, Wire, frame};
-use crate::support::{client, framed, headers, read_all, request, runtime, send_all, shim, soon};
 
 /// Sends `request` with `body` through the relay and returns what arrived.
 async fn arrived(request: Request<()>, body: Option<Bytes>) -> (http::request::Parts, Bytes) {

@@ -1,11 +1,11 @@
 //! What ends a call on one side ends it the same way on the other.
 
 use bytes::Bytes;
+use fixtures::http2::client::Client;
+use fixtures::http2::runtime::Connection;
+use fixtures::http2::{answered, client, headers, read_all, request, runtime, shim};
+use fixtures::wait::soon;
 use h2::{Reason, RecvStream, SendStream};
-
-use crate::support::client::Client;
-use crate::support::runtime::Connection;
-use crate::support::{answered, client, headers, read_all, request, runtime, shim, soon};
 
 const REASONS: [Reason; 14] = [
     Reason::NO_ERROR,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fixtures::http2::wire::{self, HEADERS, Wire, frame, word};
+use fixtures::http2::{answered, client, headers, read_all, request, runtime, send_all, shim};
+use fixtures::wait::soon;
 use h2::Reason;
 use tokio::sync::mpsc;
-
-use crate::support::wire::{self, HEADERS, Wire, frame, word};
-use crate::support::{answered, client, headers, read_all, request, runtime, send_all, shim, soon};
 
 /// What the relay may hold for one stream that nobody reads: its window, what waits to be written, and a little.
 const HELD: usize = (4 << 20) + (1 << 20);

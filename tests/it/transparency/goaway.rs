@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use fixtures::http2::runtime::ok;
+use fixtures::http2::wire::{self, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
+use fixtures::http2::{answered, client, read_all, shim, shim_with};
+use fixtures::wait::soon;
 use h2::Reason;
-
-use crate::support::runtime::ok;
-use crate::support::wire::{self, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
-use crate::support::{answered, client, read_all, shim, shim_with, soon};
 
 #[tokio::test]
 async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {

@@ -1,7 +1,7 @@
 //! What upstream sent before it ended a call, or itself, reaches the client before it learns of the end.
 
-use crate::support::wire::{self, DATA, Frame, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
-use crate::support::{Shim, shim};
+use fixtures::http2::wire::{self, DATA, Frame, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
+use fixtures::http2::{Shim, shim};
 
 /// More than sockets hold, less than the windows of the relay.
 const LARGE: usize = 3 << 20;

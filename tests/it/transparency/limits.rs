@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use fixtures::http2::runtime::{self, Runtime};
+use fixtures::http2::wire::{self, DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame, word};
+use fixtures::http2::{Shim, is_served, shim};
+use fixtures::wait::soon;
 use tokio::io::AsyncWriteExt as _;
-
-use crate::support::runtime::{self, Runtime};
-use crate::support::wire::{self, DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame, word};
-use crate::support::{Shim, is_served, shim, soon};
 
 /// Calls that one client may have in flight.
 const MAX_STREAMS: u32 = 10_000;

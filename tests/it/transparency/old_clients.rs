@@ -1,10 +1,9 @@
 //! Clients that send a socket path as `:authority`.
 
+use fixtures::http2::runtime::{Call, Connection};
+use fixtures::http2::wire::{self, CONTINUATION, HEADERS, Wire, frame};
+use fixtures::http2::{Shim, shim};
 use probeshim::relay::authority_fix::hpack::{HeaderField, encode};
-
-use crate::support::runtime::{Call, Connection};
-use crate::support::wire::{self, CONTINUATION, HEADERS, Wire, frame};
-use crate::support::{Shim, shim};
 
 const OLD: [&str; 4] =
     ["/run/containerd/containerd.sock", "%2Frun%2Fcontainerd%2Fcontainerd.sock", "", "unix:///run/a.sock"];
@@ -51,7 +50,7 @@ async fn a_path_as_authority_is_served() {
             let mut call = runtime.call().await;
             expect(&call, method);
             assert!(call.request.body().is_end_stream());
-            call.respond.send_response(crate::support::runtime::ok(), true).unwrap();
+            call.respond.send_response(fixtures::http2::runtime::ok(), true).unwrap();
             assert_eq!(client.next_of(HEADERS).await.stream, stream);
         }
     }
@@ -67,7 +66,7 @@ async fn a_body_and_trailers_pass_behind_a_mended_head() {
     client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, &trailers)).await;
     let mut call = runtime.call().await;
     expect(&call, "/a.B/C");
-    let (body, trailers) = crate::support::read_all(call.request.body_mut()).await.unwrap();
+    let (body, trailers) = fixtures::http2::read_all(call.request.body_mut()).await.unwrap();
     assert_eq!((body.as_ref(), trailers.unwrap()["x-end"].as_bytes()), (&b"ask"[..], &b"of request"[..]));
 }
 

@@ -1,11 +1,11 @@
 //! Clients that break the rules are ended as HTTP/2 says, and nobody else notices.
 
+use fixtures::http2::client::Client;
+use fixtures::http2::runtime::Connection;
+use fixtures::http2::wire::{self, HEADERS, RST_STREAM, Wire, frame, word};
+use fixtures::http2::{Shim, is_served, shim};
+use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-use crate::support::client::Client;
-use crate::support::runtime::Connection;
-use crate::support::wire::{self, HEADERS, RST_STREAM, Wire, frame, word};
-use crate::support::{Shim, is_served, shim, soon};
 
 /// A well-behaved client, and its proof that it still is served.
 struct Witness {
@@ -14,7 +14,7 @@ struct Witness {
 }
 
 impl Witness {
-    async fn of(shim: &Shim) -> (Self, crate::support::runtime::Runtime) {
+    async fn of(shim: &Shim) -> (Self, fixtures::http2::runtime::Runtime) {
         let (client, runtime, listener) = shim.joined().await;
         (Self { client, runtime }, listener)
     }
@@ -120,7 +120,7 @@ async fn thousands_of_streams_reset_at_once_end_nothing() {
     loop {
         let mut call = runtime.call().await;
         if call.request.body().is_end_stream() {
-            call.respond.send_response(crate::support::runtime::ok(), true).unwrap();
+            call.respond.send_response(fixtures::http2::runtime::ok(), true).unwrap();
             break;
         }
     }

@@ -6,11 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use fixtures::skip::skip;
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::*;
-use crate::kubelet::pod_dir::tests::{may_mount, skip::skip};
+use crate::kubelet::pod_dir::tests::may_mount;
 
 /// A directory with links in it, beside one that none of them may lead to.
 fn tree() -> (tempfile::TempDir, PathBuf) {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use fixtures::skip::skip;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::super::beneath::{make, trusted};
 use super::*;
-use crate::kubelet::pod_dir::tests::{limited, may_mount, skip::skip};
+use crate::kubelet::pod_dir::tests::{limited, may_mount};
 
 #[test]
 fn links_are_removed_and_not_followed() {

@@ -256,7 +256,7 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
         "{name: empty, mountPath: /f, subPath: dir}, {name: config, mountPath: /g, subPath: key}",
     );
     if !prepared.binds {
-        return skip::skip("mounts take the right to mount");
+        return fixtures::skip::skip("mounts take the right to mount");
     }
     let paths = prepared.mounts().unwrap();
     let targets = prepared.dir.subpath_targets(&prepared.pod.containers[0]);
@@ -286,7 +286,7 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
 fn a_mount_that_is_in_use_keeps_its_pod_from_being_removed() {
     let prepared = PreparedPod::new("{name: empty, mountPath: /f, subPath: dir}");
     if !prepared.binds {
-        return skip::skip("mounts take the right to mount");
+        return fixtures::skip::skip("mounts take the right to mount");
     }
     let path = prepared.mounts().unwrap().remove(0);
     fs::write(path.join("file"), "content").unwrap();

@@ -3,6 +3,11 @@
 use std::future::pending;
 
 use bytes::Bytes;
+use fixtures::http2::client::Client;
+use fixtures::http2::runtime::{Connection, Runtime};
+use fixtures::http2::wire::{DATA, Wire};
+use fixtures::http2::{framed, is_served, request};
+use fixtures::wait::soon;
 use h2::Reason;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
@@ -10,10 +15,6 @@ use tokio::net::UnixStream;
 
 use crate::hostile::{assert_no_panic, descriptors_at_rest, descriptors_return_to};
 use crate::program::{Place, Running, joined, serves};
-use crate::support::client::Client;
-use crate::support::runtime::{Connection, Runtime};
-use crate::support::wire::{DATA, Wire};
-use crate::support::{framed, is_served, request, soon};
 
 /// What a client sees of its call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What a runtime sends, frame by frame, to a client whose call has the stream 1.
 
-use crate::support::wire::{
+use fixtures::http2::wire::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame, word,
 };
 
