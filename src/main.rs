@@ -49,12 +49,12 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
     match command {
         CliCommand::Run(flags) => {
             let settings = Settings::new(&flags, &Environment::detect())?;
-            let _log = telemetry::start(&settings.log);
+            let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::run(settings.shim)).map_err(CliError::from_display)
         }
         CliCommand::Play(flags) => {
             let settings = PlaySettings::new(&flags, &Environment::detect())?;
-            let _log = telemetry::start(&settings.log);
+            let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::play(settings)).map_err(CliError::from_display)
         }
         CliCommand::Calls(calls) => runtime.block_on(calls.run()),
@@ -68,7 +68,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Runtime(flags) => {
             let settings = RuntimeSettings::new(&flags, &Environment::detect())?;
             print(&format!("{}\n", procrun::WARNING))?;
-            let _log = telemetry::start(&settings.log);
+            let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
         CliCommand::Demo(demo) => {

@@ -2,16 +2,13 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::log_queue::{self, LineWriter, LogGuard};
 use crate::terminal::format::harmless_json;
 use crate::terminal::is_no_color;
-
-/// Lines that may wait for a slow reader of stderr; more are dropped.
-const WAITING_LINES: usize = 4096;
 
 /// The levels, from nothing to everything.
 pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -33,12 +30,6 @@ pub enum FilterError {
     Directives(#[from] ParseError),
 }
 
-/// Writes out what still waits when dropped: keep it until the end.
-#[derive(Debug)]
-pub struct LogGuard {
-    _writer: WorkerGuard,
-}
-
 impl LogConfig {
     /// Reads one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
     /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
@@ -55,11 +46,10 @@ impl LogConfig {
     }
 }
 
-/// Starts logging to stderr, on a thread of its own: a stuck reader costs log lines, never a call.
-#[must_use]
-pub fn start(settings: &LogConfig) -> LogGuard {
-    let (writer, guard) =
-        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).finish(io::stderr());
+/// Starts logging to stderr, on a thread of its own. Keep the guard until the program ends.
+pub fn start(settings: &LogConfig) -> io::Result<LogGuard> {
+    let (writer, guard) = log_queue::start(io::stderr())?;
+    let writer = move || -> LineWriter { writer.clone() };
     let on_terminal = io::stderr().is_terminal();
     let colour = on_terminal && !is_no_color();
     let base = tracing_subscriber::fmt()
@@ -71,7 +61,7 @@ pub fn start(settings: &LogConfig) -> LogGuard {
     } else {
         base.json().flatten_event(true).map_writer(HarmlessJson).init();
     }
-    LogGuard { _writer: guard }
+    Ok(guard)
 }
 
 /// Makes writers of JSON lines in which nothing moves the cursor of a terminal that they are shown on.

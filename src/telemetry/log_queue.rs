@@ -1,0 +1,142 @@
+//! A bounded queue of log lines with a thread that writes them: a stuck reader of the log costs lines, never a call.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Lines that may wait for a slow reader; more are dropped.
+const CAPACITY: usize = 4096;
+
+/// Time that the end of the program waits for a slow reader.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Puts lines into the queue. Each write is one line.
+#[derive(Clone, Debug)]
+pub(super) struct LineWriter(Arc<Queue>);
+
+/// Writes out what still waits when dropped, unless the reader is stuck.
+#[derive(Debug)]
+pub struct LogGuard(Arc<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: VecDeque<Vec<u8>>,
+    /// The guard is dropped: the thread ends with the last line.
+    is_ending: bool,
+    has_ended: bool,
+}
+
+/// Starts the thread that writes to `output`.
+pub(super) fn start(output: impl Write + Send + 'static) -> io::Result<(LineWriter, LogGuard)> {
+    let queue = Arc::new(Queue::default());
+    let writing = queue.clone();
+    thread::Builder::new().name("log".to_owned()).spawn(move || writing.write_all_to(output))?;
+    Ok((LineWriter(queue.clone()), LogGuard(queue)))
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_all_to(&self, mut output: impl Write) {
+        loop {
+            let waiting = |state: &mut State| state.lines.is_empty() && !state.is_ending;
+            let mut state =
+                self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
+            let Some(line) = state.lines.pop_front() else {
+                state.has_ended = true;
+                self.changed.notify_all();
+                return;
+            };
+            drop(state);
+            // There is nowhere to report it.
+            let _ = output.write_all(&line);
+        }
+    }
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut state = self.0.lock();
+        if state.lines.len() < CAPACITY {
+            state.lines.push_back(line.to_owned());
+            drop(state);
+            self.0.changed.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_ending = true;
+        self.0.changed.notify_all();
+        let _ = self.0.changed.wait_timeout_while(state, END_TIMEOUT, |state| !state.has_ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// An output that waits before each line for a message, or goes on once nobody can send one.
+    struct Gate {
+        open: Receiver<()>,
+        written: Sender<String>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let _ = self.open.recv();
+            self.written.send(String::from_utf8(line.to_vec()).unwrap()).unwrap();
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_do_not_fit_are_dropped_and_the_guard_writes_out_the_rest() {
+        let ((opener, open), (written, lines)) = (channel(), channel());
+        let (mut writer, guard) = start(Gate { open, written }).unwrap();
+        let all = CAPACITY + 100;
+        for number in 0..all {
+            writer.write_all(number.to_string().as_bytes()).unwrap();
+        }
+        drop(opener);
+        drop(guard);
+        let lines: Vec<usize> = lines.try_iter().map(|line| line.parse().unwrap()).collect();
+        // The thread may have taken one before it waited.
+        assert!([CAPACITY, CAPACITY + 1].contains(&lines.len()), "{}", lines.len());
+        assert!(lines.iter().enumerate().all(|(place, number)| place == *number), "lines stay in order");
+    }
+
+    #[test]
+    fn the_guard_gives_a_stuck_reader_up() {
+        let ((opener, open), (written, lines)) = (channel(), channel());
+        let (mut writer, guard) = start(Gate { open, written }).unwrap();
+        writer.write_all(b"stuck").unwrap();
+        drop(guard);
+        assert!(lines.try_recv().is_err());
+        drop(opener);
+        assert_eq!(lines.recv().unwrap(), "stuck");
+    }
+}
