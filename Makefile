@@ -1,10 +1,21 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build demo test conformance parity differential soak attack lint check bench fuzz
+.PHONY: build static image demo test image-test conformance parity differential soak attack lint check bench generate fuzz
 
 # The program, in target/release/probeshim.
 build:
 	cargo build --release
+
+# The program for an empty image: linked statically, in target/image/probeshim. It takes libc.a (Debian: libc6-dev, Fedora: glibc-static).
+# On a node prefer `make build`: glibc loads the node's own modules to resolve host names, which suit the node's glibc alone.
+static:
+	cargo rustc --release --bin probeshim -- -C target-feature=+crt-static
+	mkdir -p target/image
+	cp target/release/probeshim target/image/probeshim
+
+# The container image probeshim:latest, with docker or buildah.
+image: static
+	docker/build target/image/probeshim probeshim:latest
 
 # Two pods on a runtime of plain processes, played through probeshim for half a minute. Needs neither root nor containerd.
 demo:
@@ -18,6 +29,10 @@ test:
 # versions of containerd. About six minutes, and as long again the first time, to build them.
 conformance:
 	@tests/run conformance
+
+# The container image as a privileged pod on a real containerd. Needs buildah, or docker with its daemon.
+image-test:
+	@tests/run image
 
 # Ten minutes of fifty ExecSyncs a second on a real containerd that crashes in the middle: what probeshim takes, and that it stays so.
 soak:
@@ -34,7 +49,7 @@ lint:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets -- --deny warnings
-	cargo clippy --test conformance --test parity --test differential --test soak --test attack -- --deny warnings
+	cargo clippy --test conformance --test parity --test differential --test image --test soak --test attack -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
 
@@ -55,6 +70,10 @@ differential:
 bench:
 	@tests/tools/install
 	cargo bench --bench relay -- $(PARTS)
+
+# The code in proto/generated, from the protocol definitions in proto.
+generate:
+	PROBESHIM_GENERATE=1 cargo test --test it the_generated_code_is_what_the_protocol_definitions_give
 
 # A minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz.
 fuzz:

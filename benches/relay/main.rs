@@ -49,6 +49,7 @@ fn main() {
                     reclaim::rest().await;
                     reclaim::attacks().await;
                     memory::probeshim().await;
+                    memory::baseline().await;
                 }
                 "crowd" => memory::crowd().await,
                 "procrun" => memory::procrun().await,

@@ -20,6 +20,9 @@ const CROWDED_SECONDS: usize = 180;
 const RELAY_AIM: u64 = 12 << 10;
 const CROWD_AIM: u64 = 16 << 10;
 
+/// Most KiB that probeshim may hold after a million calls at once 32.
+const RESIDENT_AIM: u64 = 12 << 10;
+
 /// Connections that are opened and closed.
 const CONNECTIONS: usize = 2000;
 
@@ -37,6 +40,8 @@ pub(crate) async fn probeshim() {
     println!("{:>44} {start:>8} KiB", "after one Version");
     load.run(&cases.version, 32, CALLS_BEFORE_PEAK).await;
     println!("{:>44} {:>8} KiB", "peak after a million Versions", probeshim.memory("VmHWM"));
+    let resident = print_resident(&probeshim);
+    assert!(resident <= RESIDENT_AIM, "{resident} KiB held after a million calls, at most {RESIDENT_AIM}");
     drop(load);
     for round in ["first", "second"] {
         for _ in 0..CONNECTIONS {
@@ -81,6 +86,25 @@ pub(crate) async fn crowd() {
     let (observed, kept) = (probeshim.calls("observed"), probeshim.calls("kept"));
     println!("{:>44} {observed:>8}, {kept} of them kept in memory", "calls");
     assert_growth("peak", start, probeshim.memory("VmHWM"), CROWD_AIM);
+}
+
+/// What another build holds after the same million calls, if one is named.
+pub(crate) async fn baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let procrun = Target::procrun(folder.path(), CONTAINERS);
+    let Some(baseline) = Target::baseline(folder.path()) else { return };
+    let cases = Cases::on(procrun.socket()).await;
+    println!("\nmemory of the baseline");
+    Load::connect(baseline.socket()).await.run(&cases.version, 32, CALLS_BEFORE_PEAK).await;
+    print_resident(&baseline);
+}
+
+/// Prints and returns the memory in KiB that a process holds, and of which kinds it is.
+fn print_resident(target: &Target) -> u64 {
+    let [total, anonymous, files] = ["VmRSS", "RssAnon", "RssFile"].map(|figure| target.memory(figure));
+    let what = "held after a million Versions, 32 at once";
+    println!("{what:>44} {total:>8} KiB, {anonymous} of it anonymous, {files} of files");
+    total
 }
 
 /// Prints a peak, and fails where it exceeds the memory at the start by more than the aim. All figures are KiB.

@@ -16,7 +16,7 @@ pub use event::{TaskEvent, TimestampedEvent};
 /// The messages and the client, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the words are in proto/")]
 mod v1 {
-    include!(concat!(env!("OUT_DIR"), "/containerd.services.events.v1.rs"));
+    include!("../../proto/generated/containerd.services.events.v1.rs");
 }
 
 /// One filter: of several, an event had to pass only one.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The paths of all methods, as `proto/` defines them.
-const PATHS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/paths.rs"));
+const PATHS: &[&str] = &include!("../../proto/generated/method_paths.rs");
 
 /// The longest path that is kept of a call to a method that the interface does not know, in characters.
 const MAX_PATH_LEN: usize = 256;

@@ -28,8 +28,8 @@ pub(crate) const PROCRUN_RUNTIME_NAME: &str = "procrun";
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]
 pub mod v1 {
-    include!(concat!(env!("OUT_DIR"), "/runtime.v1.rs"));
+    include!("../../proto/generated/runtime.v1.rs");
 }
 
 /// The compiled `FileDescriptorSet` of package `runtime.v1`, its services included.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime_v1.binpb"));
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../../proto/generated/runtime_v1.binpb");

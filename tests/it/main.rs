@@ -6,6 +6,7 @@ mod admin;
 mod cri;
 mod demo;
 mod explain;
+mod generated;
 mod hostile;
 mod keeping;
 mod killing;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use url::Url;
+use url::{ParseError, Url};
 
 use super::go_url;
 use crate::gofmt::quote;
@@ -20,6 +20,9 @@ pub(super) struct TargetUrl {
     /// Whether messages leave query strings out.
     redact: bool,
 }
+
+/// Stands for a host beyond ASCII. No host has this name (RFC 6761).
+const OTHER_HOST: &str = "other.invalid";
 
 impl TargetUrl {
     /// Returns the address that a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
@@ -79,7 +82,14 @@ impl TargetUrl {
         let is_whole = Url::parse(location).is_ok();
         let base =
             if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
-        let next = Url::parse(&base).ok()?.join(location).ok()?;
+        let next = match Url::parse(&base).ok()?.join(location) {
+            Ok(next) => next,
+            // The crate `url` is built without the tables of host names beyond ASCII. The host of a pod is none.
+            Err(ParseError::IdnaError) if !location.is_ascii() => {
+                return Some((Self { authority: OTHER_HOST.to_owned(), ..self.clone() }, true));
+            }
+            Err(_) => return None,
+        };
         let path =
             next.query().map_or_else(|| next.path().to_owned(), |query| format!("{}?{query}", next.path()));
         let authority = if is_whole || location.starts_with("//") {
@@ -116,6 +126,8 @@ mod tests {
         let (next, _) = here.resolve_redirect("http://[fd00::1]:81").unwrap();
         assert_eq!((next.host(), next.port()), ("fd00::1", 81));
         assert_eq!(here.resolve_redirect("http://[x"), None);
+        assert_eq!(here.resolve_redirect("http://größe.test/y").unwrap().0.host(), OTHER_HOST);
+        assert_eq!(sent("/größe"), url("http://10.0.0.1:8080/gr%C3%B6%C3%9Fe", false));
     }
 
     #[test]
