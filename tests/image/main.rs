@@ -55,7 +55,7 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
     let calls: Vec<Value> = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(calls.len(), 1, "{}", String::from_utf8_lossy(&shown.stderr));
     assert_eq!((&calls[0]["code"], &calls[0]["pod"]["name"]), (&"OK".into(), &"behind".into()));
-    assert_eq!(calls[0]["peer"]["comm"], "crictl", "{}", calls[0]["peer"]);
+    assert_eq!(calls[0]["peer"]["program"], "crictl", "{}", calls[0]["peer"]);
     pod.remove(&relayed);
 
     direct.ok(&["stop", "--timeout", "10", &container]);
