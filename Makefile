@@ -1,6 +1,6 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build static image demo test image-test conformance parity differential soak attack lint check bench generate fuzz
+.PHONY: build static image demo test image-test conformance parity differential soak attack lint check bench generate fuzz vm-test
 
 # The program, in target/release/probeshim.
 build:
@@ -49,7 +49,7 @@ lint:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets -- --deny warnings
-	cargo clippy --test conformance --test parity --test differential --test image --test soak --test attack -- --deny warnings
+	cargo clippy --test conformance --test parity --test differential --test image --test vm --test soak --test attack -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
 
@@ -65,6 +65,11 @@ parity:
 # know what is chance. About fifteen minutes.
 differential:
 	@tests/run differential
+
+# Pods behind probeshim in a virtual machine, whose systemd, cgroup v2 and AppArmor this machine may lack. About two minutes, and
+# as long again the first time, to make its disk.
+vm-test:
+	@tests/run vm
 
 # Latency, throughput and memory, beside a direct connection and socat. PARTS="pace memory" measures these alone.
 bench:

@@ -1,0 +1,111 @@
+//! `make vm-test`: a virtual machine has systemd, cgroup v2 and AppArmor, as nodes have.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use fixtures::image::{BUSYBOX, Store};
+use fixtures::machine::{program, program_under_test};
+use fixtures::need;
+use fixtures::vm::{Payload, Vm};
+use serde_json::{Value, json};
+
+/// Profile that containerd gives to containers.
+const PROFILE: &str = "cri-containerd.apparmor.d (enforce)";
+
+const MEMORY_LIMIT: u32 = 64 << 20;
+
+#[test]
+fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
+    let vm = need!(Vm::new());
+    let busybox = need!(program("busybox", "busybox-static"));
+    let mut payload = Payload::new(include_str!("pods.sh"));
+    for tool in ["containerd-2.2", "crictl-1.36", "kubelet-1.36"] {
+        payload = need!(payload.tool(tool));
+    }
+    let payload = payload
+        .program("probeshim", program_under_test())
+        .images(&Store::new(&busybox))
+        .file("pod.json", pod().to_string().as_bytes())
+        .file("container.json", container().to_string().as_bytes())
+        .file("manifests/static.json", static_pod().to_string().as_bytes());
+
+    let outcome = vm.run(payload);
+
+    assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
+    assert_eq!(outcome.text("init"), "systemd");
+    assert_eq!(outcome.text("cgroup-file-system"), "cgroup2fs");
+    assert_eq!(outcome.text("cgroup.controllers"), "cpuset cpu io memory hugetlb pids rdma misc");
+    assert_eq!(outcome.text("apparmor-mode"), "enforce");
+    for (pod, runtime) in
+        [("containerd-1.6-runc", "runc"), ("containerd-1.6-crun", "crun"), ("containerd-2.2-runc", "runc")]
+    {
+        let text = |name: &str| outcome.text(&format!("{pod}/{name}"));
+        assert_eq!(text("apparmor").trim_end_matches('\0'), PROFILE, "{pod}");
+        assert_eq!(text("memory-max"), MEMORY_LIMIT.to_string(), "{pod}");
+        // systemd has made it: a scope for the container, in which crun makes another cgroup.
+        let cgroup = text("cgroup");
+        assert!(cgroup.starts_with("/pods.slice/cri-containerd-") && cgroup.contains(".scope"), "{cgroup}");
+        let sandbox = outcome.json(&format!("{pod}/sandbox.json"));
+        assert_eq!(sandbox["status"]["runtimeHandler"], runtime, "{pod}");
+    }
+    for version in ["1.6", "2.2"] {
+        let answer = outcome.text(&format!("version-{version}"));
+        assert!(answer.contains(&format!("RuntimeVersion:  {version}")), "{answer}");
+    }
+    assert_eq!(outcome.text("kubelet/apparmor").trim_end_matches('\0'), PROFILE);
+
+    // All of it went through probeshim.
+    for (version, program, pods, expected) in [
+        ("1.6", "crictl", 2, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"][..]),
+        ("2.2", "crictl", 1, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"]),
+        ("2.2", "kubelet", 1, &["RunPodSandbox", "CreateContainer"]),
+    ] {
+        let calls = outcome.json(&format!("calls-{version}.json"));
+        for method in expected {
+            let succeeded = calls.as_array().unwrap().iter().filter(|call| {
+                call["method"] == *method && call["peer"]["program"] == program && call["code"] == "OK"
+            });
+            assert_eq!(succeeded.count(), pods, "{method} of {program} on {version}: {calls}");
+        }
+    }
+}
+
+/// A pod of crictl.
+fn pod() -> Value {
+    json!({
+        "metadata": {"name": "pod", "namespace": "vm", "uid": "1"},
+        "log_directory": "/payload/logs",
+        "linux": {"cgroup_parent": "pods.slice"},
+    })
+}
+
+/// Its container.
+fn container() -> Value {
+    json!({
+        "metadata": {"name": "main"},
+        "image": {"image": BUSYBOX},
+        "command": ["sleep", "2147483647"],
+        "log_path": "main.log",
+        "linux": {"resources": {"memory_limit_in_bytes": MEMORY_LIMIT}},
+    })
+}
+
+/// A pod of the kubelet, which writes the name of its profile.
+fn static_pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "static", "namespace": "vm"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "main",
+                "image": BUSYBOX,
+                "imagePullPolicy": "Never",
+                "command": ["/bin/sh", "-c", "cat /proc/self/attr/current >/fifo"],
+                "volumeMounts": [{"name": "fifo", "mountPath": "/fifo"}],
+            }],
+            "volumes": [{"name": "fifo", "hostPath": {"path": "/payload/fifo"}}],
+        },
+    })
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Runs pods behind probeshim: with crictl on each containerd, then with a kubelet.
+. node/node.sh
+
+cat /proc/1/comm >out/init
+stat --file-system --format %T /sys/fs/cgroup >out/cgroup-file-system
+cp /sys/fs/cgroup/cgroup.controllers out/
+cat /sys/module/apparmor/parameters/mode >out/apparmor-mode
+
+# run_pod NAME RUNTIME: leaves its results in out/NAME.
+run_pod() {
+  local out=out/$1 pod container pid cgroup
+  echo "pod: $1"
+  mkdir "$out"
+  pod=$(crictl runp --runtime "$2" pod.json)
+  container=$(crictl create "$pod" container.json pod.json)
+  crictl start "$container"
+  crictl inspectp "$pod" >"$out/sandbox.json"
+  crictl exec --sync "$container" cat /proc/self/attr/current >"$out/apparmor"
+  pid=$(crictl inspect --output go-template --template '{{.info.pid}}' "$container")
+  cgroup=$(cut -d : -f 3 "/proc/$pid/cgroup")
+  echo "$cgroup" >"$out/cgroup"
+  cat "/sys/fs/cgroup$cgroup/memory.max" >"$out/memory-max"
+  crictl rmp --force "$pod"
+}
+
+start_containerd 1.6
+start_probeshim 1.6
+crictl version >out/version-1.6
+run_pod containerd-1.6-runc runc
+run_pod containerd-1.6-crun crun
+probeshim calls --output json >out/calls-1.6.json
+systemctl stop probeshim.socket probeshim.service containerd-1.6
+
+start_containerd 2.2
+start_probeshim 2.2
+crictl version >out/version-2.2
+run_pod containerd-2.2-runc runc
+echo "pod: kubelet"
+mkdir out/kubelet
+# The container writes into it; until then, the reader waits.
+mkfifo fifo
+start_kubelet
+cat fifo >out/kubelet/apparmor
+probeshim calls --output json >out/calls-2.2.json
