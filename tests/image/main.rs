@@ -31,7 +31,7 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
         std::env::var(ARCHIVE).map_err(|_| "the image is not built (run `make image-test`)".to_owned())
     );
     let containerd = need!(Containerd::start(Version::V2_2));
-    containerd.import(Path::new(&archive));
+    containerd.import_archive(Path::new(&archive));
     let folder = containerd.folder();
     let direct = need!(Crictl::new("crictl-1.36", &containerd.socket(), folder));
     let (socket, admin) = (folder.join("image/probeshim.sock"), folder.join("image/admin.sock"));
