@@ -1,0 +1,105 @@
+//! A deployment, as people use one. It is the short form of `make cluster-test`.
+
+use fixtures::cluster::{Cluster, is_true};
+use fixtures::image::BUSYBOX;
+use fixtures::need;
+use fixtures::wait::wait_for;
+use serde_json::{Value, json};
+
+#[test]
+fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay() {
+    let cluster = need!(Cluster::start());
+    cluster.apply(&deployment());
+    wait_for("the deployment is available", || available(&cluster).then_some(()));
+    let exec = |script: &str| cluster.kubectl(&["exec", "deployment/probed", "--", "sh", "-c", script]);
+    assert_eq!(cluster.kubectl(&["logs", "deployment/probed"]), "started\n");
+    assert_eq!(
+        exec("hostname; echo to stderr >&2"),
+        format!("{}\n", pod(&cluster)["metadata"]["name"].as_str().unwrap())
+    );
+    // The runtime sees the volumes that the kubelet has mounted.
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    assert_eq!(exec(&format!("cut -c 1-2 {token}")), "ey\n");
+
+    exec("rm /tmp/ready");
+    wait_for("the pod is not ready", || (!is_true(&pod(&cluster), "Ready")).then_some(()));
+    wait_for("the deployment is not available", || (!available(&cluster)).then_some(()));
+    exec("touch /tmp/ready");
+    wait_for("the deployment is available again", || available(&cluster).then_some(()));
+    assert_eq!(restarts(&cluster), 0);
+
+    exec("rm /tmp/live");
+    wait_for("the container is restarted", || (restarts(&cluster) == 1).then_some(()));
+    wait_for("the pod is ready after the restart", || is_true(&pod(&cluster), "Ready").then_some(()));
+    assert_eq!(cluster.kubectl(&["logs", "--previous", "deployment/probed"]), "started\n");
+    let events = cluster.kubectl(&["events", "--output", "json"]);
+    assert!(events.contains("Container main failed liveness probe, will be restarted"), "{events}");
+
+    let name = pod(&cluster)["metadata"]["name"].clone();
+    let calls = cluster.shim.list(&["calls"]);
+    for file in ["/tmp/ready", "/tmp/live"] {
+        for passed in [true, false] {
+            let is_seen = calls.iter().any(|call| {
+                let exec = &call["exec"];
+                call["method"] == "ExecSync"
+                    && call["pod"]["name"] == name
+                    && exec["command"].to_string().contains(file)
+                    && (exec["exitCode"] == 0) == passed
+            });
+            assert!(is_seen, "no ExecSync of {file} that passed: {passed}");
+        }
+    }
+
+    cluster.kubectl(&["delete", "deployment", "probed"]);
+    wait_for("the pod is gone", || {
+        cluster.get(&["pods"]).is_some_and(|pods| pods["items"] == json!([])).then_some(())
+    });
+}
+
+/// A deployment of one container that is ready and live while there are files of these names.
+fn deployment() -> Value {
+    // Patient, for machines that are busy; a probe that fails does so at once.
+    let probe = |file: &str| {
+        json!({
+            "exec": {"command": ["cat", format!("/tmp/{file}")]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 2,
+        })
+    };
+    let main = json!({
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", "touch /tmp/ready /tmp/live; echo started; sleep 100000"],
+        "readinessProbe": probe("ready"),
+        "livenessProbe": probe("live"),
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "probed"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "probed"}},
+            "template": {
+                "metadata": {"labels": {"app": "probed"}},
+                "spec": {"terminationGracePeriodSeconds": 1, "containers": [main]},
+            },
+        },
+    })
+}
+
+fn available(cluster: &Cluster) -> bool {
+    cluster.get(&["deployment", "probed"]).is_some_and(|deployment| is_true(&deployment, "Available"))
+}
+
+/// The one pod of the deployment.
+fn pod(cluster: &Cluster) -> Value {
+    let pods = cluster.get(&["pods", "--selector", "app=probed"]).unwrap();
+    let [pod] = &pods["items"].as_array().unwrap()[..] else { panic!("not one pod: {pods}") };
+    pod.clone()
+}
+
+fn restarts(cluster: &Cluster) -> u64 {
+    pod(cluster)["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap()
+}
