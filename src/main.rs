@@ -53,7 +53,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
             runtime.block_on(app::run(settings.shim)).map_err(CliError::from_display)
         }
         CliCommand::Play(flags) => {
-            let settings = PlaySettings::new(&flags, &Environment::detect())?;
+            let settings = PlaySettings::new(flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::play(settings)).map_err(CliError::from_display)
         }
@@ -66,13 +66,13 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Schema => cli::schema(),
         CliCommand::Bench(bench) => runtime.block_on(bench.run()),
         CliCommand::Runtime(flags) => {
-            let settings = RuntimeSettings::new(&flags, &Environment::detect())?;
+            let settings = RuntimeSettings::new(flags, &Environment::detect())?;
             print(&format!("{}\n", procrun::WARNING))?;
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
         CliCommand::Demo(demo) => {
-            runtime.block_on(app::demo(demo.duration()?)).map_err(CliError::from_display)
+            runtime.block_on(app::demo(demo.duration())).map_err(CliError::from_display)
         }
         CliCommand::Monitor { .. } => unreachable!("a monitor runs without an async runtime"),
     }

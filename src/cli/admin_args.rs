@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use super::CliError;
 use crate::admin::Client;
-use crate::config::{Environment, admin_socket};
+use crate::config::{BoundedDuration, Environment, admin_socket};
+use crate::socket::SocketPath;
 use crate::terminal::format::harmless_json;
 
 /// Where to ask.
@@ -17,7 +18,7 @@ pub(super) struct AdminArgs {
     /// The admin socket of the probeshim to ask
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
-    admin: Option<String>,
+    admin: Option<SocketPath>,
 }
 
 /// How to show the answer.
@@ -36,18 +37,13 @@ pub(super) fn array(items: &[&RawValue]) -> String {
     if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }
 
-/// How many, as it was written.
-pub(super) fn number(text: &str) -> Result<usize, &'static str> {
-    text.parse().map_err(|_| "it is not a whole number from 0")
-}
-
 /// A duration as a query has it.
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+pub(super) fn milliseconds(duration: BoundedDuration) -> u64 {
+    u64::try_from(Duration::from(duration).as_millis()).unwrap_or(u64::MAX)
 }
 
 impl AdminArgs {
-    pub(super) fn client(&self) -> Result<Client, CliError> {
-        Ok(Client::new(admin_socket(self.admin.as_deref(), &Environment::detect())?))
+    pub(super) fn client(self) -> Result<Client, CliError> {
+        Ok(Client::new(admin_socket(self.admin, &Environment::detect())?))
     }
 }

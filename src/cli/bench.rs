@@ -8,6 +8,7 @@ use super::admin_args::{AdminArgs, OutputFormat};
 use super::table::{Cell, Column, Table};
 use crate::admin::api::Status;
 use crate::bench::{self, BenchReport, BenchSpec, PathResult};
+use crate::config::whole_number;
 use crate::socket::SocketPath;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
@@ -38,15 +39,15 @@ struct BenchExec {
     container: String,
 
     /// Calls each way, 1 to 100000
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    calls: u32,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = whole_number::<usize, 1, 100_000>)]
+    calls: usize,
 
     /// Calls in flight at a time, 1 to 1000
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    concurrency: u32,
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize, 1, 1_000>)]
+    concurrency: usize,
 
     /// After how many seconds the runtime kills the command; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_number::<u32, 0, { u32::MAX as u64 }>)]
     timeout: u32,
 
     /// table or json
@@ -80,8 +81,8 @@ impl BenchExec {
             container: self.container,
             command: self.command,
             timeout: self.timeout.into(),
-            calls: self.calls as usize,
-            concurrency: self.concurrency as usize,
+            calls: self.calls,
+            concurrency: self.concurrency,
         };
         let report = bench::run(&plan).await.map_err(CliError::from_display)?;
         let text = match self.output {

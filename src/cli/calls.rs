@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds, number};
+use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds};
 use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Call, CallsQuery, LogLine};
-use crate::config;
+use crate::config::{BoundedDuration, whole_number};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
@@ -45,14 +45,14 @@ pub struct CallsCommand {
 
     /// Only calls that ended within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    since: Option<String>,
+    since: Option<BoundedDuration>,
 
     /// Only the last N calls
-    #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, value_parser = number)]
+    #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>)]
     last: Option<usize>,
 
     /// Only the N calls that took longest, the slowest first
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number, conflicts_with_all = ["last", "follow"])]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>, conflicts_with_all = ["last", "follow"])]
     slowest: Option<usize>,
 
     /// Show calls as they end, after the last 10 or those that the other flags ask for
@@ -68,13 +68,12 @@ impl CallsCommand {
     /// Asks and prints.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.admin.client()?;
-        let since = self.since.as_deref().map(config::since).transpose()?;
         let query = CallsQuery {
             method: self.method,
             pod: self.pod,
             container: self.container,
             probe: self.probe,
-            since_ms: since.map(milliseconds),
+            since_ms: self.since.map(milliseconds),
             last: self.last,
             slowest: self.slowest,
         };

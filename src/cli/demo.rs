@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::{Problems, demo_duration};
+use crate::config::BoundedDuration;
 
-/// The flags of `demo`, as they were written.
+/// The flags of `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
     /// How long it lasts, 1s to 24h
     #[arg(long = "for", value_name = "DURATION", default_value = "30s", allow_hyphen_values = true)]
-    lasts: String,
+    lasts: BoundedDuration<1>,
 }
 
 impl Demo {
     /// How long it lasts.
-    pub fn duration(&self) -> Result<Duration, Problems> {
-        demo_duration(&self.lasts)
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.lasts.into()
     }
 }

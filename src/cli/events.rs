@@ -11,7 +11,7 @@ use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Event, EventLine, EventsQuery};
-use crate::config;
+use crate::config::BoundedDuration;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
@@ -23,7 +23,7 @@ pub struct EventsCommand {
 
     /// Only events that happened within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    since: Option<String>,
+    since: Option<BoundedDuration>,
 
     /// Show events as they happen, after those that are kept
     #[arg(short, long)]
@@ -38,8 +38,7 @@ impl EventsCommand {
     /// Asks and prints.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
-        let since = self.since.as_deref().map(config::since).transpose()?;
-        let query = EventsQuery { since_ms: since.map(milliseconds) };
+        let query = EventsQuery { since_ms: self.since.map(milliseconds) };
         match (self.follow, self.output) {
             (true, output) => follow(&client, &query, output).await,
             (false, OutputFormat::Table) => table(&client, &query).await,

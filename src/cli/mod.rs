@@ -18,10 +18,12 @@ mod table;
 use std::fmt;
 
 use anyhow::anyhow;
-use clap::{Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::admin::ClientError;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
+use crate::prober::EnforcementMode;
 use crate::procrun::monitor;
 
 pub use bench::BenchArgs;
@@ -56,9 +58,8 @@ pub enum CliCommand {
     /// Sandbox, init containers, sidecars, probes, kills, restarts under back-off, and an orderly end on Ctrl-C, which removes
     /// everything; a second Ctrl-C ends them at once. Ends by itself once all pods have ended. Exit code 0: all have succeeded, or
     /// what --until says is so, or it was told to stop; 1: a pod has failed, or a container was killed for good, or --timeout is over.
-    #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_name("off|dry-run|restart")
-        .help("What is done about probes. off: nothing. dry-run: they are made, and it is said what would be killed; nothing is. restart: \
-               what has failed is killed, and started again [default: restart]")),
+    #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_parser(play_mode())
+        .help("What is done about probes [default: restart]")),
         mut_arg("max_kills", |arg| arg.help("How many containers may be killed for their probes within which time, such as 5/1h, or off \
                for any number [default: off]")))]
     Play(PlayFlags),
@@ -118,6 +119,13 @@ pub enum CliCommand {
     },
 }
 
+/// Returns the parser of `play --enforce`: whatever kills pods that are played starts them again.
+fn play_mode() -> impl TypedValueParser<Value = EnforcementMode> {
+    let modes = EnforcementMode::value_variants().iter().filter(|mode| **mode != EnforcementMode::Kill);
+    let names = PossibleValuesParser::new(modes.filter_map(ValueEnum::to_possible_value));
+    names.try_map(|name| EnforcementMode::from_str(&name, false))
+}
+
 /// Why a command did not do what was asked; each ends the program with its own code.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -150,3 +158,6 @@ impl From<ClientError> for CliError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::terminal::screen::print;
 #[derive(Debug, Args)]
 pub struct ModeCommand {
     /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without it, what is done is shown
-    #[arg(value_name = "dry-run|kill|restart")]
+    #[arg(value_name = "MODE", value_parser = ["dry-run", "kill", "restart"])]
     to: Option<String>,
 
     #[command(flatten)]

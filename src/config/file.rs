@@ -1,6 +1,7 @@
 //! The configuration file: the flags of `run` under names of their own, a kubelet to ask, and rules for probes.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use url::Url;
 
-use super::parse::{Validator, duration};
+use super::validator::Validator;
+use super::values::{BoundedDuration, choice};
 use super::{Environment, Flags};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::{KubeletClient, Probe, ProbeType, Source, read_probe};
@@ -18,27 +20,7 @@ use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where the value of a flag is kept.
-type FlagSlot = fn(&mut Flags) -> &mut Option<String>;
-
-/// The fields that are flags as well: their names, and those of the flags.
-pub(super) const FLAGS: [(&str, &str, FlagSlot); 13] = [
-    ("listen", "--listen", |flags| &mut flags.listen),
-    ("upstream", "--upstream", |flags| &mut flags.upstream),
-    ("admin", "--admin", |flags| &mut flags.admin),
-    ("http", "--http", |flags| &mut flags.http),
-    ("enforce", "--enforce", |flags| &mut flags.enforce),
-    ("maxKills", "--max-kills", |flags| &mut flags.max_kills),
-    ("stateDir", "--state-dir", |flags| &mut flags.state_dir),
-    ("recordLimit", "--record-limit", |flags| &mut flags.record_limit),
-    ("otlpEndpoint", "--otlp-endpoint", |flags| &mut flags.otlp_endpoint),
-    ("watchRuntime", "--watch-runtime", |flags| &mut flags.watch_runtime),
-    ("slowThreshold", "--slow-threshold", |flags| &mut flags.slow_threshold),
-    ("drainTimeout", "--drain-timeout", |flags| &mut flags.drain_timeout),
-    ("log", "--log", |flags| &mut flags.log),
-];
-
-/// The other fields.
+/// The fields that are not flags with a value.
 const NON_FLAG_FIELDS: [&str; 6] =
     ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
 
@@ -76,8 +58,6 @@ impl File {
         let mut problems = Vec::new();
         let root = Cursor::root("", &value);
         let file = root.object(&mut problems).map(|_| {
-            let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(NON_FLAG_FIELDS).collect();
-            root.deny_unknown(&known, &mut problems);
             reader.written = fill_in(flags, &root, &path, &mut problems);
             Self::from_root(&root, flags.redact_commands, &mut problems)
         });
@@ -96,6 +76,38 @@ impl File {
     }
 }
 
+/// The fields of a file that are flags as well.
+struct FlagFields<'a> {
+    root: &'a Cursor<'a>,
+    path: &'a Path,
+    problems: &'a mut Vec<Violation>,
+    known: Vec<&'static str>,
+    /// Where the values are written, by the names of the flags.
+    written: BTreeMap<&'static str, String>,
+}
+
+impl FlagFields<'_> {
+    /// Parses a field, and fills in the flag where the command line does not give it.
+    fn fill<T, E: Display>(
+        &mut self,
+        field: &'static str,
+        flag: &'static str,
+        slot: &mut Option<T>,
+        parse: fn(&str) -> Result<T, E>,
+    ) {
+        self.known.push(field);
+        let Some(node) = self.root.field(field) else { return };
+        let parsed = string(&node, self.problems).map(|text| parse(&text));
+        if let Some(Err(error)) = &parsed {
+            node.error(error.to_string(), self.problems);
+        }
+        if slot.is_none() {
+            *slot = parsed.and_then(Result::ok);
+            self.written.insert(flag, format!("{}: {field}", self.path.display()));
+        }
+    }
+}
+
 /// Fills in what flags do not say. Returns where it is written, by the names of the flags.
 fn fill_in(
     flags: &mut Flags,
@@ -103,14 +115,23 @@ fn fill_in(
     path: &Path,
     problems: &mut Vec<Violation>,
 ) -> BTreeMap<&'static str, String> {
-    let mut written = BTreeMap::new();
-    for (field, flag, slot) in FLAGS {
-        let value = root.field(field).and_then(|node| string(&node, problems));
-        if let Some(value) = value.filter(|_| slot(flags).is_none()) {
-            *slot(flags) = Some(value);
-            written.insert(flag, format!("{}: {field}", path.display()));
-        }
-    }
+    let mut fields = FlagFields { root, path, problems, known: Vec::new(), written: BTreeMap::new() };
+    fields.fill("listen", "--listen", &mut flags.listen, str::parse);
+    fields.fill("upstream", "--upstream", &mut flags.upstream, str::parse);
+    fields.fill("admin", "--admin", &mut flags.admin, str::parse);
+    fields.fill("http", "--http", &mut flags.http, str::parse);
+    fields.fill("enforce", "--enforce", &mut flags.enforce, choice);
+    fields.fill("maxKills", "--max-kills", &mut flags.max_kills, str::parse);
+    fields.fill("stateDir", "--state-dir", &mut flags.state_dir, str::parse);
+    fields.fill("recordLimit", "--record-limit", &mut flags.record_limit, str::parse);
+    fields.fill("otlpEndpoint", "--otlp-endpoint", &mut flags.otlp_endpoint, str::parse);
+    fields.fill("watchRuntime", "--watch-runtime", &mut flags.watch_runtime, choice);
+    fields.fill("slowThreshold", "--slow-threshold", &mut flags.slow_threshold, str::parse);
+    fields.fill("drainTimeout", "--drain-timeout", &mut flags.drain_timeout, str::parse);
+    fields.fill("log", "--log", &mut flags.log, str::parse);
+    let FlagFields { known, mut written, .. } = fields;
+    let known: Vec<&str> = known.into_iter().chain(NON_FLAG_FIELDS).collect();
+    root.deny_unknown(&known, problems);
     let redacts = root.field("redactCommands").and_then(|it| it.flag(problems));
     flags.redact_commands |= redacts.unwrap_or(false);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
@@ -183,11 +204,8 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
     let is_anyone = node.field("insecureSkipVerify").and_then(|flag| flag.flag(problems)).unwrap_or(false);
     let interval = node.field("interval").and_then(|interval| {
         let text = interval.text(problems)?;
-        let read = duration(&text).ok().filter(|read| *read >= Duration::from_secs(1));
-        if read.is_none() {
-            interval.error("must be a duration from 1s to 24h, such as 10s", problems);
-        }
-        read
+        let parsed = text.parse::<BoundedDuration<1>>().map_err(|error| error.to_string());
+        parsed.map_err(|reason| interval.error(reason, problems)).ok()
     });
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -213,7 +231,13 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
                 .error("must not be there where the url is http: it would be sent in the open", problems);
         }
     }
-    Some(KubeletClient { url, token, identity, authority, interval: interval.unwrap_or(INTERVAL) })
+    Some(KubeletClient {
+        url,
+        token,
+        identity,
+        authority,
+        interval: interval.map_or(INTERVAL, Duration::from),
+    })
 }
 
 fn parse_url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {

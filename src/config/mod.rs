@@ -1,81 +1,78 @@
-//! From what was written to what is run: every value is checked at once, and every error names its flag.
+//! From flags and the configuration file to what is run. clap reports an invalid flag; what is wrong in the file, or between values, is
+//! reported all at once, and each problem names the flag, or the file and the field.
 
 mod environment;
 mod file;
-mod parse;
 mod play;
 mod runtime;
+mod validator;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use file::File;
-use parse::{
-    Validator, demo_length, dir, duration, http_address, kill_limit, log_filter, mode, mode_of_play,
-    on_or_off, socket_path,
-};
+use validator::Validator;
 
 pub use environment::Environment;
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
+pub use values::{
+    BoundedDuration, ByteSize, DirPath, LogSizeLimit, LoopbackAddress, OrOff, ValueError, whole_number,
+};
 
 use crate::history::journal;
-use crate::probe::{SpecResolver, SpecSources, selector};
-use crate::prober::{EnforcementMode, EnforcementSettings};
+use crate::probe::{Selector, SpecResolver, SpecSources};
+use crate::prober::{EnforcementMode, EnforcementSettings, KillLimit};
 use crate::socket::SocketPath;
-use crate::telemetry::traces;
+use crate::telemetry::traces::TraceConfig;
 use crate::{execsync, relay, telemetry};
 
 /// Where containerd listens unless told otherwise.
-const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
+const UPSTREAM: &str = "/run/containerd/containerd.sock";
 
 /// Where metrics and health are served unless told otherwise.
-const HTTP: &str = "127.0.0.1:9754";
+const HTTP: OrOff<LoopbackAddress> =
+    OrOff(Some(LoopbackAddress(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9754)))));
 
 /// How long calls in flight may go on after a signal, unless told otherwise.
-const DRAIN_TIMEOUT: &str = "30s";
-
-/// What records on disk may take unless told otherwise.
-const RECORD: &str = "64MiB";
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many kills there may be unless told otherwise: more than a node in order comes to.
-const MAX_KILLS: &str = "30/10m";
+const MAX_KILLS: KillLimit = KillLimit { count: 30, within: Duration::from_secs(10 * 60) };
 
-/// What is slow unless told otherwise.
-const SLOW: &str = "1s";
-
-/// What is logged unless told otherwise.
-const LOG: &str = "info";
+/// Duration from which an ExecSync counts as slow, unless told otherwise.
+const SLOW_THRESHOLD: Duration = Duration::from_secs(1);
 
 /// The JSON schema of the configuration file.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// The flags of `run` as they were written. What is absent has its default.
+/// The flags of `run`. What is absent has its default.
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Flags {
     /// Where clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
-    pub listen: Option<String>,
+    pub listen: Option<SocketPath>,
 
     /// The runtime's socket [default: unix:///run/containerd/containerd.sock]
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
-    pub upstream: Option<String>,
+    pub upstream: Option<SocketPath>,
 
     /// The admin socket, which `probeshim calls` and the like ask
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
-    pub admin: Option<String>,
+    pub admin: Option<SocketPath>,
 
     /// Where /metrics, /metrics/probes, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
     /// [default: 127.0.0.1:9754]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
-    pub http: Option<String>,
+    pub http: Option<OrOff<LoopbackAddress>>,
 
     /// Serve /pods on --http as well, as a kubelet does on its read-only port: every user of this machine can read the commands, annotations
     /// and query strings of pods then. The admin socket always serves it
@@ -92,44 +89,41 @@ pub struct Flags {
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
 
-    /// What is done about probes. off: nothing. dry-run: they are made as the kubelet makes them, and it is said what would be killed;
-    /// nothing is. kill: what has failed its liveness or startup probe is stopped; somebody else starts it again. restart: what clients make
-    /// through the relay is kept alive as a kubelet would: what ends or is killed is made again, under back-off [default: off]
-    #[arg(long, value_name = "off|dry-run|kill|restart", allow_hyphen_values = true)]
-    pub enforce: Option<String>,
+    /// What is done about probes [default: off]
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true, value_enum)]
+    pub enforce: Option<EnforcementMode>,
 
     /// How many containers may be killed within which time, such as 5/1h, or off for any number. More are held, and told of
     /// [default: 30/10m]
     #[arg(long, value_name = "N/DURATION", allow_hyphen_values = true)]
-    pub max_kills: Option<String>,
+    pub max_kills: Option<OrOff<KillLimit>>,
 
     /// Containers that are never killed: KEY=PATTERN, and more of them after commas, of namespace, pod, container, image, label.NAME; * stands
     /// for anything, ? for one character. May be given more than once
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
-    pub never_kill: Vec<String>,
+    pub never_kill: Vec<Selector>,
 
     /// Directory of recorded calls and of the state that outlives probeshim
     /// [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
-    pub state_dir: Option<String>,
+    pub state_dir: Option<DirPath>,
 
     /// Size limit of the recorded calls on disk, 1MiB to 1TiB; off records none [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub record_limit: Option<String>,
+    pub record_limit: Option<OrOff<ByteSize>>,
 
     /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector (gRPC where the port is 4317, else
     /// HTTP), on for what the OTEL_ variables say, or off [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
-    pub otlp_endpoint: Option<String>,
+    pub otlp_endpoint: Option<OrOff<TraceConfig>>,
 
-    /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where
-    /// the time of an ExecSync goes [default: on]
-    #[arg(long, value_name = "on|off")]
-    pub watch_runtime: Option<String>,
+    /// Whether the runtime is asked which pods and containers there are, and for its events [default: on]
+    #[arg(long, value_name = "on|off", value_enum)]
+    pub watch_runtime: Option<RuntimeWatch>,
 
     /// Duration from which an ExecSync counts as slow, 0s to 24h [default: 1s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub slow_threshold: Option<String>,
+    pub slow_threshold: Option<BoundedDuration>,
 
     /// Show of commands only the program, never its arguments, nothing of what probes write, and no query strings of their URLs: in no call,
     /// event, log, metric or trace, and not in /pods
@@ -138,11 +132,20 @@ pub struct Flags {
 
     /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub drain_timeout: Option<String>,
+    pub drain_timeout: Option<BoundedDuration>,
 
     /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives [default: info]
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
-    pub log: Option<String>,
+    pub log: Option<telemetry::LogConfig>,
+}
+
+/// Whether the runtime is watched. `--help` prints the comments of the variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuntimeWatch {
+    /// The runtime is asked
+    On,
+    /// Only what passes is seen, and not where the time of an ExecSync goes
+    Off,
 }
 
 /// What `run` runs on.
@@ -178,7 +181,7 @@ pub struct ServerConfig {
     /// The part of what is recorded on disk, if anything is.
     pub journal: Option<journal::JournalConfig>,
     /// The part of what is exported as traces, if anything is.
-    pub traces: Option<traces::TraceConfig>,
+    pub traces: Option<TraceConfig>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watch_runtime: bool,
     /// What is done with pods on it.
@@ -235,77 +238,56 @@ impl Settings {
     pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
         let (mut flags, mut reader) = (flags.clone(), Validator::default());
         let file = File::read(&mut flags, around, &mut reader);
-        Self::from_flags(&flags, file, reader, around, Purpose::Run)
+        Self::from_flags(flags, file, reader, around, Purpose::Run)
     }
 
     /// Of flags to which the configuration file has added what they did not say.
     fn from_flags(
-        flags: &Flags,
+        flags: Flags,
         file: File,
         mut reader: Validator,
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
         let File { rules, kubelet, mut protected } = file;
-        let listen = match &flags.listen {
-            Some(listen) => reader.read("--listen", listen, socket_path),
-            None if around.is_activated && purpose == Purpose::Run => None,
+        let is_activated = around.is_activated && purpose == Purpose::Run;
+        let listen = match flags.listen {
+            None if is_activated => None,
             None => reader.default_from("--listen", around.default_socket("probeshim.sock")),
+            listen => listen,
         };
-        let admin = reader.admin(flags.admin.as_deref(), around);
-        let upstream = reader.read_or("--upstream", flags.upstream.as_deref(), UPSTREAM, socket_path);
-        let http = reader.read_or("--http", flags.http.as_deref(), HTTP, http_address);
-        let drain_timeout =
-            reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
-        let watches_runtime =
-            reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
-        let (mode, most) = match purpose {
-            Purpose::Run => (
-                reader.read_or(
-                    "--enforce",
-                    flags.enforce.as_deref(),
-                    EnforcementMode::default().name(),
-                    mode,
-                ),
-                reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, kill_limit),
-            ),
+        let admin = reader.admin(flags.admin, around);
+        let default_upstream = || SocketPath::new(Path::new(UPSTREAM)).map_err(|error| error.to_string());
+        let upstream = flags.upstream.or_else(|| reader.default_from("--upstream", default_upstream()));
+        let (default_mode, default_limit) = match purpose {
+            Purpose::Run => (EnforcementMode::default(), Some(MAX_KILLS)),
             // Whoever plays pods wants them killed as a kubelet kills them.
-            Purpose::Play => (
-                reader.read_or(
-                    "--enforce",
-                    flags.enforce.as_deref(),
-                    EnforcementMode::Restart.name(),
-                    mode_of_play,
-                ),
-                reader.read_or("--max-kills", flags.max_kills.as_deref(), "off", kill_limit),
-            ),
+            Purpose::Play => (EnforcementMode::Restart, None),
         };
-        if let Some(mode) =
-            mode.filter(|mode| *mode != EnforcementMode::Off && watches_runtime == Some(false))
-        {
+        let mode = flags.enforce.unwrap_or(default_mode);
+        let most = flags.max_kills.map_or(default_limit, |OrOff(limit)| limit);
+        let watch_runtime = flags.watch_runtime != Some(RuntimeWatch::Off);
+        if mode != EnforcementMode::Off && !watch_runtime {
             let name = mode.name();
             let reason =
                 format!("cannot be off beside --enforce {name}: it would not be known what to probe");
-            reader.error("--watch-runtime", flags.watch_runtime.as_deref(), reason);
+            reader.error("--watch-runtime", Some("off"), reason);
         }
-        let selectors = flags.never_kill.iter();
-        protected.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
+        protected.extend(flags.never_kill);
         let role = match (purpose, mode) {
             (Purpose::Play, _) => OperatingMode::Kubelet,
-            (Purpose::Run, Some(EnforcementMode::Restart)) => OperatingMode::Restart,
+            (Purpose::Run, EnforcementMode::Restart) => OperatingMode::Restart,
             (Purpose::Run, _) => OperatingMode::Observe,
         };
-        let state = match &flags.state_dir {
-            Some(state) => reader.read("--state-dir", state, dir),
+        let state = match flags.state_dir {
+            Some(DirPath(state)) => Some(state),
             None if role == OperatingMode::Observe => around.state_dir(),
             None => reader.default_from("--state-dir", around.require_state_dir()),
         };
-        let journal = reader.journal(state.as_deref(), flags.record_limit.as_deref(), around);
-        let traces = reader.traces(flags.otlp_endpoint.as_deref(), around);
-        let slow = reader.read_or("--slow-threshold", flags.slow_threshold.as_deref(), SLOW, duration);
+        let journal = reader.journal(state.as_deref(), flags.record_limit, around);
+        let collector = around.has_collector.then_some(TraceConfig { endpoint: None });
         let files = reader.files(&flags.manifests, flags.redact_commands);
         let specs = SpecResolver::from_files(&files).and_rules(rules);
-        let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
@@ -313,38 +295,28 @@ impl Settings {
                 reader.error("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log) {
-            (
-                Some(upstream),
-                Some(admin),
-                Some(http),
-                Some(drain_timeout),
-                Some(watch_runtime),
-                Some(mode),
-                Some(most),
-                Some(slow),
-                Some(log),
-            ) if reader.problems.is_empty() => {
-                let shim = ServerConfig {
-                    listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
-                    admin,
-                    http,
-                    http_pods: flags.http_pods,
-                    relay: relay::RelayConfig { upstream, drain_timeout },
-                    exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
-                    specs,
-                    sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
-                    enforcement: EnforcementSettings { mode, most, protected },
-                    journal,
-                    traces,
-                    watch_runtime,
-                    role,
-                    state,
-                };
-                Ok(Self { shim, log })
-            }
-            _ => Err(Problems(reader.problems)),
-        }
+        let (Some(upstream), Some(admin), true) = (upstream, admin, reader.problems.is_empty()) else {
+            return Err(Problems(reader.problems));
+        };
+        let drain_timeout = flags.drain_timeout.map_or(DRAIN_TIMEOUT, Duration::from);
+        let slow = flags.slow_threshold.map_or(SLOW_THRESHOLD, Duration::from);
+        let shim = ServerConfig {
+            listen: listen.filter(|_| !is_activated),
+            admin,
+            http: flags.http.unwrap_or(HTTP).0.map(|LoopbackAddress(address)| address),
+            http_pods: flags.http_pods,
+            relay: relay::RelayConfig { upstream, drain_timeout },
+            exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
+            specs,
+            sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
+            enforcement: EnforcementSettings { mode, most, protected },
+            journal,
+            traces: flags.otlp_endpoint.map_or(collector, |OrOff(config)| config),
+            watch_runtime,
+            role,
+            state,
+        };
+        Ok(Self { shim, log: flags.log.unwrap_or_default() })
     }
 }
 
@@ -356,7 +328,7 @@ impl fmt::Display for Problems {
 }
 
 /// The admin socket that a command asks: what `--admin` says, or its default.
-pub fn admin_socket(flag: Option<&str>, around: &Environment) -> Result<SocketPath, Problems> {
+pub fn admin_socket(flag: Option<SocketPath>, around: &Environment) -> Result<SocketPath, Problems> {
     let mut reader = Validator::default();
     reader.admin(flag, around).ok_or(Problems(reader.problems))
 }
@@ -374,7 +346,7 @@ pub fn check(
         (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());
     let file = File::read(&mut flags, &around, &mut reader);
     let (rules, manifests) = (file.rules.clone(), std::mem::take(&mut flags.manifests));
-    let settings = Settings::from_flags(&flags, file, reader, &around, Purpose::Run);
+    let settings = Settings::from_flags(flags, file, reader, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();
@@ -384,18 +356,6 @@ pub fn check(
         SpecResolver::default()
     });
     if problems.is_empty() { Ok((specs.and_rules(rules), passed_over)) } else { Err(Problems(problems)) }
-}
-
-/// What `--since` says.
-pub fn since(flag: &str) -> Result<Duration, Problems> {
-    let mut reader = Validator::default();
-    reader.read("--since", flag, duration).ok_or(Problems(reader.problems))
-}
-
-/// What `--for` says of a demo.
-pub fn demo_duration(flag: &str) -> Result<Duration, Problems> {
-    let mut reader = Validator::default();
-    reader.read("--for", flag, demo_length).ok_or(Problems(reader.problems))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The flags of `play`, as written and as run.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::file::File;
-use super::parse::{Validator, dir, duration};
+use super::validator::Validator;
+use super::values::{BoundedDuration, DirPath, LogSizeLimit, ValueError, whole_number};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
@@ -15,7 +17,10 @@ use crate::telemetry;
 /// Where a kubelet has the logs of pods.
 const LOGS: &str = "/var/log/pods";
 
-/// The flags of `play` as they were written. What is absent has its default.
+/// The largest number of files that the kubelet takes for the log of a container.
+const MAX_LOG_FILES: u64 = i32::MAX as u64;
+
+/// The flags of `play`. What is absent has its default.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlayFlags {
     /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of which one pod is played; with the
@@ -29,27 +34,27 @@ pub struct PlayFlags {
 
     /// End once this is so, with exit code 0: all pods are ready, all have succeeded, or one container has been restarted so often
     #[arg(long, value_name = "ready|succeeded|restarts=N", allow_hyphen_values = true)]
-    pub until: Option<String>,
+    pub until: Option<Until>,
 
     /// End after so long, with exit code 1: 1s to 24h [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub timeout: Option<String>,
+    pub timeout: Option<BoundedDuration<1>>,
 
     /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state-dir; removed with each pod]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
-    pub pod_logs: Option<String>,
+    pub pod_logs: Option<DirPath>,
 
     /// Size from which the log of a container is rotated, as the kubelet's flag, such as 10Mi; -1 for never [default: 10Mi]
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
-    pub container_log_max_size: Option<String>,
+    pub container_log_max_size: Option<LogSizeLimit>,
 
     /// Number of files that the log of a container may have, from 2, as the kubelet's flag [default: 5]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub container_log_max_files: Option<String>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 2, MAX_LOG_FILES>)]
+    pub container_log_max_files: Option<usize>,
 
     /// Time from one check of the sizes of logs to the next, as the kubelet's containerLogMonitorInterval: 3s to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub container_log_monitor_interval: Option<String>,
+    pub container_log_monitor_interval: Option<BoundedDuration<3>>,
 
     /// Remove pods that were played before with this --state-dir and that no manifest has any more, which an end by force has left; else they
     /// are told of
@@ -98,22 +103,19 @@ pub enum Until {
 
 impl PlaySettings {
     /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
-    pub fn new(flags: &PlayFlags, around: &Environment) -> Result<Self, Problems> {
-        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common, .. } = flags;
-        let (mut common, mut reader) = (common.clone(), Validator::default());
-        let log_rotation = log_rotation(flags, &mut reader);
+    pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
+        let log_rotation = flags.log_rotation();
+        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
+        let mut reader = Validator::default();
         if !common.manifests.is_empty() {
             reader.error("--manifests", None, "is for run: what is played is named without it".to_owned());
         }
-        let (enforce, most) = (common.enforce.clone(), common.max_kills.clone());
+        let (enforce, most) = (common.enforce, common.max_kills);
         let file = File::read(&mut common, around, &mut reader);
         // What the file says of these is for `run`, beside a kubelet that restarts what was killed.
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
-        let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
-        let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
-        let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, dir));
         let documents =
-            ManifestSource::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
+            ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
                 reader.error("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
@@ -127,7 +129,7 @@ impl PlaySettings {
                 None
             }
         };
-        let settings = Settings::from_flags(&common, file, reader, around, Purpose::Play);
+        let settings = Settings::from_flags(common, file, reader, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
         // Where one of them is not there, that was complained of.
         let (Some(documents), Some(state)) = (documents, shim.state.clone()) else {
@@ -135,60 +137,47 @@ impl PlaySettings {
         };
         shim.specs = documents.specs();
         shim.sources = SpecSources { redacts: shim.sources.redacts, ..SpecSources::default() };
-        let keep_logs = logs.is_some();
         let default = if around.is_root { PathBuf::from(LOGS) } else { state.join("pod-logs") };
         Ok(Self {
             shim,
             log,
             documents,
-            until: until.flatten(),
-            timeout: timeout.flatten(),
-            logs: logs.flatten().unwrap_or(default),
-            keep_logs,
+            until,
+            timeout: timeout.map(Duration::from),
+            keep_logs: pod_logs.is_some(),
+            logs: pod_logs.map_or(default, |DirPath(logs)| logs),
             log_rotation,
             pods: state.join("pods"),
-            prune: *prune,
+            prune,
         })
     }
 }
 
-/// Reads the limits of logs. What is wrong with one is a problem, and its default stands in.
-fn log_rotation(flags: &PlayFlags, reader: &mut Validator) -> LogRotatePolicy {
-    let mut policy = LogRotatePolicy::default();
-    if let Some(size) = &flags.container_log_max_size
-        && let Some(size) = reader.read("--container-log-max-size", size, LogRotatePolicy::parse_max_size)
-    {
-        policy.max_size = size;
-    }
-    if let Some(files) = &flags.container_log_max_files
-        && let Some(files) = reader.read("--container-log-max-files", files, LogRotatePolicy::parse_max_files)
-    {
-        policy.max_files = files;
-    }
-    let check = |text: &str| duration(text).and_then(LogRotatePolicy::check_monitor_interval);
-    if let Some(interval) = &flags.container_log_monitor_interval
-        && let Some(interval) = reader.read("--container-log-monitor-interval", interval, check)
-    {
-        policy.monitor_interval = interval;
-    }
-    policy
-}
-
-fn until(value: &str) -> Result<Until, String> {
-    let restarts = || value.strip_prefix("restarts=")?.parse().ok().filter(|count| *count > 0);
-    match value {
-        "ready" => Ok(Until::Ready),
-        "succeeded" => Ok(Until::Succeeded),
-        _ => restarts()
-            .map(Until::Restarts)
-            .ok_or_else(|| "is none of ready, succeeded, restarts=N with N from 1".to_owned()),
+impl PlayFlags {
+    /// Returns the limits of logs; those that no flag gives are the kubelet's.
+    fn log_rotation(&self) -> LogRotatePolicy {
+        let default = LogRotatePolicy::default();
+        LogRotatePolicy {
+            max_size: self.container_log_max_size.map_or(default.max_size, |LogSizeLimit(bytes)| bytes),
+            max_files: self.container_log_max_files.unwrap_or(default.max_files),
+            monitor_interval: self
+                .container_log_monitor_interval
+                .map_or(default.monitor_interval, Duration::from),
+        }
     }
 }
 
-fn limit(value: &str) -> Result<Duration, String> {
-    let read = duration(value)?;
-    if read < Duration::from_secs(1) {
-        return Err("is too short; write a duration from 1s to 24h, such as 30s or 5m".to_owned());
+impl FromStr for Until {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let restarts = || text.strip_prefix("restarts=")?.parse().ok().filter(|count| *count > 0);
+        match text {
+            "ready" => Ok(Self::Ready),
+            "succeeded" => Ok(Self::Succeeded),
+            _ => restarts()
+                .map(Self::Restarts)
+                .ok_or_else(|| ValueError::expected("ready, succeeded, or restarts=N with N from 1")),
+        }
     }
-    Ok(read)
 }

@@ -3,8 +3,13 @@
 use crate::manifest::ProbeType;
 use std::path::Path;
 
-use super::parse::{duration, http_address};
 use super::*;
+
+/// Parses flags as they are on a command line.
+fn parsed<T: Args>(arguments: &[&str]) -> Result<T, clap::Error> {
+    let command = T::augment_args(clap::Command::new("probeshim").no_binary_name(true));
+    T::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
 
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
     Environment {
@@ -30,62 +35,32 @@ fn defaults_are_those_of_the_documentation() {
 }
 
 #[test]
-fn all_problems_are_reported_at_once_with_flag_value_and_allowed_values() {
-    let flags = Flags {
-        listen: None,
-        upstream: Some("tcp://127.0.0.1:1".into()),
-        admin: None,
-        http: Some("0.0.0.0:9754".into()),
-        drain_timeout: Some("-3s".into()),
-        log: Some("probeshim=loud".into()),
-        ..Flags::default()
-    };
+fn all_problems_of_flags_are_reported_at_once() {
+    let flags: Flags = parsed(&["--enforce", "dry-run", "--watch-runtime", "off"]).unwrap();
     let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().collect();
-    assert_eq!(lines.len(), 6, "{error}");
+    assert_eq!(lines.len(), 3, "{error}");
     assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
     assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
-    assert!(lines[2].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{error}");
-    assert!(lines[3].starts_with("--http \"0.0.0.0:9754\" is not a loopback address"), "{error}");
-    assert!(lines[4].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{error}");
-    assert!(lines[5].starts_with("--log \"probeshim=loud\" is not a log filter"), "{error}");
+    assert!(
+        lines[2].starts_with("--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
     let activated = Environment { is_activated: true, ..around(false, None) };
-    let flags = Flags { admin: Some("/run/admin.sock".into()), ..Flags::default() };
-    assert_eq!(Settings::new(&flags, &activated).unwrap().shim.listen, None);
-    let flags = |listen: &str| Flags { listen: Some(listen.into()), ..flags.clone() };
-    assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().shim.listen, None);
-    assert!(Settings::new(&flags("tcp://a"), &activated).is_err(), "what is written is checked all the same");
-}
-
-#[test]
-fn durations_are_read_as_people_write_them() {
-    assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-    assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-    assert_eq!(duration("0s"), Ok(Duration::ZERO));
-    for wrong in ["", "30", "soon", "25h", "1 fortnight"] {
-        assert!(duration(wrong).unwrap_err().contains("from 0s to 24h"), "{wrong}");
-    }
-}
-
-#[test]
-fn addresses_for_http_are_of_this_machine() {
-    let address = |text: &str| http_address(text).map(|address| address.map(|address| address.to_string()));
-    assert_eq!(address("off"), Ok(None));
-    assert_eq!(address("localhost:0").unwrap().unwrap(), "127.0.0.1:0");
-    assert_eq!(address("[::1]:9754").unwrap().unwrap(), "[::1]:9754");
-    for wrong in ["", "9754", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"] {
-        assert!(address(wrong).unwrap_err().contains("write off, or a loopback address"), "{wrong}");
+    for arguments in [&["--admin", "/run/admin.sock"][..], &["--admin", "/run/admin.sock", "--listen", "/a"]]
+    {
+        let flags: Flags = parsed(arguments).unwrap();
+        assert_eq!(Settings::new(&flags, &activated).unwrap().shim.listen, None);
     }
 }
 
 #[test]
 fn the_admin_socket_is_no_other() {
-    let flags =
-        Flags { admin: Some("/run/a.sock".into()), upstream: Some("/run/a.sock".into()), ..Flags::default() };
+    let flags: Flags = parsed(&["--admin", "/run/a.sock", "--upstream", "/run/a.sock"]).unwrap();
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -94,39 +69,17 @@ fn the_admin_socket_is_no_other() {
 }
 
 #[test]
-fn every_flag_of_the_runtime_is_checked() {
-    let wrong = |value: &str| Some(value.to_owned());
-    let flags = RuntimeFlags {
-        listen: wrong("tcp://a"),
-        root: wrong(""),
-        exec_delay: wrong("1 fortnight"),
-        start_delay: wrong("-1s"),
-        synthetic: wrong("many"),
-        drain_exec_sync_io_timeout: wrong("25h"),
-        exec_timeout_kills: wrong("all"),
-        log: wrong(""),
-    };
-    let error = RuntimeSettings::new(&flags, &around(false, None)).unwrap_err().to_string();
-    let lines: Vec<&str> = error.lines().collect();
-    assert_eq!(lines.len(), 8, "{error}");
-    assert!(lines[1].starts_with("--root \"\" is empty"), "{error}");
-    assert!(lines[5].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{error}");
-    assert_eq!(lines[4], "--synthetic \"many\" is not a number of containers; write one from 0 to 100000");
-    assert_eq!(lines[6], "--exec-timeout-kills \"all\" is not what can be killed; write process or group");
-}
-
-#[test]
 fn procrun_has_its_place_among_our_own() {
-    let defaults = RuntimeFlags::default();
-    let root = RuntimeSettings::new(&defaults, &around(true, None)).unwrap();
+    let defaults: RuntimeFlags = parsed(&[]).unwrap();
+    let root = RuntimeSettings::new(defaults.clone(), &around(true, None)).unwrap();
     assert_eq!(root.listen.to_string(), "unix:///run/probeshim/procrun.sock");
     assert_eq!(root.procrun.root, Path::new("/var/lib/probeshim/procrun"));
     let home =
         Environment { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
-    let user = RuntimeSettings::new(&defaults, &home).unwrap();
+    let user = RuntimeSettings::new(defaults.clone(), &home).unwrap();
     assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
     assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s is for as long as it takes, as with containerd");
-    let nowhere = RuntimeSettings::new(&defaults, &around(false, None)).unwrap_err().to_string();
+    let nowhere = RuntimeSettings::new(defaults, &around(false, None)).unwrap_err().to_string();
     assert_eq!(
         nowhere.lines().nth(1),
         Some("--root is needed: not root, and neither XDG_STATE_HOME nor HOME is set")
@@ -138,7 +91,7 @@ fn file(text: &str) -> (tempfile::TempDir, Flags) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.yaml");
     std::fs::write(&path, text).unwrap();
-    let state_dir = Some(dir.path().display().to_string());
+    let state_dir = Some(dir.path().to_str().unwrap().parse().unwrap());
     (dir, Flags { config: Some(path), state_dir, ..Flags::default() })
 }
 
@@ -184,7 +137,7 @@ probes:
 #[test]
 fn a_file_says_what_flags_do_not() {
     let (_dir, flags) = file(WHOLE);
-    let flags = Flags { slow_threshold: Some("3s".into()), state_dir: None, ..flags };
+    let flags = Flags { slow_threshold: Some("3s".parse().unwrap()), state_dir: None, ..flags };
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
@@ -223,7 +176,7 @@ probes:
     for expected in [
         "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
         "/config.yaml: drainTimeout is 5; it must be a string",
-        "/config.yaml: slowThreshold \"1 fortnight\" is not a duration",
+        "/config.yaml: slowThreshold is \"1 fortnight\"; it must be a duration from 0s to 24h",
         "/config.yaml: manifests is \"none\"; it must be a list",
         "/config.yaml: kubelet.interval is \"1ms\"; it must be a duration from 1s to 24h",
         "/config.yaml: kubelet.certificateFile is missing; it must be there beside keyFile",
@@ -243,11 +196,41 @@ probes:
     let (dir, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let text = error.replace(&dir.path().display().to_string(), "");
-    assert!(text.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{text}");
-    assert!(text.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{text}");
+    assert!(
+        text.contains("/config.yaml: slowThreshold is \"1 fortnight\"; it must be a duration from 0s to 24h"),
+        "{text}"
+    );
+    assert!(
+        text.contains("/config.yaml: enforce is \"shoot\"; it must be one of off, dry-run, kill, restart"),
+        "{text}"
+    );
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
     let error = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere.yaml: No such file"), "{error}");
+}
+
+#[test]
+fn a_message_names_where_a_value_is_written() {
+    let (dir, flags) = file("watchRuntime: off\nenforce: kill\n");
+    let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let message = error.replace(&dir.path().display().to_string(), "");
+    assert!(
+        message.starts_with("/config.yaml: watchRuntime \"off\" cannot be off beside --enforce kill"),
+        "{message}"
+    );
+    let flags = Flags { watch_runtime: Some(RuntimeWatch::Off), ..flags };
+    let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    assert!(error.starts_with("--watch-runtime \"off\" cannot be off beside --enforce kill"), "{error}");
+    let flags = Flags { enforce: Some(EnforcementMode::Off), ..flags };
+    assert!(Settings::new(&flags, &around(true, None)).is_ok(), "flags win");
+}
+
+#[test]
+fn a_wrong_field_of_a_file_is_reported_once() {
+    let (_dir, flags) = file("listen: tcp://a\nadmin: /run/b.sock\n");
+    let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
+    assert!(error.contains("listen is \"tcp://a\"; it has the scheme tcp://"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 /// The fields of an object that the schema knows.

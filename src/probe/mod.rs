@@ -20,6 +20,7 @@ pub use annotation::annotation_problems;
 pub(crate) use expand::{expand, expand_with, expand_word};
 pub use resolver::{DescribedProbe, SpecResolver};
 pub use rule::{Rule, Selector};
-pub(crate) use selector::{matches, selector};
+pub use selector::SelectorError;
+pub(crate) use selector::matches;
 pub(crate) use watch::{ProblemTracker, record_problem, rescan_blocking};
 pub use watch::{RefreshTrigger, SpecSources};

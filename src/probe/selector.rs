@@ -1,5 +1,7 @@
 //! Which containers somebody means: fields in a document, or words on a command line.
 
+use std::str::FromStr;
+
 use wildmatch::WildMatch;
 
 use crate::manifest::cursor::{Cursor, Violation};
@@ -7,6 +9,14 @@ use crate::probe::rule::Selector;
 
 /// What begins the name of a label on the command line.
 const LABEL: &str = "label.";
+
+/// Why a text is not a selector.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; \
+     * stands for anything, ? for one character{0}"
+)]
+pub struct SelectorError(String);
 
 /// Reads the fields that say which containers.
 pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selector {
@@ -31,33 +41,36 @@ pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selec
     Selector { namespace, pod, container, image, labels }
 }
 
-/// Reads `KEY=PATTERN,…`: the same as words.
-pub(crate) fn selector(text: &str) -> Result<Selector, String> {
-    let usage = "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; * stands for anything, ? for one character";
-    let mut matches = Selector::default();
-    for part in text.split(',') {
-        let (key, pattern) = part.split_once('=').ok_or(usage)?;
-        if pattern.is_empty() {
-            return Err(format!("{usage}; {key} has no pattern"));
-        }
-        let glob = WildMatch::new(pattern);
-        let field = match key {
-            "namespace" => &mut matches.namespace,
-            "pod" => &mut matches.pod,
-            "container" => &mut matches.container,
-            "image" => &mut matches.image,
-            _ => {
-                let label = key.strip_prefix(LABEL).filter(|label| !label.is_empty());
-                let label = label.ok_or_else(|| format!("{usage}; {key:?} is none of these"))?;
-                matches.labels.push((label.to_owned(), glob));
-                continue;
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    /// Parses `KEY=PATTERN,…`: the same as words.
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let mut matches = Self::default();
+        for part in text.split(',') {
+            let (key, pattern) = part.split_once('=').ok_or_else(|| SelectorError(String::new()))?;
+            if pattern.is_empty() {
+                return Err(SelectorError(format!("; {key} has no pattern")));
             }
-        };
-        if field.replace(glob).is_some() {
-            return Err(format!("{usage}; {key} is there twice"));
+            let glob = WildMatch::new(pattern);
+            let field = match key {
+                "namespace" => &mut matches.namespace,
+                "pod" => &mut matches.pod,
+                "container" => &mut matches.container,
+                "image" => &mut matches.image,
+                _ => {
+                    let label = key.strip_prefix(LABEL).filter(|label| !label.is_empty());
+                    let label = label.ok_or_else(|| SelectorError(format!("; {key:?} is none of these")))?;
+                    matches.labels.push((label.to_owned(), glob));
+                    continue;
+                }
+            };
+            if field.replace(glob).is_some() {
+                return Err(SelectorError(format!("; {key} is there twice")));
+            }
         }
+        Ok(matches)
     }
-    Ok(matches)
 }
 
 #[cfg(test)]
@@ -66,7 +79,7 @@ mod tests {
 
     #[test]
     fn selectors_have_a_text_form() {
-        let read = selector("namespace=kube-*,container=main,label.app=web").unwrap();
+        let read: Selector = "namespace=kube-*,container=main,label.app=web".parse().unwrap();
         assert_eq!(read.to_string(), "namespace kube-*, container main, label app=web");
         for (wrong, expected) in [
             ("", "must be KEY=PATTERN"),
@@ -76,7 +89,7 @@ mod tests {
             ("name=web", "\"name\" is none of these"),
             ("pod=a,pod=b", "pod is there twice"),
         ] {
-            let error = selector(wrong).unwrap_err();
+            let error = wrong.parse::<Selector>().unwrap_err().to_string();
             assert!(error.contains(expected), "{wrong}: {error}");
         }
     }

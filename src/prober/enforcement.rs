@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tokio::time::Instant;
 
 use crate::events::{Event, reason};
@@ -12,17 +13,17 @@ use crate::inventory::{Container, Sandbox};
 use crate::probe::Selector;
 use crate::terminal::format;
 
-/// What is done about probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is done about probes. `--help` prints the comments of the variants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum EnforcementMode {
-    /// Nothing.
+    /// Nothing is done
     #[default]
     Off,
-    /// They are made, and it is said what would be killed.
+    /// Probes are made as the kubelet makes them, and it is said what would be killed; nothing is
     DryRun,
-    /// They are made, and what has failed is killed.
+    /// What has failed its liveness or startup probe is stopped; somebody else starts it again
     Kill,
-    /// They are made, and somebody who asks what they say kills what has failed, and starts it again.
+    /// Containers are kept alive as a kubelet would: what ends or is killed is started again, under back-off
     Restart,
 }
 
@@ -106,10 +107,6 @@ pub struct KillStats {
 }
 
 impl EnforcementMode {
-    /// All of them, by their names.
-    pub const NAMED: [(&'static str, Self); 4] =
-        [("off", Self::Off), ("dry-run", Self::DryRun), ("kill", Self::Kill), ("restart", Self::Restart)];
-
     /// Whether what has failed is killed.
     #[must_use]
     pub fn kills(self) -> bool {

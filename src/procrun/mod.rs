@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tokio::net::UnixListener as Listener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -65,13 +66,13 @@ pub struct ProcrunConfig {
     pub exec_timeout_kills: TimeoutKillScope,
 }
 
-/// What an ExecSync that times out kills.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What an ExecSync that times out kills. `--help` prints the comments of the variants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TimeoutKillScope {
-    /// The command's process alone, as containerd does; what it has started lives on, and may hold the call's output.
+    /// The command's process alone, as containerd does; what it has started lives on, and may hold the call's output
     #[default]
     Process,
-    /// Its whole process group.
+    /// Its whole process group
     Group,
 }
 

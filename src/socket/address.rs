@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use crate::file_id::FileId;
 
@@ -90,6 +91,14 @@ impl SocketPath {
         self == other
             || place(&self.0).is_some_and(|here| Some(here) == place(&other.0))
             || file(&self.0).is_some_and(|here| Some(here) == file(&other.0))
+    }
+}
+
+impl FromStr for SocketPath {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        Self::parse(text)
     }
 }
 

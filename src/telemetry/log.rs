@@ -1,9 +1,9 @@
 //! Logs: human on a terminal, JSON lines otherwise, and never a reason for the program to wait.
 
 use std::io::{self, IsTerminal as _};
+use std::str::FromStr;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::log_queue::{self, LineWriter, LogGuard};
@@ -21,28 +21,36 @@ pub struct LogConfig {
 
 /// Why a text is not a log filter.
 #[derive(Debug, thiserror::Error)]
-pub enum FilterError {
-    /// Nothing was written.
-    #[error("it is empty")]
-    Empty,
-    /// tracing does not take it for directives.
-    #[error(transparent)]
-    Directives(#[from] ParseError),
+#[error("must be off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug: {0}")]
+pub struct FilterError(String);
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self::for_level("info")
+    }
 }
 
 impl LogConfig {
-    /// Reads one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
+    fn for_level(level: &str) -> Self {
+        // h2 warns of whatever an odd client does; what matters of it we say ourselves.
+        Self { filter: format!("warn,h2=error,probeshim={level}") }
+    }
+}
+
+impl FromStr for LogConfig {
+    type Err = FilterError;
+
+    /// Parses one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
     /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
-    pub fn parse(text: &str) -> Result<Self, FilterError> {
-        let filter = match text {
-            "" => return Err(FilterError::Empty),
-            "off" | "error" => text.to_owned(),
-            // h2 warns of whatever an odd client does; what matters of it we say ourselves.
-            level if LEVELS.contains(&level) => format!("warn,h2=error,probeshim={level}"),
-            directives => directives.to_owned(),
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let config = match text {
+            "" => return Err(FilterError("it is empty".to_owned())),
+            "off" | "error" => Self { filter: text.to_owned() },
+            level if LEVELS.contains(&level) => Self::for_level(level),
+            directives => Self { filter: directives.to_owned() },
         };
-        EnvFilter::try_new(&filter)?;
-        Ok(Self { filter })
+        EnvFilter::try_new(&config.filter).map_err(|error| FilterError(error.to_string()))?;
+        Ok(config)
     }
 }
 
@@ -114,11 +122,13 @@ mod tests {
 
     #[test]
     fn a_level_is_for_our_own_lines() {
-        assert_eq!(LogConfig::parse("debug").unwrap().filter, "warn,h2=error,probeshim=debug");
-        assert_eq!(LogConfig::parse("off").unwrap().filter, "off");
-        assert_eq!(LogConfig::parse("h2=trace").unwrap().filter, "h2=trace");
-        assert!(LogConfig::parse("probeshim=loud").is_err());
-        assert!(LogConfig::parse("a=b=c").is_err());
-        assert!(LogConfig::parse("").is_err());
+        let filter = |text: &str| text.parse::<LogConfig>().map(|config| config.filter);
+        assert_eq!(filter("debug").unwrap(), "warn,h2=error,probeshim=debug");
+        assert_eq!(filter("off").unwrap(), "off");
+        assert_eq!(filter("h2=trace").unwrap(), "h2=trace");
+        assert_eq!(filter("info").unwrap(), LogConfig::default().filter);
+        for wrong in ["probeshim=loud", "a=b=c", ""] {
+            assert!(filter(wrong).unwrap_err().to_string().starts_with("must be off, error,"), "{wrong}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::propagation::TextMapPropagator as _;
@@ -53,6 +54,11 @@ pub struct Endpoint {
     has_path: bool,
 }
 
+/// A text does not say where spans are sent.
+#[derive(Debug, thiserror::Error)]
+#[error("must be on, or http://HOST:PORT of a collector, such as http://127.0.0.1:4317")]
+pub struct TraceConfigError;
+
 /// The spans cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot export traces: {0}")]
@@ -97,16 +103,20 @@ pub enum Value {
     Float(f64),
 }
 
-impl Endpoint {
-    /// Reads `http://HOST:PORT`, with a path if need be.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let allowed = "write on, off, or the address of a collector, such as http://127.0.0.1:4317";
-        let url: http::Uri = text.parse().map_err(|_| format!("is not an address; {allowed}"))?;
-        if url.scheme_str() != Some("http") {
-            return Err(format!("has not the scheme http://, and no other is spoken; {allowed}"));
+impl FromStr for TraceConfig {
+    type Err = TraceConfigError;
+
+    /// Parses `http://HOST:PORT`, with a path if need be, or `on`.
+    fn from_str(text: &str) -> Result<Self, TraceConfigError> {
+        if text == "on" {
+            return Ok(Self { endpoint: None });
         }
-        let port = url.port_u16().ok_or_else(|| format!("has no port; {allowed}"))?;
-        Ok(Self { url: text.trim_end_matches('/').to_owned(), port, has_path: url.path().len() > 1 })
+        let url = text.parse::<http::Uri>().ok().filter(|url| url.scheme_str() == Some("http"));
+        let url = url.ok_or(TraceConfigError)?;
+        let port = url.port_u16().ok_or(TraceConfigError)?;
+        let endpoint =
+            Endpoint { url: text.trim_end_matches('/').to_owned(), port, has_path: url.path().len() > 1 };
+        Ok(Self { endpoint: Some(endpoint) })
     }
 }
 
@@ -314,10 +324,12 @@ mod tests {
 
     #[test]
     fn only_addresses_of_collectors_are_taken() {
-        assert_eq!(Endpoint::parse("http://127.0.0.1:4317").unwrap().port, 4317);
-        assert!(Endpoint::parse("http://collector:4318/custom/v1/traces").unwrap().has_path);
+        let endpoint = |text: &str| text.parse::<TraceConfig>().map(|config| config.endpoint);
+        assert_eq!(endpoint("on").unwrap(), None);
+        assert_eq!(endpoint("http://127.0.0.1:4317").unwrap().unwrap().port, 4317);
+        assert!(endpoint("http://collector:4318/custom/v1/traces").unwrap().unwrap().has_path);
         for wrong in ["127.0.0.1:4317", "https://127.0.0.1:4317", "http://127.0.0.1", "grpc://a:1", ""] {
-            assert!(Endpoint::parse(wrong).unwrap_err().contains("http://127.0.0.1:4317"), "{wrong}");
+            assert!(endpoint(wrong).is_err(), "{wrong}");
         }
     }
 }

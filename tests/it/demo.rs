@@ -85,8 +85,7 @@ async fn it_ends_by_itself_and_wrong_usage_is_named() {
     is_clean(&place);
     for wrong in ["0s", "soon", "-1s", "25h"] {
         let answer = Answer::to(demo(&place, &["--for", wrong])).await;
-        let told =
-            format!("--for {wrong:?} is not how long a demo can last; write a duration from 1s to 24h");
+        let told = format!("'{wrong}' for '--for <DURATION>': must be a duration from 1s to 24h");
         assert!(answer.code == Some(2) && answer.stderr.contains(&told), "{answer:?}");
     }
     let mut elsewhere = demo(&place, &["--for", "1s"]);

@@ -70,9 +70,9 @@ async fn what_is_done_is_switched_while_it_runs() {
     told(&place, "", "SelectorMatchesNothing", "pod nobody", 1).await;
     told(&place, "web", "WouldKill", "(dry-run: would be stopped with a grace period of 30s)", 1).await;
     assert_eq!(place.ask(&["mode"]).await.stdout, "dry-run\n");
-    let wrong = place.ask(&["mode", "shoot"]).await;
+    let wrong = place.ask(&["mode", "restart"]).await;
     assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
-    assert!(wrong.stderr.contains("mode \"shoot\" is neither dry-run nor kill"), "{wrong:?}");
+    assert!(wrong.stderr.contains("mode \"restart\" is neither dry-run nor kill"), "{wrong:?}");
     assert_eq!(place.ask(&["mode", "kill"]).await.stdout, "kill\n");
     told(&place, "", "EnforcementModeChanged", "From dry-run to kill, by probeshim[", 1).await;
     told(&place, "web", "Killing", "", 1).await;

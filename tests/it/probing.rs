@@ -339,7 +339,10 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
 async fn what_enforce_cannot_be_is_said() {
     let place = Place::new();
     for (flags, expected) in [
-        (&["--enforce", "shoot"][..], "--enforce \"shoot\" is none of off, dry-run, kill"),
+        (
+            &["--enforce", "shoot"][..],
+            "'shoot' for '--enforce <MODE>'\n  [possible values: off, dry-run, kill, restart]",
+        ),
         (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
         (&["--manifests", "/nowhere.yaml"], "--manifests /nowhere.yaml: No such file"),
     ] {

@@ -23,8 +23,8 @@ async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
     let place = Place::new();
     for (arguments, told) in [
         (&["--lisen", "/x"][..], "--lisen"),
-        (&["--drain-timeout", "soon"], "--drain-timeout \"soon\" is not a duration"),
-        (&["--log", "probeshim=loud"], "--log \"probeshim=loud\" is not a log filter"),
+        (&["--drain-timeout", "soon"], "'soon' for '--drain-timeout <DURATION>': must be a duration"),
+        (&["--log", "probeshim=loud"], "'probeshim=loud' for '--log <FILTER>': must be off, error"),
         (&["extra"], "extra"),
     ] {
         let (code, stderr) = place.refused(place.command("shim.sock", arguments)).await;

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::manifest::quantity::as_int64;
-
 /// Suffix of a rotated log that is compressed.
 pub(super) const COMPRESSED: &str = ".gz";
 
@@ -33,32 +31,6 @@ pub(super) struct RotationPlan {
 impl Default for LogRotatePolicy {
     fn default() -> Self {
         Self { max_size: Some(10 << 20), max_files: 5, monitor_interval: Duration::from_secs(10) }
-    }
-}
-
-impl LogRotatePolicy {
-    /// Reads the value of `containerLogMaxSize`.
-    pub fn parse_max_size(text: &str) -> Result<Option<u64>, String> {
-        let allowed = "write a whole number of bytes as Kubernetes does, such as 10Mi, or -1 for no rotation";
-        let size = as_int64(text).ok_or_else(|| format!("is not a size; {allowed}"))?;
-        // A negative size disables rotation.
-        Ok(u64::try_from(size).ok())
-    }
-
-    /// Reads the value of `containerLogMaxFiles`.
-    pub fn parse_max_files(text: &str) -> Result<usize, String> {
-        let files = text.parse::<i32>().ok().and_then(|files| usize::try_from(files).ok());
-        files
-            .filter(|files| *files > 1)
-            .ok_or_else(|| "is not a number of files; write a whole number from 2".to_owned())
-    }
-
-    /// Checks the value of `containerLogMonitorInterval`.
-    pub fn check_monitor_interval(interval: Duration) -> Result<Duration, String> {
-        if interval < Duration::from_secs(3) {
-            return Err("is too short; write a duration from 3s to 24h, such as 10s".to_owned());
-        }
-        Ok(interval)
     }
 }
 
@@ -118,29 +90,5 @@ mod tests {
         ] {
             assert_eq!(plan(names, max_files), (owned(remove), owned(compress)), "{names:?} of {max_files}");
         }
-    }
-
-    #[test]
-    fn limits_are_read_as_the_kubelet_reads_them() {
-        for (text, size) in [
-            ("10Mi", Some(10 << 20)),
-            ("1e3", Some(1_000)),
-            ("0", Some(0)),
-            ("+10Mi", Some(10 << 20)),
-            ("-1", None),
-            ("-10Mi", None),
-            ("-0", Some(0)),
-        ] {
-            assert_eq!(LogRotatePolicy::parse_max_size(text), Ok(size), "{text}");
-        }
-        for text in ["", "-", "10MiB", "1.5", "1.5Ki", "1000m", "--1", "ten"] {
-            assert!(LogRotatePolicy::parse_max_size(text).is_err(), "{text}");
-        }
-        assert_eq!(LogRotatePolicy::parse_max_files("2"), Ok(2));
-        for text in ["1", "0", "-5", "", "2.5", "99999999999"] {
-            assert!(LogRotatePolicy::parse_max_files(text).is_err(), "{text}");
-        }
-        let interval = LogRotatePolicy::check_monitor_interval;
-        assert!(interval(Duration::from_secs(3)).is_ok() && interval(Duration::from_millis(2_999)).is_err());
     }
 }

@@ -138,7 +138,7 @@ async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
         (&["calls", "--method", "ExecSink"][..], "\"ExecSink\""),
         (&["calls", "--method", "ExecSink"], "ExecSync, Exec, Attach"),
         (&["calls", "--method", "/a.B/D"], "\"/a.B/D\""),
-        (&["calls", "--since", "yesterday"], "--since \"yesterday\" is not a duration"),
+        (&["calls", "--since", "yesterday"], "'yesterday' for '--since <DURATION>': must be a duration"),
         (&["calls", "--last", "many"], "--last"),
         (&["calls", "--last", "1", "--slowest", "1"], "--slowest"),
         (&["calls", "--follow", "--slowest", "1"], "--slowest"),
@@ -153,7 +153,10 @@ async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
     wrong.args(["status", "--admin", "tcp://127.0.0.1:1"]);
     let answer = Answer::to(wrong).await;
     assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(answer.stderr.contains("--admin \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{answer:?}");
+    assert!(
+        answer.stderr.contains("'tcp://127.0.0.1:1' for '--admin <URI>': has the scheme tcp://"),
+        "{answer:?}"
+    );
     watched.runtime.end().await;
 }
 

@@ -125,7 +125,7 @@ async fn an_exec_is_explained_by_its_number() {
         (&["explain", "7"][..], 2, "call 7 is not kept"),
         (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': it is not the number of a call"),
         (&["calls", "--probe", "lively"], 2, "probe \"lively\" is none; there are liveness, readiness"),
-        (&["events", "--since", "soon"], 2, "--since \"soon\" is not a duration"),
+        (&["events", "--since", "soon"], 2, "'soon' for '--since <DURATION>': must be a duration"),
     ] {
         let answer = place.ask(arguments).await;
         assert_eq!(answer.code, Some(code), "{arguments:?}: {answer:?}");

@@ -109,11 +109,13 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
 #[tokio::test]
 async fn wrong_usage_and_places_that_are_taken_are_named() {
     let place = Place::new();
-    let answer = Answer::to(command(&place, &["--synthetic", "many", "--exec-delay", "soon"])).await;
-    assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(
-        answer.stderr.contains("--synthetic \"many\"") && answer.stderr.contains("--exec-delay \"soon\"")
-    );
+    for (flag, value, told) in [
+        ("--synthetic", "many", "'many' for '--synthetic <N>': must be a whole number from 0 to 100000"),
+        ("--exec-delay", "soon", "'soon' for '--exec-delay <DURATION>': must be a duration from 0s to 24h"),
+    ] {
+        let answer = Answer::to(command(&place, &[flag, value])).await;
+        assert!(answer.code == Some(2) && answer.stderr.contains(told), "{answer:?}");
+    }
     fs::write(place.at("file"), "").unwrap();
     let mut blocked = Command::new(env!("CARGO_BIN_EXE_probeshim"));
     blocked.arg("runtime").arg("--listen").arg(place.at("a.sock")).arg("--root").arg(place.at("file/root"));
