@@ -1,17 +1,17 @@
 //! The API's client: what the commands ask a running probeshim.
 
+use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::header::HOST;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use hyperlocal::{UnixConnector, Uri};
 use serde::Serialize;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::api::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
@@ -25,6 +25,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: SocketPath,
+    http: legacy::Client<UnixConnector, Full<Bytes>>,
 }
 
 /// Lines of JSON, as they come.
@@ -85,7 +86,9 @@ impl Client {
     /// A client of the probeshim whose admin socket this is.
     #[must_use]
     pub fn new(socket: SocketPath) -> Self {
-        Self { socket }
+        let http =
+            legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(UnixConnector);
+        Self { socket, http }
     }
 
     /// How it stands, as JSON.
@@ -159,9 +162,14 @@ impl Client {
         &self,
         request: http::Result<Request<Full<Bytes>>>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let request = request.map_err(|error| self.broken(&error))?;
-        let exchanged = timeout(REQUEST_TIMEOUT, self.exchange(request)).await;
-        let answer = exchanged.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
+        let mut request = request.map_err(|error| self.broken(&error))?;
+        // `Uri::new` panics if the path is too long.
+        let mut target = http::Uri::from(Uri::new(self.socket.as_path(), "/")).into_parts();
+        target.path_and_query = request.uri().path_and_query().cloned();
+        *request.uri_mut() = http::Uri::from_parts(target).map_err(|error| self.broken(&error))?;
+        let exchanged = timeout(REQUEST_TIMEOUT, self.http.request(request)).await;
+        let answer = exchanged.map_err(|_| ClientError::TimedOut(self.socket.clone()))?;
+        let answer = answer.map_err(|error| self.request_error(&error))?;
         match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
             None => return Err(ClientError::NotAdmin(self.socket.clone())),
             Some(API_VERSION) => {}
@@ -182,17 +190,15 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        let stream =
-            UnixStream::connect(self.socket.as_path()).await.map_err(|source| match source.kind() {
-                io::ErrorKind::PermissionDenied => ClientError::Denied(self.socket.clone()),
-                _ => ClientError::NotRunning { socket: self.socket.clone(), source },
-            })?;
-        let not_admin = |_| ClientError::NotAdmin(self.socket.clone());
-        let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_admin)?;
-        tokio::spawn(connection);
-        request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
-        requests.send_request(request).await.map_err(not_admin)
+    /// Returns why there is no answer. The source of a connector's error is the operating system's error.
+    fn request_error(&self, error: &legacy::Error) -> ClientError {
+        let socket = self.socket.clone();
+        let os_error = error.source().filter(|_| error.is_connect()).and_then(|source| source.downcast_ref());
+        match os_error.and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error) {
+            None => ClientError::NotAdmin(socket),
+            Some(source) if source.kind() == io::ErrorKind::PermissionDenied => ClientError::Denied(socket),
+            Some(source) => ClientError::NotRunning { socket, source },
+        }
     }
 
     fn broken(&self, reason: &impl ToString) -> ClientError {
@@ -219,5 +225,27 @@ impl Followed {
                 self.rest.extend_from_slice(&data);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_error_of_the_operating_system_is_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let client = Client::new(SocketPath::new(&dir.path().join("a.sock")).unwrap());
+        let error = client.status().await.unwrap_err();
+        let ClientError::NotRunning { source, .. } = &error else { panic!("{error}") };
+        assert_eq!(source.kind(), io::ErrorKind::NotFound, "{source}");
+    }
+
+    #[tokio::test]
+    async fn a_query_that_is_too_long_is_an_error() {
+        let client = Client::new(SocketPath::new("/nowhere.sock".as_ref()).unwrap());
+        let query = CallsQuery { method: Some("x".repeat(70_000)), ..CallsQuery::default() };
+        let error = client.calls(&query).await.unwrap_err();
+        assert!(matches!(error, ClientError::InvalidResponse { .. }), "{error}");
     }
 }
