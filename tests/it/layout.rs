@@ -197,13 +197,13 @@ fn files_of(module: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Adds all files below a directory, at any depth.
+/// Adds all Rust files below a directory, at any depth: snapshots lie beside tests.
 pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             collect(&path, files);
-        } else {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
     }

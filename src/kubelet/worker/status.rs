@@ -348,3 +348,6 @@ fn written(time: Result<Timestamp, jiff::Error>) -> String {
     let seconds = time.and_then(|time| Timestamp::from_second(time.as_second()));
     seconds.map(|seconds| seconds.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Pods as `/pods` shows them. The snapshots are what Kubernetes clients read: a changed line is a changed interface.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::cri::v1;
+use crate::kubelet::published_pod::PublishedPod;
+use crate::manifest::pod::{Dns, PodOrigin};
+use crate::manifest::reader::tests::play;
+
+/// A time in nanoseconds since 1970: 2026-11-23, 12:00, and so many seconds.
+fn nanoseconds(seconds: i64) -> i64 {
+    (1_795_435_200 + seconds) * 1_000_000_000 + 987_654_321
+}
+
+fn at(seconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds(seconds).try_into().unwrap())
+}
+
+fn node() -> NodeInfo {
+    NodeInfo {
+        name: "node-1".to_owned(),
+        address: "192.0.2.1".to_owned(),
+        memory: 0,
+        page_sizes: Vec::new(),
+        dns: Dns::default(),
+        cpus: 1,
+        etc_hosts: String::new(),
+        logs: PathBuf::new(),
+        keep_logs: false,
+        pods: PathBuf::new(),
+        state: String::new(),
+    }
+}
+
+/// A pod with everything that `/pods` shows.
+fn whole_pod() -> Pod {
+    let text = "
+kind: Pod
+metadata:
+  name: web
+  namespace: test
+  labels: {app: web}
+  annotations: {note: yes it is, kubectl.kubernetes.io/last-applied-configuration: '{}'}
+spec:
+  terminationGracePeriodSeconds: 7
+  securityContext: {runAsUser: 1000, supplementalGroups: [5]}
+  tolerations: [{key: a, operator: Exists, tolerationSeconds: 5}]
+  volumes:
+  - {name: scratch, emptyDir: {sizeLimit: 1000}}
+  - {name: host, hostPath: {path: /tmp}}
+  - {name: settings, configMap: {name: settings, optional: true}}
+  initContainers:
+  - {name: first, image: i:1, command: [init, --all]}
+  - {name: side, image: i:1, restartPolicy: Always, startupProbe: {exec: {command: ['true']}}}
+  containers:
+  - name: main
+    image: i:1
+    command: [serve]
+    args: ['--token', abc]
+    env:
+    - {name: KEY, value: secret}
+    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+    - {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1}}}
+    ports: [{containerPort: 80, name: http}, {containerPort: 53, protocol: UDP}]
+    resources: {limits: {cpu: 1, memory: 64Mi}, requests: {cpu: 0.5}}
+    volumeMounts: [{name: scratch, mountPath: /scratch}, {name: host, mountPath: /host, readOnly: true}]
+    readinessProbe: {periodSeconds: 3, httpGet: {path: '/ready?token=abc', port: http, httpHeaders: [{name: X, value: secret}]}}
+    livenessProbe: {tcpSocket: {port: 80}, failureThreshold: 5}
+    lifecycle: {preStop: {exec: {command: [bye]}}}
+  - {name: other, image: 'i:2', env: []}
+";
+    let pod = play(text).unwrap().remove(0);
+    // The uid and its annotation are a digest of the document.
+    let mut pod = Pod { uid: "uid-of-web".to_owned(), ..Pod::clone(&pod) };
+    pod.annotations.remove("kubernetes.io/config.hash");
+    pod
+}
+
+/// A container as the runtime has it.
+fn container(name: &str, attempt: u32, state: v1::ContainerState, exit_code: i32) -> v1::ContainerStatus {
+    let start = i64::from(attempt) * 100;
+    let ended = state == v1::ContainerState::ContainerExited;
+    let user = v1::LinuxContainerUser { uid: 1000, gid: 0, supplemental_groups: vec![0, 5] };
+    v1::ContainerStatus {
+        id: format!("{name}-{attempt}"),
+        metadata: Some(v1::ContainerMetadata { name: name.to_owned(), attempt }),
+        state: state.into(),
+        created_at: nanoseconds(start),
+        started_at: nanoseconds(start + 1),
+        finished_at: if ended { nanoseconds(start + 60) } else { 0 },
+        exit_code,
+        image: Some(v1::ImageSpec { image: "i:1".to_owned(), ..v1::ImageSpec::default() }),
+        image_ref: "sha256:1".to_owned(),
+        reason: match (ended, exit_code) {
+            (false, _) => String::new(),
+            (true, 0) => "Completed".to_owned(),
+            (true, _) => "Error".to_owned(),
+        },
+        message: if exit_code == 0 { String::new() } else { "GET /start?token=abc failed".to_owned() },
+        user: Some(v1::ContainerUser { linux: Some(user) }),
+        ..v1::ContainerStatus::default()
+    }
+}
+
+fn runtime_status(containers: Vec<v1::ContainerStatus>) -> RuntimePodStatus {
+    let address = |ip: &str| v1::PodIp { ip: ip.to_owned() };
+    let network =
+        v1::PodSandboxNetworkStatus { ip: "10.0.0.7".to_owned(), additional_ips: vec![address("fd00::7")] };
+    let sandbox = v1::PodSandboxStatus {
+        id: "sandbox".to_owned(),
+        state: v1::PodSandboxState::SandboxReady.into(),
+        network: Some(network),
+        ..v1::PodSandboxStatus::default()
+    };
+    RuntimePodStatus::new(vec![(sandbox, false)], containers, |_| false)
+}
+
+/// The status of a pod at a time, where `before` is its last one.
+fn status_at(
+    pod: &Pod,
+    runtime_status: &RuntimePodStatus,
+    reasons: &WaitingReasons,
+    before: Option<&PodStatus>,
+    seconds: i64,
+) -> PodStatus {
+    let inputs = StatusInputs {
+        pod,
+        node: &node(),
+        runtime_status,
+        report: None,
+        probe_spec: None,
+        reasons,
+        before,
+        is_terminal: false,
+        is_resetting: false,
+        runtime: "containerd",
+        started: at(0),
+    };
+    status(&inputs, at(seconds))
+}
+
+fn published(pod: &Pod, status: Option<PodStatus>) -> PublishedPod {
+    let mut published = PublishedPod::new(Arc::new(pod.clone()), at(0));
+    if let Some(status) = status {
+        published.update(status);
+    }
+    published
+}
+
+/// The pods that the snapshots show.
+fn pods() -> Vec<(&'static str, PublishedPod)> {
+    use v1::ContainerState::{ContainerExited, ContainerRunning};
+    let pod = whole_pod();
+    let running = runtime_status(vec![
+        container("first", 0, ContainerExited, 0),
+        container("side", 0, ContainerRunning, 0),
+        container("main", 0, ContainerExited, 3),
+        container("main", 1, ContainerRunning, 0),
+        container("other", 0, ContainerExited, 1),
+    ]);
+    let back_off = ContainerState::waiting("CrashLoopBackOff", "back-off 10s restarting GET /x?token=abc");
+    let reasons = WaitingReasons::from([("other".to_owned(), back_off.waiting.unwrap())]);
+    let starting = runtime_status(vec![container("first", 0, ContainerRunning, 0)]);
+    let first_status = status_at(&pod, &starting, &WaitingReasons::new(), None, 2);
+    let running = status_at(&pod, &running, &reasons, Some(&first_status), 200);
+    let mut ended = published(&pod, Some(running.clone()));
+    ended.finish();
+    let mut rejected =
+        published(&pod, Some(status_at(&pod, &RuntimePodStatus::default(), &reasons, None, 1)));
+    rejected.finish();
+    rejected.removed = Some(at(300));
+    let identity = ["test", "client", "uid-of-client"].map(str::to_owned);
+    let client = Pod::identity_only(identity, PodOrigin::Manifest);
+    vec![
+        ("not looked at", published(&pod, None)),
+        ("initialising", published(&pod, Some(first_status))),
+        ("running", published(&pod, Some(running))),
+        ("ended", ended),
+        ("ended before it started", rejected),
+        ("of a client", published(&client, None)),
+    ]
+}
+
+#[test]
+fn pods_are_shown_with_the_fields_of_kubernetes() {
+    for (name, published) in pods() {
+        let shown = published.to_json("node-1", false);
+        // One spec is enough: it is the same in all, but that of a client.
+        let shown = if matches!(name, "running" | "of a client") { &shown } else { &shown["status"] };
+        let shown = serde_json::to_string_pretty(shown).unwrap();
+        insta::assert_snapshot!(name.replace(' ', "_"), shown);
+    }
+}
+
+#[test]
+fn redacted_pods_are_shown_without_commands_and_query_strings() {
+    let (_, published) = pods().remove(2);
+    let shown = serde_json::to_string_pretty(&published.to_json("node-1", true)).unwrap();
+    assert!(!shown.contains("token=abc"), "{shown}");
+    insta::assert_snapshot!("redacted", shown);
+}
