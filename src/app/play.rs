@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
@@ -12,7 +13,7 @@ use super::nofile::raise_nofile_limit;
 use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
-use crate::kubelet::{Kubelet, PodDirs, PodStatus, PublishedPod};
+use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodDirs, PodStatusExt, PublishedPod};
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
@@ -157,11 +158,11 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
     };
     let is_well = match until {
-        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
-        Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
+        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase() == "Succeeded"),
+        Some(Until::Succeeded) => all(|status| status.phase() == "Succeeded"),
         Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
         // With nothing to wait for, all of them have ended.
-        None => all(PodStatus::is_terminal),
+        None => all(PodStatusExt::is_terminal),
     };
     let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
     let lost: Vec<String> = lost.collect();
@@ -176,7 +177,7 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
     // Those that have ended for good are not what is waited for any more.
     let is_vain = match until {
         Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
-        Some(Until::Restarts(_)) => all(PodStatus::is_terminal),
+        Some(Until::Restarts(_)) => all(PodStatusExt::is_terminal),
         None => false,
     };
     is_vain.then(|| {
@@ -188,13 +189,14 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
 /// In which way a pod has failed.
 fn failed(published: &PublishedPod) -> String {
     let (namespace, name) = published.names();
-    let containers = published.status().into_iter().flat_map(PodStatus::containers);
+    let containers = published.status().into_iter().flat_map(PodStatusExt::containers);
     let ended = containers.filter_map(|container| {
-        let ended = container.state.terminated.as_ref().filter(|ended| ended.exit_code != 0)?;
-        Some(format!("{} exited with code {} ({})", container.name, ended.exit_code, ended.reason))
+        let ended = container.terminated().filter(|ended| ended.exit_code != 0)?;
+        let reason = ended.reason.as_deref().unwrap_or_default();
+        Some(format!("{} exited with code {} ({reason})", container.name, ended.exit_code))
     });
     let ended: Vec<String> = ended.collect();
-    let reason = published.status().map(|status| status.reason.clone()).filter(|reason| !reason.is_empty());
+    let reason = published.status().and_then(|status| status.reason.clone());
     let killed = || "a container was killed for good".to_owned();
     let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
     format!("pod {namespace}/{name} has failed: {why}")
@@ -216,8 +218,8 @@ fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
     };
     match until {
         Some(Until::Ready) => format!("not ready: {}", of(|status| status.is("Ready"))),
-        Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase == "Succeeded")),
+        Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase() == "Succeeded")),
         Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
-        None => format!("not ended: {}", of(PodStatus::is_terminal)),
+        None => format!("not ended: {}", of(PodStatusExt::is_terminal)),
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::{Event, EventType};
-use crate::kubelet::{PublishedPod, Summary};
+use crate::kubelet::{PodStatusExt as _, PublishedPod, Summary};
 use crate::procrun;
 use crate::socket::SocketPath;
 use crate::terminal::format;

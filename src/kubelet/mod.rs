@@ -23,6 +23,7 @@ mod pleg_cache;
 mod pod_dir;
 mod pod_registry;
 mod pod_source;
+mod pod_status;
 mod pod_workers;
 mod presence;
 mod printer;
@@ -32,7 +33,6 @@ mod runtime_clients;
 mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
-mod v1;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,10 +75,10 @@ pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
 pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
 pub use logs::LogRotatePolicy;
 pub use manifest_source::ManifestSource;
+pub use pod_status::{ContainerStatusExt, PodStatusExt};
 pub use printer::Summary;
 pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
-pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
 /// Dependencies of the built-in kubelet.
 #[derive(Debug)]

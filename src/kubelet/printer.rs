@@ -1,7 +1,10 @@
 //! How a pod is in a few words, as `kubectl get pods` counts and words it.
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ContainerStatus;
+
+use super::pod_status::{ContainerStatusExt as _, PodStatusExt as _};
 use super::published_pod::{PublishedPod, WorkerPhase};
-use super::v1::ContainerStatusV1;
 use crate::manifest::ContainerKind;
 
 /// What kubectl shows of a pod in a line.
@@ -14,7 +17,7 @@ pub struct Summary {
     /// How often its containers have been restarted; once it is initialised without those that only run first.
     pub restarts: u32,
     /// When the last of those that were restarted had ended.
-    pub restarted: Option<String>,
+    pub restarted: Option<Timestamp>,
     /// How it is, in one word.
     pub status_column: String,
 }
@@ -23,15 +26,14 @@ pub struct Summary {
 #[derive(Clone, Debug, Default)]
 struct Restarts {
     count: u32,
-    last: Option<String>,
+    last: Option<Timestamp>,
 }
 
 impl Restarts {
-    fn add(&mut self, container: &ContainerStatusV1) {
-        self.count += container.restart_count;
-        let ended = container.last_state.terminated.as_ref().map(|ended| ended.finished_at.clone());
-        // Times are written so that they are in order.
-        self.last = self.last.take().max(ended);
+    fn add(&mut self, container: &ContainerStatus) {
+        self.count += container.restarts();
+        let ended = container.last_terminated().and_then(|ended| ended.finished_at.as_ref());
+        self.last = self.last.max(ended.map(|ended| ended.0));
     }
 }
 
@@ -47,20 +49,19 @@ impl PublishedPod {
         let mut summary =
             Summary { total: lasting.count(), status_column: "Pending".to_owned(), ..Summary::default() };
         let Some(status) = &self.status else { return summary };
-        summary.status_column =
-            if status.reason.is_empty() { status.phase.to_owned() } else { status.reason.clone() };
+        status.reason.as_deref().unwrap_or(status.phase()).clone_into(&mut summary.status_column);
         let (mut restarts, mut of_sidecars) = (Restarts::default(), Restarts::default());
-        let init = &status.init_container_statuses;
+        let init = status.init_container_statuses.as_deref().unwrap_or_default();
         let mut is_initialising = false;
         for (place, container) in init.iter().enumerate() {
             restarts.add(container);
             if is_sidecar(&container.name) {
                 of_sidecars.add(container);
             }
-            if container.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0) {
+            if container.terminated().is_some_and(|ended| ended.exit_code == 0) {
                 continue;
             }
-            if is_sidecar(&container.name) && container.started {
+            if is_sidecar(&container.name) && container.is_started() {
                 summary.ready += usize::from(container.ready);
                 continue;
             }
@@ -74,14 +75,14 @@ impl PublishedPod {
         if !is_initialising || status.is("Initialized") {
             restarts = of_sidecars;
             let (mut has_running, mut error) = (false, None);
-            for container in status.container_statuses.iter().rev() {
+            for container in status.container_statuses.iter().flatten().rev() {
                 restarts.add(container);
                 if let Some(reason) = reason_of(container) {
                     summary.status_column = reason;
-                    if container.state.terminated.as_ref().is_some_and(|ended| ended.exit_code != 0) {
+                    if container.terminated().is_some_and(|ended| ended.exit_code != 0) {
                         error = Some(summary.status_column.clone());
                     }
-                } else if container.ready && container.state.running.is_some() {
+                } else if container.ready && container.running().is_some() {
                     has_running = true;
                     summary.ready += 1;
                 }
@@ -104,12 +105,12 @@ impl PublishedPod {
 }
 
 /// Why a container does not run, in one word.
-fn reason_of(container: &ContainerStatusV1) -> Option<String> {
-    let waits = container.state.waiting.as_ref().map(|waiting| waiting.reason.clone());
-    let ended = container.state.terminated.as_ref().map(|ended| {
-        if ended.reason.is_empty() { format!("ExitCode:{}", ended.exit_code) } else { ended.reason.clone() }
-    });
-    waits.or(ended).filter(|reason| !reason.is_empty())
+fn reason_of(container: &ContainerStatus) -> Option<String> {
+    if let Some(waiting) = container.waiting() {
+        return waiting.reason.clone();
+    }
+    let ended = container.terminated()?;
+    Some(ended.reason.clone().unwrap_or_else(|| format!("ExitCode:{}", ended.exit_code)))
 }
 
 #[cfg(test)]
@@ -118,36 +119,45 @@ mod tests {
 
     use std::time::SystemTime;
 
+    use k8s_openapi::api::core::v1::{
+        ContainerState, ContainerStateRunning, ContainerStateTerminated, PodCondition, PodStatus,
+    };
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
-    use crate::kubelet::v1::{ContainerState, PodStatus, PodStatusCondition, Running, Terminated};
+    use crate::kubelet::pod_status::waiting_state;
     use crate::manifest::reader::tests::pod;
 
-    fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatusV1 {
-        ContainerStatusV1 {
+    const FINISHED: &str = "2026-11-22T12:00:09Z";
+
+    fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatus {
+        ContainerStatus {
             name: name.to_owned(),
-            state,
+            state: Some(state),
             ready: is_ready,
-            started: is_ready,
+            started: Some(is_ready),
             ..Default::default()
         }
     }
 
     fn running() -> ContainerState {
-        let running = Running { started_at: "2026-11-22T12:00:00Z".to_owned() };
-        ContainerState { running: Some(running), ..ContainerState::default() }
+        ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() }
     }
 
     fn ended(exit_code: i32) -> ContainerState {
-        let reason = if exit_code == 0 { "Completed" } else { "Error" }.to_owned();
-        let finished_at = "2026-11-22T12:00:09Z".to_owned();
-        let ended = Terminated { exit_code, reason, finished_at, ..Terminated::default() };
+        let reason = Some(if exit_code == 0 { "Completed" } else { "Error" }.to_owned());
+        let finished_at = Some(Time(FINISHED.parse().unwrap()));
+        let ended = ContainerStateTerminated {
+            exit_code,
+            reason,
+            finished_at,
+            ..ContainerStateTerminated::default()
+        };
         ContainerState { terminated: Some(ended), ..ContainerState::default() }
     }
 
-    fn met(kind: &'static str) -> PodStatusCondition {
-        let (status, last_transition_time) = ("True", String::new());
-        let (last_probe_time, reason, message) = (None, None, None);
-        PodStatusCondition { r#type: kind, status, last_probe_time, last_transition_time, reason, message }
+    fn met(kind: &str) -> PodCondition {
+        PodCondition { type_: kind.to_owned(), status: "True".to_owned(), ..PodCondition::default() }
     }
 
     /// Each as kubectl words it, with how many of how many containers are ready.
@@ -157,7 +167,7 @@ mod tests {
             "{initContainers: [{name: first, image: i}, {name: side, image: i, restartPolicy: Always}], \
              containers: [{name: a, image: i}, {name: b, image: i}]}",
         );
-        let waiting = |reason: &str| ContainerState::waiting(reason, "");
+        let waiting = |reason: &str| waiting_state(reason, "");
         let (initialised, ready) = (vec![met("Initialized")], vec![met("Initialized"), met("Ready")]);
         for (first, side, a, b, conditions, expected) in [
             (
@@ -197,10 +207,10 @@ mod tests {
             };
             let mut published = PublishedPod::new(Arc::new(pod.clone()), SystemTime::now());
             published.status = Some(PodStatus {
-                phase: "Running",
-                conditions,
-                init_container_statuses: vec![of("first", first), of("side", side)],
-                container_statuses: vec![of("a", a), of("b", b)],
+                phase: Some("Running".to_owned()),
+                conditions: Some(conditions),
+                init_container_statuses: Some(vec![of("first", first), of("side", side)]),
+                container_statuses: Some(vec![of("a", a), of("b", b)]),
                 ..PodStatus::default()
             });
             let Summary { ready, total, status_column, .. } = published.summary();
@@ -213,20 +223,22 @@ mod tests {
     fn restarts_of_those_that_run_first_count_while_they_do() {
         let pod = pod("{initContainers: [{name: first, image: i}], containers: [{name: a, image: i}]}");
         let mut published = PublishedPod::new(Arc::new(pod), SystemTime::now());
-        let first =
-            ContainerStatusV1 { restart_count: 2, last_state: ended(1), ..status("first", running(), false) };
-        let main =
-            ContainerStatusV1 { restart_count: 1, ..status("a", ContainerState::waiting("", ""), false) };
+        let first = ContainerStatus {
+            restart_count: 2,
+            last_state: Some(ended(1)),
+            ..status("first", running(), false)
+        };
+        let main = ContainerStatus { restart_count: 1, ..status("a", waiting_state("", ""), false) };
         let status = PodStatus {
-            phase: "Pending",
-            init_container_statuses: vec![first],
-            container_statuses: vec![main],
+            phase: Some("Pending".to_owned()),
+            init_container_statuses: Some(vec![first]),
+            container_statuses: Some(vec![main]),
             ..PodStatus::default()
         };
         published.status = Some(status.clone());
         let summary = published.summary();
-        assert_eq!((summary.restarts, summary.restarted.as_deref()), (2, Some("2026-11-22T12:00:09Z")));
-        published.status = Some(PodStatus { conditions: vec![met("Initialized")], ..status });
+        assert_eq!((summary.restarts, summary.restarted), (2, FINISHED.parse().ok()));
+        published.status = Some(PodStatus { conditions: Some(vec![met("Initialized")]), ..status });
         assert_eq!((published.summary().restarts, published.summary().restarted), (1, None));
     }
 }

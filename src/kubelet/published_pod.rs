@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use k8s_openapi::api::core::v1 as corev1;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 
-use super::v1::{ContainerStatusV1, PodStatus};
+use super::pod_status::{ContainerStatusExt as _, PodStatusExt, terminate_pod};
 use crate::manifest::ContainerKind;
-use crate::manifest::pod::Pod;
+use crate::manifest::pod::{Pod, StringMap};
 use crate::redact::{path_without_query, without_queries};
 
 /// Annotation with the time at which a pod was removed.
@@ -101,10 +104,9 @@ impl PublishedPod {
     /// How often the one of its containers has been restarted that has been most often, since it is played.
     #[must_use]
     pub fn max_restarts(&self) -> u32 {
-        let containers = self.status.iter().flat_map(PodStatus::containers);
-        let since = |container: &ContainerStatusV1| {
-            container.restart_count
-                - self.first_seen.get(&container.name).copied().unwrap_or(0).min(container.restart_count)
+        let containers = self.status.iter().flat_map(PodStatusExt::containers);
+        let since = |container: &ContainerStatus| {
+            container.restarts().saturating_sub(self.first_seen.get(&container.name).copied().unwrap_or(0))
         };
         containers.map(since).max().unwrap_or(0)
     }
@@ -115,14 +117,14 @@ impl PublishedPod {
         let last_init = self.pod.init_containers().next_back();
         let has_sidecar_last = last_init.is_some_and(|it| it.spec.role == ContainerKind::Sidecar);
         if let Some(status) = &mut self.status {
-            status.finish(has_sidecar_last);
+            terminate_pod(status, has_sidecar_last);
         }
     }
 
     /// Takes what it was found to be.
     pub(super) fn update(&mut self, status: PodStatus) {
-        for container in status.containers().filter(|container| !container.container_id.is_empty()) {
-            self.first_seen.entry(container.name.clone()).or_insert(container.restart_count);
+        for container in status.containers().filter(|container| container.container_id.is_some()) {
+            self.first_seen.entry(container.name.clone()).or_insert(container.restarts());
         }
         self.status = Some(status);
     }
@@ -136,7 +138,7 @@ impl PublishedPod {
     /// Whether it has failed, or a probe has had a container killed that is not started again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.failure.is_some() || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
+        self.failure.is_some() || self.status.as_ref().is_some_and(|status| status.phase() == "Failed")
     }
 
     /// Its status, once it was looked at.
@@ -145,23 +147,41 @@ impl PublishedPod {
         self.status.as_ref()
     }
 
-    /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out. `redacts` leaves out
-    /// commands and query strings as well.
-    pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
-        let Pod { name, namespace, uid, labels, annotations, raw_manifest, .. } = &*self.pod;
-        let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
+    /// Returns the pod as the kubelet of a node has it.
+    fn to_pod(&self, node: &str) -> corev1::Pod {
+        let Pod { name, namespace, uid, labels, annotations, written_spec, .. } = &*self.pod;
         let mut annotations = annotations.clone();
         // It says all of it once more.
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
         if let Some(removed) = self.removed.and_then(|removed| Timestamp::try_from(removed).ok()) {
             annotations.insert(REMOVED.to_owned(), removed.to_string());
         }
-        for (field, texts) in [("labels", labels), ("annotations", &annotations)] {
-            if !texts.is_empty() {
-                metadata[field] = json!(texts);
-            }
-        }
-        let mut spec = raw_manifest["spec"].clone();
+        let non_empty = |texts: StringMap| Some(texts).filter(|texts| !texts.is_empty());
+        let metadata = ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+            uid: Some(uid.clone()),
+            labels: non_empty(labels.clone()),
+            annotations: non_empty(annotations),
+            ..ObjectMeta::default()
+        };
+        let mut spec = corev1::PodSpec::clone(written_spec);
+        // What was not written, and counts.
+        spec.restart_policy.get_or_insert_with(|| "Always".to_owned());
+        spec.dns_policy.get_or_insert_with(|| "ClusterFirst".to_owned());
+        let grace = self.pod.spec.termination_grace_period.map(Into::into);
+        spec.termination_grace_period_seconds = spec.termination_grace_period_seconds.or(grace);
+        // Wherever it was to be, it is here.
+        spec.node_name = Some(node.to_owned());
+        let pending = || PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() };
+        corev1::Pod { metadata, spec: Some(spec), status: Some(self.status.clone().unwrap_or_else(pending)) }
+    }
+
+    /// Returns the pod as the kubelet of a node shows it in a list: without apiVersion and kind, which k8s-openapi would write. Values of variables
+    /// and headers are for nobody else, and are left out. `redacts` leaves out commands and query strings as well.
+    pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
+        let corev1::Pod { metadata, spec, status } = self.to_pod(node);
+        let (mut spec, mut status) = (json!(spec), json!(status));
         for list in ["initContainers", "containers"] {
             for container in elements(&mut spec, list) {
                 for variable in elements(container, "env") {
@@ -170,15 +190,36 @@ impl PublishedPod {
                 redact(container, redacts);
             }
         }
-        if let Some(spec) = spec.as_object_mut() {
-            apply_defaults(spec, &self.pod, node);
-        }
-        let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
-        let mut status = status;
         if redacts {
             redact_messages(&mut status);
         }
+        insert_null_times(&mut status);
         json!({"metadata": metadata, "spec": spec, "status": status})
+    }
+}
+
+/// Writes missing times as null where Kubernetes does: k8s-openapi leaves them out.
+fn insert_null_times(status: &mut Value) {
+    for condition in elements(status, "conditions") {
+        insert_nulls(condition, &["lastProbeTime"]);
+    }
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        for container in elements(status, list) {
+            for state in ["state", "lastState"] {
+                if let Some(terminated) =
+                    container.get_mut(state).and_then(|state| state.get_mut("terminated"))
+                {
+                    insert_nulls(terminated, &["startedAt", "finishedAt"]);
+                }
+            }
+        }
+    }
+}
+
+fn insert_nulls(value: &mut Value, fields: &[&str]) {
+    let Some(object) = value.as_object_mut() else { return };
+    for field in fields {
+        object.entry(*field).or_insert(Value::Null);
     }
 }
 
@@ -222,14 +263,4 @@ fn redact_messages(value: &mut Value) {
 
 fn elements<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
-}
-
-/// What was not written, and counts.
-fn apply_defaults(spec: &mut Map<String, Value>, pod: &Pod, node: &str) {
-    let grace = pod.spec.termination_grace_period;
-    spec.entry("restartPolicy").or_insert_with(|| "Always".into());
-    spec.entry("terminationGracePeriodSeconds").or_insert_with(|| grace.into());
-    // Wherever it was to be, it is here.
-    spec.insert("nodeName".to_owned(), node.into());
-    spec.entry("dnsPolicy").or_insert_with(|| "ClusterFirst".into());
 }

@@ -90,8 +90,9 @@ impl TerminatedPods {
 mod tests {
     use std::sync::Arc;
 
+    use k8s_openapi::api::core::v1::PodStatus;
+
     use super::*;
-    use crate::kubelet::PodStatus;
     use crate::manifest::reader::tests::pod;
 
     fn ended(name: &str, uid: &str) -> PublishedPod {

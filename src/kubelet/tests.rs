@@ -104,7 +104,7 @@ fn named(name: &str, deletion: Option<u32>) -> Arc<Pod> {
 
 fn is_running(published: &PublishedPod) -> bool {
     published.phase() == WorkerPhase::Syncing
-        && published.status().is_some_and(|status| status.phase == "Running")
+        && published.status().is_some_and(|status| status.phase() == "Running")
 }
 
 #[tokio::test]
@@ -125,8 +125,9 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
     let ended = node.until("a", |it| it.removed().is_some()).await;
     assert_eq!(ended.phase(), WorkerPhase::Terminated);
     let status = ended.status().unwrap();
-    let exit_code = status.container_statuses[0].state.terminated.as_ref().map(|ended| ended.exit_code);
-    assert_eq!((status.phase, exit_code), ("Failed", Some(137)));
+    let exit_code =
+        status.containers().next().and_then(|main| main.terminated()).map(|ended| ended.exit_code);
+    assert_eq!((status.phase(), exit_code), ("Failed", Some(137)));
     // A pod that is being deleted does not start again.
     node.pods.send_replace(vec![named("a", Some(0)), named("b", None), named("c", None)]);
     node.until("c", is_running).await;

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1 as corev1;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
 use crate::history::json::time;
 use crate::inventory::{self, Inventory};
-use crate::kubelet::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
+use crate::kubelet::{
+    ClientPodsSnapshot, ContainerStatusExt as _, PodKey, PodStatusExt, PublishedPod, Summary,
+};
 use crate::object_ref::PodRef;
 use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 
@@ -236,8 +239,8 @@ impl StatusPod {
         let status = published.status();
         let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(published.uid()));
         let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
-        let conditions = status.into_iter().flat_map(|status| &status.conditions);
-        let containers = status.into_iter().flat_map(PodStatus::containers);
+        let conditions = status.into_iter().flat_map(|status| &status.conditions).flatten();
+        let containers = status.into_iter().flat_map(PodStatusExt::containers);
         let Summary { ready, total, restarts, restarted, status_column } = published.summary();
         Self {
             namespace: Some(namespace.to_owned()),
@@ -245,16 +248,16 @@ impl StatusPod {
             uid: Some(published.uid().to_owned()),
             id: published.sandbox().unwrap_or_default().to_owned(),
             sandbox: if has_sandbox { "ready" } else { "stopped" }.to_owned(),
-            ip: status.map(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+            ip: status.and_then(|status| status.pod_ip.clone()),
             source: "play".to_owned(),
-            phase: status.map(|status| status.phase.to_owned()),
+            phase: status.and_then(|status| status.phase.clone()),
             status: Some(status_column),
             ready_containers: Some(ready),
             total_containers: Some(total),
             started: Some(time(published.started())),
             removed: published.removed().map(time),
             restarts: Some(restarts),
-            restarted,
+            restarted: restarted.map(|ended| ended.to_string()),
             ready: status.map(|status| status.is("Ready")),
             conditions: conditions.map(StatusCondition::from).collect(),
             containers: containers.map(|it| StatusContainer::played(it, report)).collect(),
@@ -263,27 +266,25 @@ impl StatusPod {
 }
 
 impl StatusContainer {
-    fn played(status: &kubelet::ContainerStatusV1, report: Option<&PodReport>) -> Self {
-        let id = status.container_id.rsplit('/').next().unwrap_or_default();
+    fn played(status: &corev1::ContainerStatus, report: Option<&PodReport>) -> Self {
+        let id = status.container_id.as_deref().and_then(|id| id.rsplit('/').next()).unwrap_or_default();
         let report = report.and_then(|report| report.container(id));
-        let kubelet::ContainerState { waiting, running, terminated } = &status.state;
-        let (state, reason, message) = match (waiting, terminated) {
+        let (state, reason, message) = match (status.waiting(), status.terminated()) {
             (Some(waiting), _) => ("waiting", waiting.reason.clone(), waiting.message.clone()),
             (_, Some(ended)) => ("exited", ended.reason.clone(), ended.message.clone()),
-            _ => (if running.is_some() { "running" } else { "unknown" }, String::new(), String::new()),
+            _ => (if status.running().is_some() { "running" } else { "unknown" }, None, None),
         };
-        let text = |text: String| Some(text).filter(|text| !text.is_empty());
         Self {
             name: Some(status.name.clone()),
             id: id.to_owned(),
-            attempt: Some(status.restart_count).filter(|_| !id.is_empty()),
-            restarts: Some(status.restart_count),
+            attempt: Some(status.restarts()).filter(|_| !id.is_empty()),
+            restarts: Some(status.restarts()),
             state: state.to_owned(),
-            exit_code: terminated.as_ref().map(|ended| ended.exit_code),
-            reason: text(reason),
-            message: text(message),
+            exit_code: status.terminated().map(|ended| ended.exit_code),
+            reason,
+            message,
             not_restartable: None,
-            started: Some(status.started),
+            started: Some(status.is_started()),
             ready: Some(status.ready),
             probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
             source: "play".to_owned(),
@@ -327,12 +328,12 @@ impl From<&PodCondition> for StatusCondition {
     }
 }
 
-impl From<&kubelet::PodStatusCondition> for StatusCondition {
-    fn from(condition: &kubelet::PodStatusCondition) -> Self {
+impl From<&corev1::PodCondition> for StatusCondition {
+    fn from(condition: &corev1::PodCondition) -> Self {
         Self {
-            r#type: condition.r#type.to_owned(),
-            status: condition.status.to_owned(),
-            reason: condition.reason.map(str::to_owned),
+            r#type: condition.type_.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
             message: condition.message.clone(),
         }
     }

@@ -13,7 +13,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
+use k8s_openapi::api::core::v1 as corev1;
 use tokio::sync::watch;
 
 use super::pod_source::{DesiredPods, PodOwner, PodSource};
@@ -178,8 +178,13 @@ fn pod(key: &PodKey, client_pod: &ClientPod) -> Option<Pod> {
     pod.host.network = namespaces.is_some_and(|options| options.network() == NamespaceMode::Node);
     pod.labels = config.labels.into_iter().collect::<StringMap>();
     pod.annotations = config.annotations.into_iter().collect::<StringMap>();
-    let written = containers.iter().map(|it| json!({"name": it.name, "image": it.image}));
-    pod.raw_manifest = Arc::new(json!({"spec": {"containers": written.collect::<Vec<_>>()}}));
+    let written = containers.iter().map(|it| corev1::Container {
+        name: it.name.clone(),
+        image: Some(it.image.clone()),
+        ..corev1::Container::default()
+    });
+    pod.written_spec =
+        Arc::new(corev1::PodSpec { containers: written.collect(), ..corev1::PodSpec::default() });
     pod.runtime_handler = RuntimeHandler::Named(runtime_handler);
     pod.containers = containers;
     (!pod.containers.is_empty()).then_some(pod)

@@ -18,6 +18,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use k8s_openapi::api::core::v1::PodStatus;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -26,9 +27,9 @@ use tracing::debug;
 
 use super::context::WorkerContext;
 use super::pod_dir::PodDir;
+use super::pod_status::PodStatusExt as _;
 use super::published_pod::{FailureCause, PublishedPod};
 use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use super::v1::PodStatus;
 use crate::events::{Event, reason};
 use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
@@ -353,7 +354,8 @@ impl PodWorker {
         drop(state);
         if self.published.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
             let (reason, message) = DEADLINE_EXCEEDED;
-            new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
+            let [phase, reason, message] = ["Failed", reason, message].map(|text| Some(text.to_owned()));
+            new = PodStatus { phase, reason, message, ..new };
         }
         let sandbox = runtime_status.sandbox().map(|sandbox| sandbox.id.to_string());
         let (pod, status) = (self.pod.clone(), new.clone());
@@ -381,7 +383,7 @@ impl PodWorker {
 
     fn pod_ip(&self) -> Option<String> {
         let published = self.published.borrow();
-        published.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
+        published.status.as_ref()?.pod_ip.clone()
     }
 
     fn record_event(&self, container: Option<&Arc<ContainerRef>>, event: Event) {

@@ -4,21 +4,23 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    ContainerUser, HostIP, LinuxContainerUser, PodCondition, PodIP, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::compute_actions::should_restart;
 use crate::kubelet::node::NodeInfo;
 use crate::kubelet::pod_dir::message;
+use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _, non_empty, waiting_state};
 use crate::kubelet::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use crate::kubelet::v1::{
-    Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated, Waiting,
-};
 use crate::manifest::pod::{Container, Pod};
 use crate::manifest::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
 /// Why containers have not been started, by their names.
-pub(super) type WaitingReasons = HashMap<String, Waiting>;
+pub(super) type WaitingReasons = HashMap<String, ContainerStateWaiting>;
 
 /// What a status is made of.
 pub(super) struct StatusInputs<'a> {
@@ -45,9 +47,9 @@ pub(super) struct StatusInputs<'a> {
 /// The status of a pod at a time.
 pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     let StatusInputs { pod, node, runtime_status, before, .. } = *basis;
-    let init: Vec<ContainerStatusV1> =
+    let init: Vec<ContainerStatus> =
         pod.init_containers().map(|container| basis.container(container)).collect();
-    let regular: Vec<ContainerStatusV1> =
+    let regular: Vec<ContainerStatus> =
         pod.regular_containers().map(|container| basis.container(container)).collect();
     let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
     let phase = phase(&pod.spec, basis.is_terminal, stage);
@@ -58,128 +60,133 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
             runtime_status.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
         // One that has ended keeps what it had.
         known
-            .or_else(|| before.map(|before| before.pod_ips.iter().map(|it| it.ip.clone()).collect()))
+            .or_else(|| {
+                before.map(|before| before.pod_ips.iter().flatten().map(|it| it.ip.clone()).collect())
+            })
             .unwrap_or_default()
     };
-    let address = |ip: &String| Address { ip: ip.clone() };
     let mut status = PodStatus {
-        phase: phase.name(),
-        host_ip: node.address.clone(),
-        host_ips: vec![Address { ip: node.address.clone() }],
-        pod_ip: addresses.first().cloned().unwrap_or_default(),
-        pod_ips: addresses.iter().map(address).collect(),
+        phase: Some(phase.name().to_owned()),
+        host_ip: non_empty(&node.address),
+        host_ips: Some(vec![HostIP { ip: node.address.clone() }]),
+        pod_ip: addresses.first().and_then(|ip| non_empty(ip)),
+        pod_ips: Some(addresses.into_iter().map(|ip| PodIP { ip }).collect())
+            .filter(|ips: &Vec<_>| !ips.is_empty()),
         start_time: time_of(basis.started),
-        init_container_statuses: init,
-        container_statuses: regular,
-        qos_class: pod.qos().name(),
+        init_container_statuses: Some(init).filter(|init| !init.is_empty()),
+        container_statuses: Some(regular),
+        qos_class: Some(pod.qos().name().to_owned()),
         ..PodStatus::default()
     };
-    status.conditions = conditions(basis, phase, &status, now);
+    status.conditions = Some(conditions(basis, phase, &status, now));
     status
 }
 
 /// How far a container has come, as its phase counts.
-fn stage(status: Option<&ContainerStatusV1>) -> ContainerProgress {
-    let Some(ContainerStatusV1 { state, last_state, started, .. }) = status else {
-        return ContainerProgress::Waiting;
-    };
-    match (&state.running, &state.terminated, &last_state.terminated) {
-        (Some(_), _, _) => ContainerProgress::Running { is_started: *started },
-        (_, Some(Terminated { exit_code, .. }), _) => ContainerProgress::Ended(Some(*exit_code)),
-        (_, _, Some(Terminated { exit_code, .. })) => ContainerProgress::BackOff(*exit_code),
+fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
+    let Some(status) = status else { return ContainerProgress::Waiting };
+    match (status.running(), status.terminated(), status.last_terminated()) {
+        (Some(_), _, _) => ContainerProgress::Running { is_started: status.is_started() },
+        (_, Some(ended), _) => ContainerProgress::Ended(Some(ended.exit_code)),
+        (_, _, Some(ended)) => ContainerProgress::BackOff(ended.exit_code),
         _ => ContainerProgress::Waiting,
     }
 }
 
 impl StatusInputs<'_> {
-    fn container(&self, container: &Container) -> ContainerStatusV1 {
+    fn container(&self, container: &Container) -> ContainerStatus {
         let name = &container.name;
         let before = self.before.and_then(|before| before.containers().find(|known| known.name == *name));
         let Some(newest) = self.runtime_status.latest(name) else {
             return self.default_waiting(container, before);
         };
-        let mut status = ContainerStatusV1 {
+        let restart_count = newest.restart_count.try_into().unwrap_or(i32::MAX);
+        let user = newest.user.as_ref().map(|user| LinuxContainerUser {
+            uid: user.uid,
+            gid: user.gid,
+            supplemental_groups: Some(user.supplemental_groups.clone()),
+        });
+        let (started, ready) = self.started_and_ready(container, newest);
+        let mut status = ContainerStatus {
             name: name.clone(),
-            state: self.state(container, newest),
-            last_state: ContainerState::default(),
-            ready: false,
-            restart_count: newest.restart_count.max(before.map_or(0, |before| before.restart_count)),
+            state: Some(self.state(container, newest)),
+            ready,
+            restart_count: restart_count.max(before.map_or(0, |before| before.restart_count)),
             image: newest.image.clone(),
             image_id: newest.image_id.clone(),
-            container_id: self.id(&newest.id),
-            started: false,
-            user: newest.user.as_ref().map_or(Value::Null, |user| {
-                json!({"linux": {"uid": user.uid, "gid": user.gid, "supplementalGroups": user.supplemental_groups}})
-            }),
+            container_id: Some(self.id(&newest.id)),
+            started: Some(started),
+            user: user.map(|linux| ContainerUser { linux: Some(linux) }),
+            ..ContainerStatus::default()
         };
-        status.last_state = match (self.runtime_status.all(name).nth(1), before) {
-            (Some(earlier), _) => self.state(container, earlier),
+        let last_state = match (self.runtime_status.all(name).nth(1), before) {
+            (Some(earlier), _) => Some(self.state(container, earlier)),
             // It has been removed since.
             (None, Some(before)) if before.container_id == status.container_id => before.last_state.clone(),
-            (None, Some(before)) if before.state.terminated.is_some() => before.state.clone(),
-            (None, _) => ContainerState::default(),
+            (None, Some(before)) if before.terminated().is_some() => before.state.clone(),
+            (None, _) => None,
         };
-        (status.started, status.ready) = self.started_and_ready(container, newest);
+        status.last_state = Some(last_state.unwrap_or_default());
         self.set_waiting_reason(container, newest, &mut status);
         status
     }
 
     /// One that is not there yet, or not any more.
-    fn default_waiting(
-        &self,
-        container: &Container,
-        before: Option<&ContainerStatusV1>,
-    ) -> ContainerStatusV1 {
+    fn default_waiting(&self, container: &Container, before: Option<&ContainerStatus>) -> ContainerStatus {
         if let Some(before) =
-            before.filter(|it| container.spec.role == ContainerKind::Init && it.state.terminated.is_some())
+            before.filter(|it| container.spec.role == ContainerKind::Init && it.terminated().is_some())
         {
             return before.clone();
         }
         let has_init = self.pod.init_containers().next().is_some();
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
         let reason = if self.is_resetting { "RestartingAllContainers" } else { reason };
-        let waiting = self.reasons.get(&container.name);
-        let (reason, message) = waiting.map_or((reason, ""), |it| (it.reason.as_str(), it.message.as_str()));
-        let last_state = before.map(|before| match before.state.terminated {
+        let state = match self.reasons.get(&container.name) {
+            Some(waiting) => ContainerState { waiting: Some(waiting.clone()), ..ContainerState::default() },
+            None => waiting_state(reason, ""),
+        };
+        let last_state = before.and_then(|before| match before.terminated() {
             Some(_) => before.state.clone(),
             None => before.last_state.clone(),
         });
-        ContainerStatusV1 {
+        ContainerStatus {
             name: container.name.clone(),
-            state: ContainerState::waiting(reason, message),
-            last_state: last_state.unwrap_or_default(),
+            state: Some(state),
+            last_state: Some(last_state.unwrap_or_default()),
             restart_count: before.map_or(0, |before| before.restart_count),
             image: container.image.clone(),
-            ..ContainerStatusV1::default()
+            started: Some(false),
+            ..ContainerStatus::default()
         }
     }
 
     fn state(&self, container: &Container, instance: &ContainerInstance) -> ContainerState {
         match instance.state {
             InstanceState::Running => ContainerState {
-                running: Some(Running { started_at: time(instance.started_at) }),
+                running: Some(ContainerStateRunning { started_at: time(instance.started_at) }),
                 ..ContainerState::default()
             },
             InstanceState::Exited => ContainerState {
                 terminated: Some(self.terminated(container, instance)),
                 ..ContainerState::default()
             },
-            InstanceState::Created | InstanceState::Unknown => ContainerState::waiting("", ""),
+            InstanceState::Created | InstanceState::Unknown => waiting_state("", ""),
         }
     }
 
-    fn terminated(&self, container: &Container, instance: &ContainerInstance) -> Terminated {
+    fn terminated(&self, container: &Container, instance: &ContainerInstance) -> ContainerStateTerminated {
         let log = (container.fallback_to_logs_on_error && instance.exit_code != 0)
             .then_some(instance.log.as_path());
         let messages = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
         let text: Vec<String> = messages.into_iter().filter(|message| !message.is_empty()).collect();
-        Terminated {
+        ContainerStateTerminated {
             exit_code: instance.exit_code,
-            reason: instance.reason.clone(),
-            message: text.join(": "),
+            reason: non_empty(&instance.reason),
+            message: non_empty(&text.join(": ")),
             started_at: time(instance.started_at),
             finished_at: time(instance.finished_at),
-            container_id: self.id(&instance.id),
+            container_id: Some(self.id(&instance.id)),
+            signal: None,
         }
     }
 
@@ -209,9 +216,9 @@ impl StatusInputs<'_> {
         &self,
         container: &Container,
         newest: &ContainerInstance,
-        status: &mut ContainerStatusV1,
+        status: &mut ContainerStatus,
     ) {
-        let Some(Waiting { reason, message }) = self.reasons.get(&container.name) else { return };
+        let Some(waiting) = self.reasons.get(&container.name) else { return };
         let has_ended = newest.state == InstanceState::Exited;
         // The final status shows how containers ended.
         if self.is_terminal && has_ended {
@@ -223,8 +230,9 @@ impl StatusInputs<'_> {
         if newest.state == InstanceState::Running || is_done || is_over {
             return;
         }
-        let state = std::mem::replace(&mut status.state, ContainerState::waiting(reason, message));
-        if state.terminated.is_some() {
+        let waiting = ContainerState { waiting: Some(waiting.clone()), ..ContainerState::default() };
+        let state = status.state.replace(waiting);
+        if state.as_ref().is_some_and(|state| state.terminated.is_some()) {
             status.last_state = state;
         }
     }
@@ -235,9 +243,9 @@ fn conditions(
     phase: PodPhase,
     status: &PodStatus,
     now: SystemTime,
-) -> Vec<PodStatusCondition> {
+) -> Vec<PodCondition> {
     let initialised = initialised(basis.pod, status);
-    let is_lasting = |status: &&ContainerStatusV1| {
+    let is_lasting = |status: &&ContainerStatus| {
         basis.pod.container(&status.name).is_some_and(|container| container.spec.role != ContainerKind::Init)
     };
     let lasting: Vec<(&str, bool)> =
@@ -277,17 +285,16 @@ fn conditions(
     let condition = |(kind, status): (&'static str, ConditionStatus)| {
         let ConditionStatus { is_met, reason, message } = status;
         let status = if is_met { "True" } else { "False" };
-        let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
-        let unchanged = before.filter(|before| before.status == status);
-        let since = unchanged.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
-        let last_transition_time = since;
-        PodStatusCondition {
-            r#type: kind,
-            status,
-            last_probe_time: None,
-            last_transition_time,
-            reason,
+        let mut before = basis.before.into_iter().flat_map(|before| &before.conditions).flatten();
+        let unchanged = before.find(|before| before.type_ == kind && before.status == status);
+        PodCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            last_transition_time: unchanged
+                .map_or_else(|| time_of(now), |before| before.last_transition_time.clone()),
+            reason: reason.map(str::to_owned),
             message,
+            ..PodCondition::default()
         }
     };
     all.into_iter().chain(resetting).map(condition).collect()
@@ -314,19 +321,17 @@ impl ConditionStatus {
 }
 
 fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
-    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatusV1)| {
-        if container.spec.role == ContainerKind::Sidecar { status.started } else { status.ready }
+    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatus)| {
+        if container.spec.role == ContainerKind::Sidecar { status.is_started() } else { status.ready }
     };
-    let all = pod.init_containers().zip(&status.init_container_statuses);
+    let all = pod.init_containers().zip(status.init_container_statuses.iter().flatten());
     let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();
-    let has_started = |status: &ContainerStatusV1| {
-        status.state.running.is_some()
-            || status.state.terminated.is_some()
-            || status.last_state.terminated.is_some()
+    let has_started = |status: &ContainerStatus| {
+        status.running().is_some() || status.terminated().is_some() || status.last_terminated().is_some()
     };
-    if status.phase == "Succeeded" {
+    if status.phase() == "Succeeded" {
         ConditionStatus::because(true, "PodCompleted")
-    } else if left.is_empty() || status.container_statuses.iter().any(has_started) {
+    } else if left.is_empty() || status.container_statuses.iter().flatten().any(has_started) {
         ConditionStatus::new(true)
     } else {
         let message = Some(format!("containers with incomplete status: [{}]", left.join(" ")));
@@ -335,18 +340,17 @@ fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
 }
 
 /// In whole seconds, as Kubernetes writes times.
-fn time(nanoseconds: i64) -> String {
-    written(Timestamp::from_nanosecond(nanoseconds.into()))
+fn time(nanoseconds: i64) -> Option<Time> {
+    whole_seconds(Timestamp::from_nanosecond(nanoseconds.into()))
 }
 
 /// The same of a time.
-fn time_of(time: SystemTime) -> String {
-    written(Timestamp::try_from(time))
+fn time_of(time: SystemTime) -> Option<Time> {
+    whole_seconds(Timestamp::try_from(time))
 }
 
-fn written(time: Result<Timestamp, jiff::Error>) -> String {
-    let seconds = time.and_then(|time| Timestamp::from_second(time.as_second()));
-    seconds.map(|seconds| seconds.to_string()).unwrap_or_default()
+fn whole_seconds(time: Result<Timestamp, jiff::Error>) -> Option<Time> {
+    time.and_then(|time| Timestamp::from_second(time.as_second())).map(Time).ok()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::events::{Event, reason};
 use crate::kubelet::cri_config::{self, EnvFacts};
 use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
+use crate::kubelet::pod_status::waiting;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
-use crate::kubelet::v1::Waiting;
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::PodOrigin;
 use crate::prober::PodReport;
@@ -137,7 +137,7 @@ impl PodWorker {
             match self.start(&container, context).await {
                 Ok(()) => drop(self.lock().reasons.remove(name)),
                 Err(error) => {
-                    let waiting = Waiting { reason: error.reason.to_owned(), message: error.message.clone() };
+                    let waiting = waiting(error.reason, &error.message);
                     self.lock().reasons.insert(name.clone(), waiting);
                     failures.push(error);
                     if container.spec.role == ContainerKind::Init {

@@ -7,6 +7,7 @@ mod volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1 as corev1;
 use serde_json::Value;
 
 use crate::cri::v1::Protocol;
@@ -67,8 +68,8 @@ pub(crate) struct Pod {
     pub(crate) runtime_handler: RuntimeHandler,
     /// Names of the Secrets with credentials for its images.
     pub(crate) pull_secrets: Vec<String>,
-    /// Metadata and spec as they were written.
-    pub(crate) raw_manifest: Arc<Value>,
+    /// Its spec as it was written, for `/pods`.
+    pub(crate) written_spec: Arc<corev1::PodSpec>,
 }
 
 /// The deletion of a pod.
@@ -288,7 +289,7 @@ impl Pod {
             deletion: None,
             runtime_handler: RuntimeHandler::default(),
             pull_secrets: Vec::new(),
-            raw_manifest: Arc::default(),
+            written_spec: Arc::default(),
         }
     }
 

@@ -11,6 +11,7 @@ pub(in crate::manifest) mod probe;
 mod security;
 pub(in crate::manifest) mod spec;
 mod volume;
+mod written;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -11,7 +11,7 @@ use crate::manifest::pod_spec::ContainerKind;
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
 use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, required, text};
 use crate::manifest::reader::spec::{SpecReading, read_spec};
-use crate::manifest::reader::{security, volume};
+use crate::manifest::reader::{security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
@@ -227,9 +227,12 @@ pub(in crate::manifest) fn read(
     let security = security::read_pod_security(&spec, problems);
     let runtime_class = text(&spec, "runtimeClassName", problems);
     let pull_secrets = pull_secrets(&spec, problems);
-    let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
-    let raw_manifest = json!({"metadata": pod.value()["metadata"], "spec": pod.value()["spec"]});
-    let hash = hash(namespace, name, &raw_manifest);
+    if problems[before..].iter().any(|problem| !problem.is_unsupported) {
+        return None;
+    }
+    let written_spec = written::pod_spec(&spec, problems)?;
+    let manifest = json!({"metadata": pod.value()["metadata"], "spec": pod.value()["spec"]});
+    let hash = hash(namespace, name, &manifest);
     let mut pod = Pod {
         origin: PodOrigin::Manifest,
         namespace: namespace.to_owned(),
@@ -250,12 +253,12 @@ pub(in crate::manifest) fn read(
         deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
         pull_secrets,
-        raw_manifest: Arc::new(raw_manifest),
+        written_spec: Arc::new(written_spec),
     };
     // As a kubelet notes at a pod from a file.
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
-    (!is_wrong).then_some(pod)
+    Some(pod)
 }
 
 /// Reads the deletion of a pod. In a manifest that a person wrote it is unsupported.

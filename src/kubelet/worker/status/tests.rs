@@ -4,8 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1 as corev1;
+use serde_json::{Value, json};
+
 use super::*;
 use crate::cri::v1;
+use crate::kubelet::pod_status::waiting;
 use crate::kubelet::published_pod::PublishedPod;
 use crate::manifest::pod::{Dns, PodOrigin};
 use crate::manifest::reader::tests::play;
@@ -161,8 +166,8 @@ fn pods() -> Vec<(&'static str, PublishedPod)> {
         container("main", 1, ContainerRunning, 0),
         container("other", 0, ContainerExited, 1),
     ]);
-    let back_off = ContainerState::waiting("CrashLoopBackOff", "back-off 10s restarting GET /x?token=abc");
-    let reasons = WaitingReasons::from([("other".to_owned(), back_off.waiting.unwrap())]);
+    let back_off = waiting("CrashLoopBackOff", "back-off 10s restarting GET /x?token=abc");
+    let reasons = WaitingReasons::from([("other".to_owned(), back_off)]);
     let starting = runtime_status(vec![container("first", 0, ContainerRunning, 0)]);
     let first_status = status_at(&pod, &starting, &WaitingReasons::new(), None, 2);
     let running = status_at(&pod, &running, &reasons, Some(&first_status), 200);
@@ -172,14 +177,26 @@ fn pods() -> Vec<(&'static str, PublishedPod)> {
         published(&pod, Some(status_at(&pod, &RuntimePodStatus::default(), &reasons, None, 1)));
     rejected.finish();
     rejected.removed = Some(at(300));
+    let [phase, reason, message] =
+        ["Failed", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"]
+            .map(|text| Some(text.to_owned()));
+    let exceeded = PodStatus { phase, reason, message, ..running.clone() };
     let identity = ["test", "client", "uid-of-client"].map(str::to_owned);
-    let client = Pod::identity_only(identity, PodOrigin::Manifest);
+    let mut client = Pod::identity_only(identity, PodOrigin::Manifest);
+    let container = corev1::Container {
+        name: "main".to_owned(),
+        image: Some("i:1".to_owned()),
+        ..corev1::Container::default()
+    };
+    client.written_spec =
+        Arc::new(corev1::PodSpec { containers: vec![container], ..corev1::PodSpec::default() });
     vec![
         ("not looked at", published(&pod, None)),
         ("initialising", published(&pod, Some(first_status))),
         ("running", published(&pod, Some(running))),
         ("ended", ended),
         ("ended before it started", rejected),
+        ("deadline exceeded", published(&pod, Some(exceeded))),
         ("of a client", published(&client, None)),
     ]
 }
@@ -201,4 +218,32 @@ fn redacted_pods_are_shown_without_commands_and_query_strings() {
     let shown = serde_json::to_string_pretty(&published.to_json("node-1", true)).unwrap();
     assert!(!shown.contains("token=abc"), "{shown}");
     insta::assert_snapshot!("redacted", shown);
+}
+
+/// k8s-openapi drops unknown fields, leaves nulls out, and writes a header without a value with an empty one.
+#[test]
+fn kubernetes_knows_every_field_of_the_pods_that_are_shown() {
+    for (name, published) in pods() {
+        let mut shown = published.to_json("node-1", false);
+        let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [&shown]});
+        let list: List<corev1::Pod> = serde_json::from_value(list).unwrap();
+        let corev1::Pod { metadata, spec, status } = &list.items[0];
+        let mut known = json!({"metadata": metadata, "spec": spec, "status": status});
+        for pod in [&mut shown, &mut known] {
+            remove_empty(pod);
+        }
+        assert_eq!(known, shown, "{name}");
+    }
+}
+
+/// Removes fields that are null or an empty text.
+fn remove_empty(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.retain(|_, inner| !inner.is_null() && inner != "");
+            object.values_mut().for_each(remove_empty);
+        }
+        Value::Array(list) => list.iter_mut().for_each(remove_empty),
+        _ => {}
+    }
 }

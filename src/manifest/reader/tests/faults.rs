@@ -17,6 +17,14 @@ fn each_mistake_is_reported_once_with_its_path() {
         (container(", volumeMounts: [5]"), "volumeMounts[0] is 5; it must be an object"),
         ("{containers: []}".into(), "spec.containers is missing; it must have at least one container"),
         (
+            "{tolerations: {key: a}, containers: [{name: a, image: i}]}".into(),
+            "spec.tolerations is an object with key; it must have the types that Kubernetes defines: a sequence is expected",
+        ),
+        (
+            "{nodeSelector: {a: true}, containers: [{name: a, image: i}]}".into(),
+            "spec.nodeSelector is an object with a; it must have the types that Kubernetes defines: a string is expected",
+        ),
+        (
             "{containers: [{image: i}]}".into(),
             "spec.containers[0] is an object with image; it must have a name",
         ),

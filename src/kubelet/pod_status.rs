@@ -1,0 +1,152 @@
+//! What the types of Kubernetes do not say themselves about the status of a pod (kubelet: `pkg/api/v1/pod/util.go`, `status_manager.go`).
+
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    PodStatus,
+};
+
+/// Questions about the status of a pod.
+pub trait PodStatusExt {
+    /// Returns the phase; nothing before there is one.
+    fn phase(&self) -> &str;
+
+    /// Returns whether a condition is met.
+    fn is(&self, condition: &str) -> bool;
+
+    /// Returns whether the pod has ended.
+    fn is_terminal(&self) -> bool {
+        matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// Returns the containers, those that run first before the others.
+    fn containers(&self) -> impl Iterator<Item = &ContainerStatus>;
+}
+
+/// Questions about the status of a container.
+pub trait ContainerStatusExt {
+    /// Returns why the container waits, if it does.
+    fn waiting(&self) -> Option<&ContainerStateWaiting>;
+
+    /// Returns since when the container runs, if it does.
+    fn running(&self) -> Option<&ContainerStateRunning>;
+
+    /// Returns how the container ended, if it did.
+    fn terminated(&self) -> Option<&ContainerStateTerminated>;
+
+    /// Returns how the container before this one ended, if there was one.
+    fn last_terminated(&self) -> Option<&ContainerStateTerminated>;
+
+    /// Returns whether the startup probe has succeeded, as far as there is one.
+    fn is_started(&self) -> bool;
+
+    /// Returns how often the container was restarted.
+    fn restarts(&self) -> u32;
+}
+
+impl PodStatusExt for PodStatus {
+    fn phase(&self) -> &str {
+        self.phase.as_deref().unwrap_or_default()
+    }
+
+    fn is(&self, condition: &str) -> bool {
+        self.conditions.iter().flatten().any(|known| known.type_ == condition && known.status == "True")
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.init_container_statuses.iter().chain(&self.container_statuses).flatten()
+    }
+}
+
+impl ContainerStatusExt for ContainerStatus {
+    fn waiting(&self) -> Option<&ContainerStateWaiting> {
+        self.state.as_ref()?.waiting.as_ref()
+    }
+
+    fn running(&self) -> Option<&ContainerStateRunning> {
+        self.state.as_ref()?.running.as_ref()
+    }
+
+    fn terminated(&self) -> Option<&ContainerStateTerminated> {
+        self.state.as_ref()?.terminated.as_ref()
+    }
+
+    fn last_terminated(&self) -> Option<&ContainerStateTerminated> {
+        self.last_state.as_ref()?.terminated.as_ref()
+    }
+
+    fn is_started(&self) -> bool {
+        self.started == Some(true)
+    }
+
+    fn restarts(&self) -> u32 {
+        self.restart_count.try_into().unwrap_or(0)
+    }
+}
+
+/// Makes the status of a pod final: containers whose end was not observed count as killed, and a pod without a terminal phase as failed
+/// (kubelet: `status_manager.go`: `TerminatePod`). `has_sidecar_last`: the last init container is a sidecar.
+pub(super) fn terminate_pod(status: &mut PodStatus, has_sidecar_last: bool) {
+    if has_initialized(status, has_sidecar_last) {
+        status.container_statuses.iter_mut().flatten().for_each(terminate_container);
+    }
+    // Init containers after the last one that has started stay as they are.
+    let init = status.init_container_statuses.as_deref_mut().unwrap_or_default();
+    let started = init.iter().rposition(has_left_waiting).map_or(1, |last| last + 1);
+    init.iter_mut().take(started).for_each(terminate_container);
+    if status.is_terminal() {
+        return;
+    }
+    status.phase = Some("Failed".to_owned());
+    for condition in status.conditions.iter_mut().flatten() {
+        if matches!(condition.type_.as_str(), "Ready" | "ContainersReady") {
+            (condition.status, condition.reason) = ("False".to_owned(), Some("PodFailed".to_owned()));
+        }
+    }
+}
+
+/// Returns whether the init containers have ever been done (kubelet: `status_manager.go`: `hasPodInitialized`).
+fn has_initialized(status: &PodStatus, has_sidecar_last: bool) -> bool {
+    let Some(last) = status.init_container_statuses.iter().flatten().last() else { return true };
+    let is_done = if has_sidecar_last {
+        last.running().is_some() && last.is_started()
+    } else {
+        [last.terminated(), last.last_terminated()].into_iter().flatten().any(|ended| ended.exit_code == 0)
+    };
+    is_done || status.container_statuses.iter().flatten().any(has_left_waiting)
+}
+
+/// Returns whether a container has ever been started.
+fn has_left_waiting(container: &ContainerStatus) -> bool {
+    container.last_terminated().is_some() || container.waiting().is_none()
+}
+
+/// Marks a container as killed, unless its end was observed.
+fn terminate_container(container: &mut ContainerStatus) {
+    if container.terminated().is_some() {
+        return;
+    }
+    let terminated = ContainerStateTerminated {
+        exit_code: 137,
+        reason: Some("ContainerStatusUnknown".to_owned()),
+        message: Some("The container could not be located when the pod was terminated".to_owned()),
+        container_id: container.container_id.clone(),
+        ..ContainerStateTerminated::default()
+    };
+    container.state = Some(ContainerState { terminated: Some(terminated), ..ContainerState::default() });
+    (container.ready, container.started) = (false, Some(false));
+}
+
+/// Returns the state of a container that waits.
+pub(super) fn waiting_state(reason: &str, message: &str) -> ContainerState {
+    ContainerState { waiting: Some(waiting(reason, message)), ..ContainerState::default() }
+}
+
+/// Returns why a container waits.
+pub(super) fn waiting(reason: &str, message: &str) -> ContainerStateWaiting {
+    ContainerStateWaiting { reason: non_empty(reason), message: non_empty(message) }
+}
+
+/// Returns a text, unless it is empty: Kubernetes leaves such fields out.
+pub(super) fn non_empty(text: &str) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
+}

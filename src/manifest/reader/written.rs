@@ -1,0 +1,55 @@
+//! The spec of a pod in the types of Kubernetes, for `/pods`.
+
+use k8s_openapi::api::core::v1::PodSpec;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::manifest::cursor::{Cursor, Violation};
+
+/// Returns the spec of a pod in the types of Kubernetes. Fields that nothing else reads must have these types as well, as for an API server.
+pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<PodSpec> {
+    let mut value = spec.value().clone();
+    write_quantities_as_strings(&mut value);
+    if let Ok(read) = PodSpec::deserialize(&value) {
+        return Some(read);
+    }
+    // The error has no path, and there may be more than one: each field is read alone.
+    for (field, inner) in value.as_object().into_iter().flatten() {
+        let Err(error) = PodSpec::deserialize(&json!({field: inner})) else { continue };
+        // The value that the error begins with may be a secret.
+        let error = error.to_string();
+        let expected = error.rsplit_once("expected ").map_or("another type", |(_, expected)| expected);
+        let reason = format!("must have the types that Kubernetes defines: {expected} is expected");
+        spec.field(field).as_ref().unwrap_or(spec).error(reason, problems);
+    }
+    None
+}
+
+/// Replaces quantities that are numbers with strings. Kubernetes accepts both; k8s-openapi accepts strings only.
+fn write_quantities_as_strings(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            for (field, inner) in object {
+                match field.as_str() {
+                    "limits" | "requests" | "overhead" => {
+                        inner
+                            .as_object_mut()
+                            .into_iter()
+                            .flat_map(|all| all.values_mut())
+                            .for_each(write_as_string);
+                    }
+                    "divisor" | "sizeLimit" => write_as_string(inner),
+                    _ => write_quantities_as_strings(inner),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(write_quantities_as_strings),
+        _ => {}
+    }
+}
+
+fn write_as_string(value: &mut Value) {
+    if let Value::Number(number) = value {
+        *value = number.to_string().into();
+    }
+}
