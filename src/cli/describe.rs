@@ -1,8 +1,14 @@
 //! A pod that is played, as `kubectl describe` shows it: from what a kubelet's `/pods` would say of it, its probes and its events.
 
+use std::collections::BTreeMap;
+
 use anstyle::Style;
 use jiff::Timestamp;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStatus, Pod, PodCondition, Probe, ResourceRequirements, Volume,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{Event, StatusPod, StatusProbe};
@@ -21,44 +27,44 @@ struct DescribePrinter {
 
 /// The pod as a page. `status` has what its probes say.
 pub(super) fn render(
-    pod: &Value,
+    pod: Pod,
     status: &StatusPod,
     events: &[&Event],
     now: Timestamp,
     screen: Screen,
 ) -> String {
     let mut page = DescribePrinter { lines: Vec::new(), screen };
-    let (metadata, spec, state) = (&pod["metadata"], &pod["spec"], &pod["status"]);
-    page.field(0, "Name", text(&metadata["name"]));
-    page.field(0, "Namespace", text(&metadata["namespace"]));
-    page.field(0, "UID", text(&metadata["uid"]));
-    page.optional(0, "Runtime Class", &spec["runtimeClassName"]);
-    page.field(0, "Node", format!("{}/{}", text(&spec["nodeName"]), text(&state["hostIP"])));
-    page.field(0, "Start Time", time(&state["startTime"]));
-    page.list("Labels", map(&metadata["labels"], "="));
-    page.list("Annotations", map(&metadata["annotations"], ": "));
+    let (metadata, spec, state) =
+        (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
+    let node = [spec.node_name, state.host_ip].map(Option::unwrap_or_default);
+    page.field(0, "Name", metadata.name.unwrap_or_default());
+    page.field(0, "Namespace", metadata.namespace.unwrap_or_default());
+    page.field(0, "UID", metadata.uid.unwrap_or_default());
+    page.optional(0, "Runtime Class", spec.runtime_class_name.as_deref());
+    page.field(0, "Node", node.join("/"));
+    page.field(0, "Start Time", state.start_time.as_ref().map(time).unwrap_or_default());
+    page.list("Labels", entries(metadata.labels, "="));
+    page.list("Annotations", entries(metadata.annotations, ": "));
     page.field(0, "Status", status.status.clone().unwrap_or_default());
-    page.optional(0, "Reason", &state["reason"]);
-    page.optional(0, "Message", &state["message"]);
-    page.field(0, "IP", text(&state["podIP"]));
+    page.optional(0, "Reason", state.reason.as_deref());
+    page.optional(0, "Message", state.message.as_deref());
+    page.field(0, "IP", state.pod_ip.unwrap_or_default());
     page.field(0, "Sandbox", format!("{} ({})", status.id, status.sandbox));
-    for (title, specs, statuses) in [
-        ("Init Containers", "initContainers", "initContainerStatuses"),
-        ("Containers", "containers", "containerStatuses"),
-    ] {
-        let mut specs = elements(&spec[specs]).peekable();
-        if specs.peek().is_some() {
+    let init = (spec.init_containers.unwrap_or_default(), state.init_container_statuses);
+    for (title, (containers, statuses)) in
+        [("Init Containers", init), ("Containers", (spec.containers, state.container_statuses))]
+    {
+        if !containers.is_empty() {
             page.title(title);
         }
-        for spec in specs {
-            let is_it = |status: &&Value| status["name"] == spec["name"];
-            let state = elements(&state[statuses]).find(is_it).unwrap_or(&Value::Null);
-            page.container(spec, state, status);
+        for container in containers {
+            let state = statuses.iter().flatten().find(|known| known.name == container.name);
+            page.container(&container, state, status);
         }
     }
-    page.conditions(&state["conditions"]);
-    page.list("Volumes", volumes(&spec["volumes"]));
-    page.field(0, "QoS Class", text(&state["qosClass"]));
+    page.conditions(&state.conditions.unwrap_or_default());
+    page.list("Volumes", spec.volumes.iter().flatten().map(volume).collect());
+    page.field(0, "QoS Class", state.qos_class.unwrap_or_default());
     page.events(events, now);
     page.lines.join("\n") + "\n"
 }
@@ -78,11 +84,14 @@ impl DescribePrinter {
         self.line(&format!("{moved}{name:<NAMES$}{}", harmless_text(value.as_ref())));
     }
 
-    fn optional(&mut self, depth: usize, name: &str, value: &Value) {
-        let value = text(value);
-        if !value.is_empty() {
+    fn optional(&mut self, depth: usize, name: &str, value: Option<&str>) {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
             self.field(depth, name, value);
         }
+    }
+
+    fn time(&mut self, depth: usize, name: &str, value: Option<&Time>) {
+        self.optional(depth, name, value.map(time).as_deref());
     }
 
     /// A value on each line.
@@ -102,87 +111,79 @@ impl DescribePrinter {
         }
     }
 
-    fn container(&mut self, spec: &Value, state: &Value, status: &StatusPod) {
-        self.line(&format!("  {}:", harmless_name(&text(&spec["name"]))));
-        self.optional(2, "Container ID", &state["containerID"]);
-        self.optional(2, "Image", &spec["image"]);
-        self.optional(2, "Image ID", &state["imageID"]);
-        for (name, field) in [("Command", "command"), ("Args", "args")] {
-            let message: Vec<String> = elements(&spec[field]).map(text).collect();
-            if !message.is_empty() {
-                self.field(2, name, message.join(" "));
+    fn container(&mut self, spec: &Container, state: Option<&ContainerStatus>, status: &StatusPod) {
+        self.line(&format!("  {}:", harmless_name(&spec.name)));
+        self.optional(2, "Container ID", state.and_then(|state| state.container_id.as_deref()));
+        self.optional(2, "Image", spec.image.as_deref());
+        self.optional(2, "Image ID", state.map(|state| state.image_id.as_str()));
+        for (name, args) in [("Command", &spec.command), ("Args", &spec.args)] {
+            if let Some(args) = args.as_ref().filter(|args| !args.is_empty()) {
+                self.field(2, name, args.join(" "));
             }
         }
-        let port = |port: &Value| {
-            let protocol = port["protocol"].as_str().unwrap_or("TCP");
-            format!("{}/{protocol}", text(&port["containerPort"]))
-        };
-        let ports: Vec<String> = elements(&spec["ports"]).map(port).collect();
-        if !ports.is_empty() {
-            self.field(2, "Ports", ports.join(", "));
+        let ports = spec
+            .ports
+            .iter()
+            .flatten()
+            .map(|port| format!("{}/{}", port.container_port, port.protocol.as_deref().unwrap_or("TCP")));
+        self.optional(2, "Ports", Some(&ports.collect::<Vec<_>>().join(", ")));
+        self.state("State", state.and_then(|state| state.state.as_ref()));
+        self.state("Last State", state.and_then(|state| state.last_state.as_ref()));
+        self.field(2, "Ready", title_case(state.is_some_and(|state| state.ready)));
+        let restart_count = state.map(|state| state.restart_count.to_string());
+        self.field(2, "Restart Count", restart_count.unwrap_or_default());
+        let ResourceRequirements { limits, requests, .. } = spec.resources.clone().unwrap_or_default();
+        for (name, amounts) in [("Limits", limits), ("Requests", requests)] {
+            self.optional(2, name, Some(&quantities(amounts).join(", ")));
         }
-        self.state("State", &state["state"]);
-        self.state("Last State", &state["lastState"]);
-        self.field(2, "Ready", title_case(state["ready"] == true));
-        self.field(2, "Restart Count", text(&state["restartCount"]));
-        for (name, field) in [("Limits", "limits"), ("Requests", "requests")] {
-            let amounts = map(&spec["resources"][field], ": ");
-            if !amounts.is_empty() {
-                self.field(2, name, amounts.join(", "));
-            }
-        }
-        let known =
-            status.containers.iter().rev().find(|known| known.name.as_deref() == spec["name"].as_str());
+        let known = status.containers.iter().rev().find(|known| known.name.as_deref() == Some(&spec.name));
         for probe in known.into_iter().flat_map(|known| &known.probes) {
             self.probe(probe, spec);
         }
-        let mount = |mount: &Value| {
-            let way = if mount["readOnly"] == true { "ro" } else { "rw" };
-            format!("{} from {} ({way})", text(&mount["mountPath"]), text(&mount["name"]))
-        };
-        let mounts: Vec<String> = elements(&spec["volumeMounts"]).map(mount).collect();
-        if !mounts.is_empty() {
-            self.field(2, "Mounts", mounts.join(", "));
-        }
+        let mounts = spec.volume_mounts.iter().flatten().map(|mount| {
+            let mode = if mount.read_only == Some(true) { "ro" } else { "rw" };
+            format!("{} from {} ({mode})", mount.mount_path, mount.name)
+        });
+        self.optional(2, "Mounts", Some(&mounts.collect::<Vec<_>>().join(", ")));
     }
 
     /// How a container is, or was before.
-    fn state(&mut self, name: &str, state: &Value) {
-        let known = [("waiting", "Waiting"), ("running", "Running"), ("terminated", "Terminated")];
-        let Some((state, word)) = known.into_iter().find_map(|(field, word)| Some((state.get(field)?, word)))
-        else {
+    fn state(&mut self, name: &str, state: Option<&ContainerState>) {
+        let ContainerState { waiting, running, terminated } = state.cloned().unwrap_or_default();
+        if let Some(waiting) = waiting {
+            self.field(2, name, "Waiting");
+            self.optional(3, "Reason", waiting.reason.as_deref());
+            self.optional(3, "Message", waiting.message.as_deref());
+        } else if let Some(running) = running {
+            self.field(2, name, "Running");
+            self.time(3, "Started", running.started_at.as_ref());
+        } else if let Some(ended) = terminated {
+            self.field(2, name, "Terminated");
+            self.optional(3, "Reason", ended.reason.as_deref());
+            self.optional(3, "Message", ended.message.as_deref());
+            self.field(3, "Exit Code", ended.exit_code.to_string());
+            self.time(3, "Started", ended.started_at.as_ref());
+            self.time(3, "Finished", ended.finished_at.as_ref());
+        } else if name == "State" {
             // As kubectl: of one of which nothing is known yet, and no line for what has not been before.
-            if name == "State" {
-                self.field(2, name, "Waiting");
-            }
-            return;
-        };
-        self.field(2, name, word);
-        for (name, field) in [("Reason", "reason"), ("Message", "message"), ("Exit Code", "exitCode")] {
-            self.optional(3, name, &state[field]);
-        }
-        for (name, field) in [("Started", "startedAt"), ("Finished", "finishedAt")] {
-            if state[field].is_string() {
-                self.field(3, name, time(&state[field]));
-            }
+            self.field(2, name, "Waiting");
         }
     }
 
-    fn probe(&mut self, probe: &StatusProbe, spec: &Value) {
+    fn probe(&mut self, probe: &StatusProbe, spec: &Container) {
         let kind = ProbeType::ALL.into_iter().find(|kind| kind.name() == probe.r#type);
         let title = kind.map_or(probe.r#type.as_str(), |kind| kind.title());
         // What other sources say is not in the spec.
-        let written = kind.and_then(|kind| spec.get(kind.field())).filter(|_| probe.source == "manifest");
+        let written = kind.filter(|_| probe.source == "manifest").and_then(|kind| written_probe(spec, kind));
         let times = written.map(|written| {
-            let number =
-                |field: &str, default: u64| written[field].as_u64().filter(|it| *it > 0).unwrap_or(default);
+            let number = |value: Option<i32>, default| value.filter(|it| *it > 0).unwrap_or(default);
             format!(
                 " delay={}s timeout={}s period={}s #success={} #failure={}",
-                number("initialDelaySeconds", 0),
-                number("timeoutSeconds", 1),
-                number("periodSeconds", 10),
-                number("successThreshold", 1),
-                number("failureThreshold", 3),
+                number(written.initial_delay_seconds, 0),
+                number(written.timeout_seconds, 1),
+                number(written.period_seconds, 10),
+                number(written.success_threshold, 1),
+                number(written.failure_threshold, 3),
             )
         });
         let (verdict, times) = (probe.verdict.as_deref().unwrap_or("none yet"), times.unwrap_or_default());
@@ -193,12 +194,13 @@ impl DescribePrinter {
         self.field(2, title, said);
     }
 
-    fn conditions(&mut self, conditions: &Value) {
-        let rows: Vec<Vec<Cell>> = elements(conditions)
-            .map(|condition| {
-                ["type", "status", "reason", "message"].map(|field| Cell::new(text(&condition[field]))).into()
-            })
-            .collect();
+    fn conditions(&mut self, conditions: &[PodCondition]) {
+        let row = |condition: &PodCondition| {
+            let PodCondition { type_, status, reason, message, .. } = condition;
+            let [reason, message] = [reason, message].map(|it| it.as_deref().unwrap_or_default());
+            [type_, status, reason, message].map(Cell::new).into()
+        };
+        let rows: Vec<Vec<Cell>> = conditions.iter().map(row).collect();
         self.table("Conditions", ["Type", "Status", "Reason", "Message"].map(Column::text), &rows);
     }
 
@@ -234,33 +236,30 @@ impl DescribePrinter {
     }
 }
 
-/// The keys and values of an object.
-fn map(object: &Value, between: &str) -> Vec<String> {
-    let entries = object.as_object().into_iter().flatten();
-    entries.map(|(key, value)| format!("{key}{between}{}", text(value))).collect()
+/// Keys with their values.
+fn entries(texts: Option<BTreeMap<String, String>>, between: &str) -> Vec<String> {
+    texts.into_iter().flatten().map(|(key, text)| format!("{key}{between}{text}")).collect()
 }
 
-/// Volumes by their names, with what they are.
-fn volumes(list: &Value) -> Vec<String> {
-    let volume = |volume: &Value| {
-        let kinds = volume.as_object().into_iter().flat_map(|object| object.keys());
-        let kind = kinds.filter(|kind| *kind != "name").map(String::as_str).next().unwrap_or_default();
-        format!("{} ({kind})", text(&volume["name"]))
-    };
-    elements(list).map(volume).collect()
+/// Resources with their quantities.
+fn quantities(amounts: Option<BTreeMap<String, Quantity>>) -> Vec<String> {
+    amounts.into_iter().flatten().map(|(resource, amount)| format!("{resource}: {}", amount.0)).collect()
 }
 
-fn elements(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
-/// A value without quotes; nothing where it is not there.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+/// The probe of a type, as it was written.
+fn written_probe(container: &Container, kind: ProbeType) -> Option<&Probe> {
+    match kind {
+        ProbeType::Startup => container.startup_probe.as_ref(),
+        ProbeType::Readiness => container.readiness_probe.as_ref(),
+        ProbeType::Liveness => container.liveness_probe.as_ref(),
     }
+}
+
+/// The name of a volume, with the field that says what it is.
+fn volume(volume: &Volume) -> String {
+    let value = serde_json::to_value(volume).unwrap_or_default();
+    let mut fields = value.as_object().into_iter().flat_map(|object| object.keys());
+    format!("{} ({})", volume.name, fields.find(|field| *field != "name").map_or("", String::as_str))
 }
 
 fn title_case(is: bool) -> &'static str {
@@ -268,9 +267,9 @@ fn title_case(is: bool) -> &'static str {
 }
 
 /// A time as kubectl writes it.
-fn time(value: &Value) -> String {
-    match value.as_str().map(str::parse::<Timestamp>) {
-        Some(Ok(time)) => time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string(),
-        _ => text(value),
-    }
+fn time(time: &Time) -> String {
+    time.0.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
+
+#[cfg(test)]
+mod tests;
