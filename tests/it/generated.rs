@@ -33,7 +33,8 @@ fn the_generated_code_is_what_the_protocol_definitions_give() {
     }
     assert!(differing.is_empty(), "{differing:?} are not up to date; run `make generate`");
     let names = |folder: &Path| -> Vec<_> {
-        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names
     };
