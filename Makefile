@@ -75,7 +75,7 @@ vm-test:
 	@tests/run vm
 
 # A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet whose runtime is probeshim: a deployment that is
-# probed, and upstream's own 46 tests of probes. About eleven minutes, and half an hour more the first time, to build Kubernetes.
+# probed, and upstream's own 46 tests of probes. About ten minutes, and some twenty more the first time, to build Kubernetes.
 cluster-test:
 	@tests/run cluster
 
