@@ -7,6 +7,8 @@ use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize as _;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -95,7 +97,7 @@ async fn describe_pod(
         serde_json::from_slice(&events).context("the answer is not a list of events")?;
     let of_it = |event: &&api::Event| event.namespace == pod.namespace && event.pod == pod.name;
     let events: Vec<&api::Event> = events.iter().filter(of_it).collect();
-    let item = serde_json::from_value(item.clone()).context("the answer is not a list of pods")?;
+    let item = Pod::deserialize(item).context("the answer is not a list of pods")?;
     Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 

@@ -3,8 +3,10 @@
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::log_queue::{self, LineWriter, LogGuard};
 use crate::terminal::format::harmless_json;
@@ -35,12 +37,16 @@ impl LogConfig {
         // h2 warns of whatever an odd client does; what matters of it we say ourselves.
         Self { filter: format!("warn,h2=error,probeshim={level}") }
     }
+
+    fn targets(&self) -> Result<Targets, ParseError> {
+        self.filter.parse()
+    }
 }
 
 impl FromStr for LogConfig {
     type Err = FilterError;
 
-    /// Parses one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
+    /// Parses one of [`LEVELS`], which is taken for probeshim's own lines, or directives of targets and levels, such as
     /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let config = match text {
@@ -49,7 +55,7 @@ impl FromStr for LogConfig {
             level if LEVELS.contains(&level) => Self::for_level(level),
             directives => Self { filter: directives.to_owned() },
         };
-        EnvFilter::try_new(&config.filter).map_err(|error| FilterError(error.to_string()))?;
+        config.targets().map_err(|error| FilterError(error.to_string()))?;
         Ok(config)
     }
 }
@@ -60,14 +66,12 @@ pub fn start(settings: &LogConfig) -> io::Result<LogGuard> {
     let writer = move || -> LineWriter { writer.clone() };
     let on_terminal = io::stderr().is_terminal();
     let colour = on_terminal && !is_no_color();
-    let base = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&settings.filter))
-        .with_writer(writer)
-        .with_ansi(colour);
+    let filtered = tracing_subscriber::registry().with(settings.targets().unwrap_or_default());
     if on_terminal {
-        base.with_target(false).init();
+        filtered.with(fmt::layer().with_writer(writer).with_ansi(colour).with_target(false)).init();
     } else {
-        base.json().flatten_event(true).map_writer(HarmlessJson).init();
+        let json = fmt::layer().json().flatten_event(true);
+        filtered.with(json.with_writer(HarmlessJson(writer)).with_ansi(false)).init();
     }
     Ok(guard)
 }
