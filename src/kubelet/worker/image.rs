@@ -1,4 +1,5 @@
-//! The image of a container, as the kubelet sees to it.
+//! Image of a container: presence check, back-off and pull, as in the kubelet's image manager
+//! (`images/image_manager.go`: `EnsureImageExists`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,7 +20,7 @@ use crate::manifest::pod::{Container, Credential, DataKind, Pod, PullPolicy};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::terminal::{format, sanitize};
 
-/// Whose image it is, and what it is for.
+/// Makes the image of a container available, and records the events about it.
 pub(super) struct ImagePuller<'a> {
     pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a Pod,
@@ -30,7 +31,8 @@ pub(super) struct ImagePuller<'a> {
 }
 
 impl ImagePuller<'_> {
-    /// Sees to it that the image is there. Returns what the runtime calls it, and what it knows of it.
+    /// Pulls the image if the pull policy requires it. Returns the runtime's reference of the
+    /// image, and its status.
     pub(super) async fn ensure_image(&self) -> Result<(String, Option<Image>), StartError> {
         let image = self.container.image.as_str();
         let there = match self.container.pull_policy {
@@ -89,7 +91,8 @@ impl ImagePuller<'_> {
         }
     }
 
-    /// Pulls it with the credentials that fit, one after the other, or with none. Returns what the runtime calls it.
+    /// Pulls the image with each matching credential in turn, or without credentials if none
+    /// matches. Returns the runtime's reference of the image.
     async fn pull_with_credentials(&self, image: &str) -> Result<String, Status> {
         let mut auths: Vec<Option<AuthConfig>> =
             credentials(image, self.start.credentials).into_iter().map(Some).collect();
@@ -103,7 +106,7 @@ impl ImagePuller<'_> {
                 auth,
                 sandbox_config: Some(self.start.config.clone()),
             };
-            // It may take as long as it takes.
+            // A pull has no timeout.
             match self.context.runtime.images.clone().pull_image(request).await {
                 Ok(answer) => return Ok(answer.into_inner().image_ref),
                 Err(status) => refused = status,
@@ -115,7 +118,7 @@ impl ImagePuller<'_> {
     fn spec(&self, image: &str) -> ImageSpec {
         let annotations = self.start.config.annotations.clone();
         let user_specified_image = self.container.image.clone();
-        // A sandbox that runs does not need its RuntimeClass any more.
+        // The RuntimeClass may have been deleted since the sandbox was created.
         let handler = self.start.objects.runtime_handler(&self.pod.runtime_handler);
         let runtime_handler = handler.unwrap_or_default().to_owned();
         ImageSpec {
@@ -145,8 +148,9 @@ impl ImagePuller<'_> {
 }
 
 impl PodWorker {
-    /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do not exist: the images are pulled without
-    /// them (kubelet: `getPullSecretsForPod`). Secrets without readable credentials are ignored.
+    /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do
+    /// not exist: the images are pulled without them (kubelet: `getPullSecretsForPod`). Secrets
+    /// without readable credentials are ignored.
     pub(super) fn pull_credentials(&self, objects: &ConfigObjects) -> Vec<Credential> {
         let (mut credentials, mut failed) = (Vec::new(), Vec::new());
         for name in &self.pod.pull_secrets {
@@ -166,8 +170,9 @@ impl PodWorker {
     }
 }
 
-/// The credentials that fit an image, those that say most of where it is first; where none does, those of the default registry (as the
-/// kubelet's keyring).
+/// Returns the credentials that match an image, those with the most specific registry first. For an
+/// image of the default registry without a match it returns those of `index.docker.io` (kubelet:
+/// `pkg/credentialprovider/keyring.go`: `BasicDockerKeyring.Lookup`).
 fn credentials(image: &str, known: &[Credential]) -> Vec<AuthConfig> {
     let (first, rest) = image.split_once('/').unwrap_or(("", image));
     let is_of_default = ["", "docker.io", "index.docker.io"].contains(&first)

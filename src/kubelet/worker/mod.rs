@@ -1,5 +1,5 @@
-//! One pod that is played: a worker that looks what is so, decides what is to be done, does it, and begins again (as the kubelet's worker
-//! of a pod).
+//! Pod worker: reads the state of one pod, computes the pod actions, executes them, and repeats
+//! (kubelet: `pod_workers.go`: `podWorkerLoop`).
 
 mod client_pod;
 mod compute_actions;
@@ -43,30 +43,31 @@ use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_ki
 use requeue::{Requeue, RequeueDelay};
 use status::{StatusInputs, WaitingReasons};
 
-/// When it is tried again where the runtime has to come to itself, or a pod is to end.
+/// Delay before a failed termination or removal is tried again, or a sandbox without an address is
+/// replaced.
 const TERMINATION_RETRY: Duration = Duration::from_secs(1);
 
-/// What is said of a pod that has run for too long.
+/// Reason and message of a pod that exceeded its active deadline.
 const DEADLINE_EXCEEDED: (&str, &str) =
     (reason::DEADLINE_EXCEEDED, "Pod was active on the node longer than the specified deadline");
 
-/// What tells a worker to do something.
+/// Signals to a pod worker.
 #[derive(Debug, Default)]
 pub(super) struct WorkerSignals {
-    /// Something has happened.
+    /// Wakes the worker for a sync.
     pub(super) sync: Notify,
-    /// The pod is to end, and be removed.
+    /// Requests that the pod terminates and is removed.
     pub(super) terminate: CancellationToken,
-    /// And that at once.
+    /// Forces the termination: the pod is removed without waiting for its containers.
     pub(super) force: CancellationToken,
     /// Override of the pod's grace period, in seconds. It only shrinks.
     grace_period: watch::Sender<Option<u32>>,
 }
 
 impl WorkerSignals {
-    /// Requests that the pod terminates, whose own grace period is `own` seconds. An override of that counts if it comes with the first request,
-    /// or is shorter than what counted before: the period of a terminating pod only shrinks (kubelet: `pod_workers.go`:
-    /// `calculateEffectiveGracePeriod`).
+    /// Requests termination of a pod whose own grace period is `own` seconds. An override counts if
+    /// it comes with the first request or is shorter than the current period: the period of a
+    /// terminating pod only shrinks (kubelet: `pod_workers.go`: `calculateEffectiveGracePeriod`).
     pub(super) fn request_termination(&self, override_seconds: Option<u32>, own: u32) {
         let is_first = !self.terminate.is_cancelled();
         self.grace_period.send_if_modified(|known| {
@@ -78,18 +79,18 @@ impl WorkerSignals {
         self.terminate.cancel();
     }
 
-    /// Returns the override of the grace period, as it changes.
+    /// Returns a receiver of the override of the grace period.
     pub(super) fn grace_periods(&self) -> watch::Receiver<Option<u32>> {
         self.grace_period.subscribe()
     }
 }
 
-/// Plays one pod.
+/// Runs one pod.
 #[derive(Debug)]
 pub(super) struct PodWorker {
     context: Arc<WorkerContext>,
     pod: Arc<Pod>,
-    /// What it is to be from now on.
+    /// Updates of the desired pod.
     pods: watch::Receiver<Arc<Pod>>,
     names: Arc<PodRef>,
     dir: PodDir,
@@ -98,37 +99,38 @@ pub(super) struct PodWorker {
     state: Mutex<WorkerState>,
 }
 
-/// What is remembered from one sync to the next.
+/// State that a pod worker keeps between syncs.
 #[derive(Debug, Default)]
 struct WorkerState {
-    /// Why containers have not been started.
+    /// Reasons why containers have not been started.
     reasons: WaitingReasons,
-    /// Whether all containers are being removed to start again.
+    /// Whether all containers are being removed because all are restarted.
     is_resetting: bool,
-    /// Why volumes were not updated with the last sync.
+    /// Reasons why volumes were not updated in the last sync.
     outdated_volumes: BTreeSet<String>,
-    /// Containers whose subPaths could not be unmounted, which was logged.
+    /// Names of containers whose subPaths could not be unmounted; the failure has been logged.
     unreleased: HashSet<String>,
-    /// Sandbox and containers created for a client since the last check whether it still wants them.
+    /// Sandbox and containers created for a client since the last check whether the client still
+    /// wants them.
     created: Created,
 }
 
-/// What a sync has come to.
+/// Result of a successful sync.
 enum SyncResult {
-    /// Something was done: it is looked at again at once.
+    /// The sync changed something. The next sync follows after a short delay.
     Changed,
     /// There was nothing to do.
     NoChange,
-    /// It has failed, and is tried again no earlier than this.
+    /// A step failed. The next sync is at this time, or after the default delay.
     Retry(Option<SystemTime>),
-    /// The pod has come to its end.
+    /// The pod has ended and is to be terminated.
     Terminal,
 }
 
-/// Why a sync was not done.
+/// Reason why a sync failed.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
-    /// The runtime did not do something.
+    /// A CRI call failed.
     #[error("{}", sanitize(.0.message()))]
     Runtime(#[from] Status),
     /// An object that the pod refers to does not exist.
@@ -152,8 +154,9 @@ impl PodWorker {
         Self { context, pod, pods, names, dir, signals, published, state: Mutex::default() }
     }
 
-    /// Runs the pod through its phases: syncs it until it has come to its end or is told to, terminates it, and once it is no longer wanted,
-    /// removes it. Returns whether nothing of it is left.
+    /// Runs the pod through the worker phases: syncs it until it ends or its termination is
+    /// requested, terminates it, and removes it once it is no longer desired. Returns whether
+    /// nothing of the pod is left.
     pub(super) async fn run(mut self) -> bool {
         let signals = self.signals.clone();
         if self.pod.origin == PodOrigin::Orphan {
@@ -165,7 +168,7 @@ impl PodWorker {
             return true;
         }
         if let Some(prober) = &self.context.prober {
-            // Its workers begin before there is anything to probe.
+            // The probe workers start before the containers exist.
             prober.add_pod(self.pending_sandbox());
         }
         tokio::select! {
@@ -178,14 +181,14 @@ impl PodWorker {
         self.cleanup().await
     }
 
-    /// The sandbox that the pod will have, before it exists.
+    /// Returns the sandbox that the pod will have, before it exists.
     fn pending_sandbox(&self) -> Sandbox {
         let text = |texts: &crate::manifest::pod::StringMap| texts.iter().collect();
         let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
         Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
     }
 
-    /// Syncs again and again, until the pod has come to its end.
+    /// Syncs the pod repeatedly until it has ended.
     async fn run_loop(&mut self) {
         let mut requeue = Requeue::default();
         loop {
@@ -204,7 +207,8 @@ impl PodWorker {
             RequeueDelay::Short(pause) => return sleep(pause).await,
             RequeueDelay::Until(due) => due,
         };
-        // One that has passed is seen as soon as the runtime answers.
+        // A deadline that has passed needs no timer: the next sync that reaches the runtime applies
+        // it.
         let ahead = self.remaining_deadline().filter(|left| !left.is_zero());
         let due = ahead.map_or(due, |left| due.min(Instant::now() + left));
         tokio::select! {
@@ -215,7 +219,8 @@ impl PodWorker {
         }
     }
 
-    /// Looks what is so, and does what is to be done.
+    /// Reads the runtime's state and the probe results, publishes the status, computes the pod
+    /// actions and executes them.
     async fn sync(&self) -> Result<SyncResult, SyncError> {
         let runtime_status = self.context.pod_status(&self.pod).await?;
         self.record_completed(&runtime_status);
@@ -266,7 +271,8 @@ impl PodWorker {
         if let Ok(SyncResult::Retry(_)) = synced
             && let Ok(runtime_status) = self.context.pod_status(&self.pod).await
         {
-            // Nothing else may wake the worker before the next attempt: why containers wait is published now.
+            // Publishes why containers wait. No other event may wake the worker before the next
+            // attempt.
             let _ = self.update_status(&runtime_status, report.as_ref(), false).await;
         }
         synced
@@ -279,8 +285,9 @@ impl PodWorker {
         self.context.stores.kubelet_presence.is_active() || self.pod.is_client_pod() && restart_is_off()
     }
 
-    /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
-    /// manager); it is looked at once this is done.
+    /// Runs `work`, which may take long. Changes of probe results are published meanwhile, as by
+    /// the kubelet's status manager. A sync that is requested meanwhile follows when `work` has
+    /// ended.
     async fn run_publishing_status<T>(
         &self,
         runtime_status: &RuntimePodStatus,
@@ -299,7 +306,8 @@ impl PodWorker {
                 () = self.signals.sync.notified() => {
                     sync_requested = true;
                     let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
-                    // It was asked what the runtime calls itself before.
+                    // The only possible error is that of the runtime's name, which is already
+                    // known.
                     let _ = self.update_status(runtime_status, report.as_ref(), false).await;
                 }
             }
@@ -320,7 +328,7 @@ impl PodWorker {
         })
     }
 
-    /// Time until the active deadline, if the pod has one.
+    /// Returns the time until the active deadline, if the pod has one.
     fn remaining_deadline(&self) -> Option<Duration> {
         let limit = Duration::from_secs(self.pod.active_deadline?.into());
         let ran = SystemTime::now().duration_since(self.published.borrow().started);
@@ -366,13 +374,13 @@ impl PodWorker {
         Ok(new)
     }
 
-    /// Its last status, and when it was seen first.
+    /// Returns the last published status and the start time of the pod.
     fn last_status(&self) -> (Option<PodStatus>, SystemTime) {
         let published = self.published.borrow();
         (published.status.clone(), published.started)
     }
 
-    /// The probe spec of the pod, as known by now; `None` without a prober.
+    /// Returns the probe spec of the pod from all sources known so far; `None` without a prober.
     fn probe_spec<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
         self.context.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
     }
@@ -391,7 +399,7 @@ impl PodWorker {
     }
 }
 
-/// What a pod is called before it has a sandbox.
+/// Returns the identity of a pod that has no sandbox yet.
 fn names(pod: &Pod) -> PodRef {
     let text = |text: &String| Some(text.clone());
     PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }

@@ -1,4 +1,5 @@
-//! Mounts of a container, and the bind mounts of its subPaths: made before it is created, gone after it has ended.
+//! Mounts of a container, and the bind mounts of its subPaths. The bind mounts are made before the
+//! container is created and removed after it has ended.
 
 use tokio::task::spawn_blocking;
 use tracing::warn;
@@ -12,7 +13,7 @@ use crate::manifest::pod::{Container, VolumeSource};
 use crate::terminal::sanitize;
 
 impl PodWorker {
-    /// Prepares what a container has of this host. Fails with the reason, for people.
+    /// Prepares the files on this host that a container mounts. Fails with a readable reason.
     pub(super) async fn mounts(
         &self,
         container: &Container,
@@ -23,12 +24,14 @@ impl PodWorker {
         let points = self.dir.subpath_targets(container);
         let binds = !points.is_empty() && self.context.binds_subpaths().await?;
         if points.is_empty() && self.uses_memory(container) {
-            // The container finds the directory below the tmpfs then.
+            // If mounts do not reach the runtime, the container finds the plain directory below the
+            // tmpfs.
             self.context.report_unreachable_mounts().await;
         }
         if binds {
             self.context.stores.subpath_mounts.record(&points, &self.mount_owner(&container.name));
-            // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
+            // The record is written before the mount: after a crash there may be a record without a
+            // mount, but no mount without a record.
             self.context.stores.state.flush().await;
         }
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
@@ -59,8 +62,8 @@ impl PodWorker {
         volumes.any(|volume| container.mounts.iter().any(|mount| mount.volume == volume.name))
     }
 
-    /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
-    /// the next sync.
+    /// Unmounts the subPaths of containers that do not run, including containers that the pod no
+    /// longer has. The next sync repeats a failed unmount.
     pub(super) async fn release_subpaths(&self, runtime_status: &RuntimePodStatus) {
         let known = self.context.stores.subpath_mounts.containers_of(&self.pod.uid);
         self.lock().unreleased.retain(|name| known.contains(name));

@@ -1,4 +1,4 @@
-//! When a pod is looked at again.
+//! Delays between the syncs of a pod.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,37 +8,40 @@ use tracing::warn;
 use super::{SyncError, SyncResult};
 use crate::manifest::pod::Pod;
 
-/// The delay before a failed sync is repeated (`kubelet.go`: `backOffPeriod`).
+/// Delay before a failed sync is repeated (`kubelet.go`: `backOffPeriod`).
 const SYNC_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Up to this part of each delay is added by chance (`pod_workers.go`: `workerResyncIntervalJitterFactor`).
+/// Largest random addition to a delay, as a fraction of the delay (`pod_workers.go`:
+/// `workerResyncIntervalJitterFactor`).
 const JITTER: f64 = 0.5;
 
-/// The delay until the next sync if nothing happens.
+/// Delay until the next sync if nothing happens.
 pub(super) const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 
-/// What is waited after a sync that has done something, and how often twice as long if there is another and another.
+/// Delay after a sync that changed something. It doubles with each further one, at most
+/// `MAX_SHORT_DELAYS` times.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
 const MAX_SHORT_DELAYS: u32 = 8;
 
-/// Says when. A runtime that says it has done what it has not must not be asked without end.
+/// Computes the delays between the syncs of a pod. The growing delay protects a runtime that
+/// reports success without doing the work from endless calls.
 #[derive(Debug, Default)]
 pub(super) struct Requeue {
-    /// Syncs in a row that have done something.
+    /// Number of consecutive syncs that changed something.
     in_a_row: u32,
 }
 
-/// For how long.
+/// Delay until the next sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RequeueDelay {
-    /// So long, whatever happens.
+    /// A fixed delay that no event shortens.
     Short(Duration),
-    /// Until then, or until something happens.
+    /// A delay until this time, or until an event.
     Until(Instant),
 }
 
 impl Requeue {
-    /// After a sync of a pod.
+    /// Returns the delay after a sync.
     pub(super) fn after(&mut self, synced: Result<SyncResult, SyncError>, pod: &Pod) -> RequeueDelay {
         let wait = match synced {
             Ok(SyncResult::Changed) => {

@@ -1,4 +1,4 @@
-//! Where a container is started, and why it was not.
+//! Inputs of a container's start, and the error of a failed one.
 
 use std::time::SystemTime;
 
@@ -7,13 +7,13 @@ use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::ConfigObjects;
 use crate::manifest::pod::Credential;
 
-/// Why a container has not been started: the kubelet's word for it, and a sentence.
+/// Reason and message of a container that has not been started. The reasons are the kubelet's.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub(super) struct StartError {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Until when it is not tried again, where that is known.
+    /// Time before which the start is not tried again, if it is known.
     pub(super) until: Option<SystemTime>,
 }
 
@@ -22,23 +22,24 @@ impl StartError {
         Self { reason, message, until: None }
     }
 
-    /// What the kubelet's event says of it: of images the word alone, since there is an event that says more.
+    /// Returns the text of the `Failed` event. For image errors it is the reason alone, as with the
+    /// kubelet: another event has the message.
     pub(super) fn reason_or_message(&self) -> &str {
         let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
         if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
     }
 }
 
-/// Where a container is started.
+/// Inputs of the start of a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartContext<'a> {
     pub(super) sandbox: &'a str,
     pub(super) config: &'a PodSandboxConfig,
     pub(super) addresses: &'a [String],
-    /// What was there before this sync has done anything.
+    /// State of the pod before this sync changed anything.
     pub(super) runtime_status: &'a RuntimePodStatus,
-    /// The objects that the pod may refer to.
+    /// Objects that the pod may refer to.
     pub(super) objects: &'a ConfigObjects,
-    /// Credentials of the pod for its images.
+    /// Credentials of the pod's pull secrets.
     pub(super) credentials: &'a [Credential],
 }

@@ -1,4 +1,4 @@
-//! Ends a pod, and removes everything of it.
+//! Terminates a pod, and removes everything of it.
 
 use std::io;
 use std::path::Path;
@@ -20,20 +20,22 @@ use crate::kubelet::published_pod::WorkerPhase;
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::terminal::sanitize;
 
-/// The shortest grace period of a pod that is deleted, in seconds: its hooks run in any case.
+/// Minimum grace period of a pod that is deleted, in seconds. It is not 0, so that preStop hooks
+/// always run.
 const MIN_TERMINATION_GRACE: u32 = 1;
 
-/// How long the runtime may take to remove a pod that is to be gone at once.
+/// Timeout of each part of a forced removal: that from the runtime, and that of the files.
 const FORCED_REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause between attempts to remove the files of a pod in a hurry.
+/// Interval between attempts to remove the files in a forced removal.
 const HURRIED_RETRY: Duration = Duration::from_millis(100);
 
-/// Attempts to remove the directory of a pod's logs.
+/// Maximum number of attempts to remove the files, or the log directory, of a pod.
 const REMOVE_ATTEMPTS: usize = 5;
 
 impl PodWorker {
-    /// Ends everything of the pod.
+    /// Stops all containers and sandboxes of the pod, and retries until that succeeds. Returns
+    /// early if the termination is forced, or if the runtime never created anything of the pod.
     pub(super) async fn terminate(&self) {
         if let Some(prober) = &self.context.prober {
             prober.stop_liveness_and_startup(&self.names);
@@ -46,7 +48,7 @@ impl PodWorker {
             let grace_period = *grace_periods.borrow_and_update();
             let ended = tokio::select! {
                 ended = self.try_terminate(grace_period) => ended,
-                // Containers are stopped once more, with the shorter period.
+                // The containers are stopped again, with the shorter period.
                 Ok(()) = grace_periods.changed() => continue,
                 () = force.cancelled() => return,
             };
@@ -69,7 +71,7 @@ impl PodWorker {
     async fn try_terminate(&self, grace_period: Option<u32>) -> Result<(), SyncError> {
         let runtime_status = self.context.pod_status(&self.pod).await?;
         if self.last_status().0.is_none() {
-            // Hooks may go to its address.
+            // Hooks may connect to the pod's address, which comes from the status.
             self.update_status(&runtime_status, None, false).await?;
         }
         let grace = GracePeriodRules { override_seconds: grace_period, minimum: MIN_TERMINATION_GRACE };
@@ -84,8 +86,8 @@ impl PodWorker {
         Ok(())
     }
 
-    /// Removes everything of the pod, and retries until that succeeds. Once `force` is cancelled, it tries once more, within a
-    /// limit. Returns whether nothing of the pod is left.
+    /// Removes everything of the pod, and retries until that succeeds. Once `force` is cancelled,
+    /// it tries once more, within a limit. Returns whether nothing of the pod is left.
     pub(super) async fn cleanup(&self) -> bool {
         let patient = async {
             while let Err(status) = self.remove_from_runtime().await {
@@ -102,7 +104,8 @@ impl PodWorker {
                 sleep(TERMINATION_RETRY).await;
             }
         };
-        // What was being removed is given up before it is removed again: two removals at once would each find some of it gone.
+        // The `select!` drops the first removal before the forced one starts. Two concurrent
+        // removals would interfere with each other.
         let is_gone = tokio::select! {
             () = patient => true,
             () = self.signals.force.cancelled() => false,
@@ -114,12 +117,12 @@ impl PodWorker {
         is_gone
     }
 
-    /// Removes everything of the pod within a limit. Returns whether it is gone.
+    /// Removes everything of the pod within a time limit. Returns whether nothing is left.
     async fn remove_forcibly(&self) -> bool {
         let is_removed =
             matches!(timeout(FORCED_REMOVAL_TIMEOUT, self.remove_from_runtime()).await, Ok(Ok(())));
         let remove_files = async {
-            // A removal that was given up may still be going on.
+            // The blocking task of a cancelled removal may still run.
             for _ in 0..REMOVE_ATTEMPTS {
                 if self.remove_files().await.is_ok() {
                     return true;
@@ -131,7 +134,7 @@ impl PodWorker {
         timeout(FORCED_REMOVAL_TIMEOUT, remove_files).await.unwrap_or(false) && is_removed
     }
 
-    /// Forgets what was observed of the pod.
+    /// Removes the pod from the prober and from the PLEG cache.
     fn forget(&self) {
         if let Some(prober) = &self.context.prober {
             prober.remove_pod(&self.names);
@@ -139,7 +142,8 @@ impl PodWorker {
         self.context.pleg_cache.forget(&self.pod.identity());
     }
 
-    /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
+    /// Whether nothing of the pod can exist: the runtime has never answered, and no earlier
+    /// probeshim ran the pod.
     fn never_created(&self) -> bool {
         !self.context.pleg_cache.knows(&self.pod.identity())
             && self.context.stores.registry.is_new(&self.pod.uid)
@@ -162,7 +166,8 @@ impl PodWorker {
         Ok(())
     }
 
-    /// Removes the pod from the runtime, until nothing of it is seen any more: what was being made when it was told to end may come later.
+    /// Removes the pod from the runtime, until the runtime lists nothing of it. An object whose
+    /// creation was in flight when the termination began may appear later.
     async fn remove_from_runtime(&self) -> Result<(), Status> {
         if self.never_created() {
             return Ok(());
@@ -200,13 +205,14 @@ impl PodWorker {
     }
 }
 
-/// Removes `directory`, which has a pod's logs, from the one of all logs. A log that is being compressed meanwhile may add one file to it; then there is nothing left to
-/// compress.
+/// Removes the log directory of a pod from the directory of all logs. Retries if the directory is
+/// not empty: the compression of a rotated log may add a file to it. It adds at most one, because
+/// nothing is left to compress afterwards.
 fn remove_logs(logs: &Path, directory: &Path) {
     for _ in 0..REMOVE_ATTEMPTS {
         match remove_log_directory(logs, directory) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            // There may be none.
+            // A missing directory is no error.
             _ => return,
         }
     }
