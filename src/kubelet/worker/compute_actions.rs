@@ -1,5 +1,5 @@
-//! What is to be done for a pod: from what it is to be, what the runtime says of it, and what its probes say (as the kubelet's
-//! `computePodActions`). It decides, and does nothing itself.
+//! Computes the pod actions from the desired pod, the runtime's state and the probe results
+//! (kubelet: `kuberuntime_manager.go`: `computePodActions`). Performs no effects.
 
 use std::sync::Arc;
 
@@ -10,70 +10,70 @@ use crate::manifest::pod::{Container, Pod};
 use crate::manifest::{ContainerKind, PodSpec, ProbeType, RestartPolicy};
 use crate::prober::ProbeResult;
 
-/// What is to be done, in this order.
+/// Actions of one sync, in the order of their execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodActions {
-    /// Everything is stopped.
+    /// Whether all containers and sandboxes are stopped.
     pub(super) kill_pod: bool,
-    /// There is to be a sandbox, of this attempt.
+    /// Attempt of the sandbox to create, if one is needed.
     pub(super) create_sandbox: Option<u32>,
-    /// The sandbox that there is, or was.
+    /// Id of the newest sandbox, running or not.
     pub(super) sandbox: Option<Arc<str>>,
-    /// Containers that are stopped, one after the other.
+    /// Containers to stop, one after the other.
     pub(super) containers_to_kill: Vec<ContainerToKill>,
-    /// Containers that are stopped and removed, for all to start again.
+    /// Containers to stop and remove, because all containers of the pod are restarted.
     pub(super) containers_to_reset: Vec<ContainerToKill>,
-    /// Containers that run before the regular ones, in their order, to be started.
+    /// Names of the init containers and sidecars to start, in their order.
     pub(super) init_containers_to_start: Vec<String>,
-    /// Regular ones.
+    /// Names of the regular containers to start.
     pub(super) containers_to_start: Vec<String>,
 }
 
-/// A container that is stopped.
+/// A container to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerToKill {
     pub(super) id: Arc<str>,
     pub(super) name: String,
-    /// What the kubelet's event says.
+    /// Message of the `Killing` event.
     pub(super) message: String,
     pub(super) reason: KillReason,
 }
 
-/// Why a container is stopped.
+/// Reason of a kill, which determines the grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillReason {
-    /// A probe of its has failed.
+    /// A probe of this type has failed.
     Probe(ProbeType),
-    /// It is started again with all others: at once.
+    /// All containers are restarted. The grace period is 0.
     Reset,
-    /// Something else.
+    /// Another reason, such as a changed definition.
     Other,
 }
 
-/// What a probe is held to say of a container, if anything.
+/// Returns the probe result of a container, by its id and the probe type.
 pub(super) type ProbeResults<'a> = dyn Fn(&str, ProbeType) -> Option<ProbeResult> + 'a;
 
-/// What is looked at.
+/// Inputs of the computation.
 #[derive(Clone, Copy)]
 pub(super) struct ActionInputs<'a> {
     pub(super) pod: &'a Pod,
     pub(super) runtime_status: &'a RuntimePodStatus,
     pub(super) probe_result: &'a ProbeResults<'a>,
-    /// What is probed, by all sources; `None` where nothing is.
+    /// Probe spec of the pod from all sources; `None` without a prober.
     pub(super) probe_spec: Option<&'a PodSpec>,
-    /// Whether a container is ended for a probe, or has been, by its id.
+    /// Whether the container with this id is being or was killed because of a probe.
     pub(super) probe_killed: &'a dyn Fn(&str) -> bool,
 }
 
 impl ActionInputs<'_> {
-    /// What a probe is held to say of a container that runs beside the others; `None` where there is no such probe.
+    /// Returns the probe result of a sidecar; `None` if it has no such probe.
     fn sidecar_probe_result(&self, container: &Container, id: &str, kind: ProbeType) -> Option<ProbeResult> {
         let probe_spec = self.probe_spec?.container(&container.name)?;
         probe_spec.probe(kind).map(|_| (self.probe_result)(id, kind).unwrap_or(ProbeResult::Unknown))
     }
 }
 
-/// What is to be done for a pod that goes on.
+/// Computes the actions for a pod that is not terminating.
 pub(super) fn compute_pod_actions(view: ActionInputs<'_>) -> PodActions {
     let ActionInputs { pod, runtime_status, .. } = view;
     let containers_to_reset = resets(view);
@@ -97,29 +97,32 @@ pub(super) fn compute_pod_actions(view: ActionInputs<'_>) -> PodActions {
     if !actions.kill_pod && is_initialised {
         regular_containers(view, &mut actions);
     }
-    // What else is in a client's sandbox is the client's own, and so is the sandbox.
+    // The sandbox of a client pod, and all other containers in it, belong to the client.
     actions.kill_pod &= !pod.is_client_pod();
     actions
 }
 
-/// Whether a container was made for another manifest. Of a client's nothing is noted.
+/// Whether a container was created from another definition. Containers of clients have no hash to
+/// compare.
 fn is_changed(container: &Container, instance: &ContainerInstance) -> bool {
     container.client_request.is_none() && hash(container) != instance.hash
 }
 
-/// Whether there has to be another sandbox, and of which attempt the one that counts is.
+/// Whether the pod needs another sandbox, and the attempt of the current or next one (kubelet:
+/// `kuberuntime/util/util.go`: `PodSandboxChanged`).
 fn pod_sandbox_changed(pod: &Pod, runtime_status: &RuntimePodStatus) -> (bool, u32) {
     let Some(newest) = runtime_status.sandbox() else { return (true, 0) };
     let ready = runtime_status.sandboxes.iter().filter(|sandbox| sandbox.is_ready).count();
     let SandboxInstance { attempt, is_ready, is_host_network, addresses, .. } = newest;
     let is_as_written = *is_host_network == pod.host.network && (pod.host.network || !addresses.is_empty());
-    // A client's is as the client wants it, and so are others of that name.
+    // The network of a client's sandbox, and other ready sandboxes of its name, are the client's
+    // choice.
     let is_good = *is_ready && (pod.is_client_pod() || ready == 1 && is_as_written);
     let highest = runtime_status.sandboxes.iter().map(|sandbox| sandbox.attempt).max().unwrap_or(*attempt);
     if is_good { (false, *attempt) } else { (true, highest.saturating_add(1)) }
 }
 
-/// Everything is made anew, unless there is nothing left to do.
+/// Starts everything in a new sandbox, unless no container is left to run.
 fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut PodActions) {
     let ActionInputs { pod, runtime_status, .. } = view;
     let policy = pod.restart_policy();
@@ -127,7 +130,8 @@ fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut P
         actions.create_sandbox = None;
         return;
     }
-    // Those that are to succeed once, and have. What else containers say of themselves does not count here.
+    // Containers with OnFailure that have succeeded. Restart rules do not count here, as with the
+    // kubelet.
     let is_done = |container: &&Arc<Container>| {
         let newest = runtime_status.latest(&container.name);
         container.spec.restart_policy.unwrap_or(policy) == RestartPolicy::OnFailure
@@ -152,7 +156,8 @@ fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut P
     }
 }
 
-/// Containers that run before the regular ones. Tells whether the regular ones may start.
+/// Computes the actions for init containers and sidecars. Returns whether the regular containers
+/// may start.
 fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActions) -> bool {
     let ActionInputs { pod, runtime_status, .. } = view;
     let containers: Vec<&Arc<Container>> = pod.init_containers().collect();
@@ -163,7 +168,8 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
     let was_initialised = pod.regular_containers().any(is_there);
     let (mut is_initialised, mut is_past) = (was_initialised || containers.is_empty(), was_initialised);
     let mut starts: Vec<usize> = Vec::new();
-    // The last one that is there tells how far it has come; of those before it, only sidecars are kept running.
+    // The last init container with an instance shows the progress. Of the earlier ones, only
+    // sidecars are kept running.
     for (context, container) in containers.iter().enumerate().rev() {
         let is_sidecar = container.spec.role == ContainerKind::Sidecar;
         let Some(instance) = runtime_status.latest(&container.name) else {
@@ -268,7 +274,7 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
                 continue;
             }
         };
-        // Rules do not count: there is no exit code yet.
+        // Restart rules do not apply, because there is no exit code yet.
         let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
         let failed = |kind| probe_result(&running.id, kind) == Some(ProbeResult::Failure);
         let (cause, reason, is_restarted) = if is_changed(container, running) {
@@ -288,13 +294,15 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
         actions.containers_to_kill.push(container_to_kill(running, message, reason));
     }
     if kept == 0 && actions.containers_to_start.is_empty() && !pod.is_client_pod() {
-        // All of it is ended as a whole, and what runs beside, which would keep it alive, is not started again.
+        // No regular container is left to run: the pod is killed as a whole. Sidecars, which would
+        // keep it alive, are not restarted.
         (actions.kill_pod, actions.containers_to_kill, actions.init_containers_to_start) =
             (true, Vec::new(), Vec::new());
     }
 }
 
-/// Where a container has ended in a way that makes all start again: everything that is there, and last what made it so.
+/// Returns all containers if one has exited in a way that restarts all (action
+/// `RestartAllContainers`). The containers that triggered the restart come last.
 fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
     let ActionInputs { pod, runtime_status, .. } = view;
     let makes_it_so = |instance: &ContainerInstance| {
@@ -318,8 +326,10 @@ fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
         .collect()
 }
 
-/// Whether a container that does not run is started. What was ended for a probe is, whatever its exit code, unless nothing ever is: so it is
-/// where it is started in the sync that ends it, and so it has to be where that sync was cut short.
+/// Whether a container that does not run is started. A container that was killed because of a probe
+/// is started whatever its exit code, unless its policy is Never. The sync that kills a container
+/// starts it by the same rule; this function applies it if that sync was interrupted after the
+/// kill.
 fn should_start(
     pod: &Pod,
     container: &Container,
@@ -333,7 +343,7 @@ fn should_start(
     }
 }
 
-/// Whether one that has ended is started again, where it may have been ended for a probe.
+/// Whether an exited container is restarted, if it may have been killed because of a probe.
 pub(super) fn should_restart_after_kill(
     pod: &Pod,
     container: &Container,
@@ -344,7 +354,7 @@ pub(super) fn should_restart_after_kill(
     should_restart(pod, container, instance) || is_probe_killed && policy != RestartPolicy::Never
 }
 
-/// Whether one that has ended is started again.
+/// Whether an exited container is restarted, by its restart policy and restart rules.
 pub(super) fn should_restart(pod: &Pod, container: &Container, instance: &ContainerInstance) -> bool {
     container.spec.is_restarted(pod.restart_policy(), instance.exit_code)
 }

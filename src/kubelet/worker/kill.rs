@@ -1,4 +1,6 @@
-//! Ends containers as the kubelet does: one for a probe or a change, or all of a pod in their order.
+//! Stops containers as the kubelet does: one because of a probe or a change, or all of a pod in
+//! their termination order (kubelet: `kuberuntime_container.go`: `killContainer`,
+//! `killContainersWithSyncResult`).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,13 +26,14 @@ use crate::object_ref::ContainerRef;
 use crate::prober::{PodReport, ProbeReport};
 use crate::tap;
 
-/// Whose turn it is, where all containers of a pod are ended.
+/// Tokens that are cancelled when a container has ended, by container names (kubelet:
+/// `terminationOrdering`).
 type TerminationOrder = HashMap<String, CancellationToken>;
 
 /// Override and minimum of the grace periods of a pod's containers, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GracePeriodRules {
-    /// Counts instead of the pod's own.
+    /// Replaces the pod's own grace period.
     pub(super) override_seconds: Option<u32>,
     pub(super) minimum: u32,
 }
@@ -42,13 +45,13 @@ impl GracePeriodRules {
 }
 
 impl PodWorker {
-    /// How a container is ended, with the pod's grace period.
+    /// Returns the kill plan of a container, with the pod's grace period.
     pub(super) fn kill_spec(&self, container: &Container, message: String) -> KillPlan {
         let grace_period = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
         KillPlan { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), blocked_by: None }
     }
 
-    /// Ends one container that is doomed.
+    /// Kills one container of the pod actions, and reports the kill to the prober.
     pub(super) async fn kill_container(
         &self,
         to_kill: &ContainerToKill,
@@ -66,7 +69,7 @@ impl PodWorker {
             let probe = report.and_then(|it| it.container(id)?.probe(*kind));
             mark = probe.map(|probe| kill_record(probe, &ending));
         }
-        // Whoever comes after us has to know why it ended.
+        // After a crash, the next probeshim must know why the container ended.
         self.context.stores.state.flush().await;
         let killed = self.kill(&names(runtime_status, id, name), id, ending, mark, &[]).await;
         if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.context.prober) {
@@ -75,7 +78,7 @@ impl PodWorker {
         killed
     }
 
-    /// Stops a container, after its predecessors.
+    /// Stops a container after its predecessors have ended.
     pub(super) async fn kill(
         &self,
         names: &Arc<ContainerRef>,
@@ -109,7 +112,7 @@ impl PodWorker {
         }
     }
 
-    /// A container whose hook is to be run.
+    /// Returns the context in which hooks of a container run.
     pub(super) fn hook_context(
         &self,
         container: &Arc<ContainerSpec>,
@@ -125,7 +128,8 @@ impl PodWorker {
         }
     }
 
-    /// Stops all containers at the same time, but sidecars, which come last, in the reverse of their order. Then stops the sandboxes.
+    /// Stops all containers, then the sandboxes. The containers stop at the same time, except
+    /// sidecars, which stop last and in reverse order.
     pub(super) async fn kill_all(
         &self,
         runtime_status: &RuntimePodStatus,
@@ -165,7 +169,7 @@ impl PodWorker {
             None if self.pod.origin == PodOrigin::Orphan => {
                 annotated_kill_spec(&instance.annotations, message)
             }
-            // The manifest knows it no more.
+            // The manifest no longer has this container.
             None => KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None },
         };
         let ending = KillPlan { grace_period: grace.apply(ending.grace_period), ..ending };
@@ -177,7 +181,7 @@ impl PodWorker {
         killed
     }
 
-    /// Removes a container, and its log with what was rotated of it, unless logs stay.
+    /// Removes a container. Removes its log and the rotated ones too, unless logs are kept.
     pub(super) async fn remove_with_log(&self, instance: &ContainerInstance) -> Result<(), Status> {
         self.remove(&instance.id).await?;
         if !self.context.node.keep_logs {
@@ -202,13 +206,13 @@ impl PodWorker {
     }
 }
 
-/// The end of a container of which only what is noted at it is known.
+/// Returns the kill plan of a container that is known only by its annotations.
 fn annotated_kill_spec(noted: &ContainerSpec, message: String) -> KillPlan {
     let grace_period = noted.annotated_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
     KillPlan { message, grace_period, pre_stop: noted.pre_stop().cloned(), blocked_by: None }
 }
 
-/// Those that have to end before a container of a pod does.
+/// Returns the tokens of the containers that end before this one. Only sidecars have predecessors.
 fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<CancellationToken> {
     if pod.container(name).is_none_or(|container| container.spec.role != ContainerKind::Sidecar) {
         return Vec::new();
@@ -219,8 +223,9 @@ fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<Cancella
     all.filter_map(|container| turns.get(&container.name).cloned()).collect()
 }
 
-/// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
-/// that (as the kubelet's `setTerminationGracePeriod`).
+/// Returns the grace period in seconds of a kill for this reason. The grace period of the failed
+/// probe takes precedence over `of_pod`, that of the pod (kubelet: `kuberuntime_container.go`:
+/// `setTerminationGracePeriod`).
 fn grace_period(of_pod: u32, reason: KillReason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
     match reason {
         KillReason::Probe(kind) => probe(kind).and_then(|it| it.termination_grace_period).unwrap_or(of_pod),
@@ -229,7 +234,7 @@ fn grace_period(of_pod: u32, reason: KillReason, probe: impl Fn(ProbeType) -> Op
     }
 }
 
-/// What is told of a call that ends a container for a probe.
+/// Returns the record of a `StopContainer` call that is made because of a probe.
 fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
     tap::KillRecord {
         probe: report.probe_type.name().to_owned(),
@@ -240,7 +245,7 @@ fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
     }
 }
 
-/// What a container is called, as it was seen.
+/// Returns the id, name and attempt of a container instance.
 fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<ContainerRef> {
     let attempt =
         runtime_status.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
@@ -258,8 +263,8 @@ mod tests {
     use crate::manifest::ProbeType::{Liveness, Startup};
     use crate::manifest::reader::tests::pod;
 
-    /// Table 9.9, `KillContainerGracePeriod`. The row in which nobody says anything is none here: then the pod has what the API server fills
-    /// in, also with a kubelet.
+    /// Kubernetes' `TestKillContainerGracePeriod`, without the case in which no grace period is
+    /// set: the API server always sets that of the pod.
     #[test]
     fn table_9_9_kill_container_grace_period() {
         for (of_pod, liveness, startup, reason, expected) in [
@@ -292,7 +297,9 @@ mod tests {
         }
     }
 
-    /// Table 9.9, `TerminationOrdering`: the seconds after which containers are told to end, and have ended, that take so long for it.
+    /// Kubernetes' `TestTerminationOrderingSidecarStopAfterMain`,
+    /// `TestTerminationOrderingSidecarsInReverseOrder` and `TestTerminationOrderingObeysGrace`. The
+    /// numbers are the seconds in which a container is stopped and has ended.
     #[tokio::test(start_paused = true)]
     async fn table_9_9_termination_ordering() {
         let side = |name: &str| format!("{{name: {name}, image: i, restartPolicy: Always}}");
@@ -302,9 +309,10 @@ mod tests {
             side("second"),
         ));
         for (grace, takes, expected) in [
-            // The one that was started last ends first, once the regular ones have.
+            // Sidecars end after the regular containers, the last started first.
             (30, [3, 4, 2, 1], [("a", 0, 3), ("b", 0, 4), ("second", 4, 6), ("first", 6, 7)]),
-            // All have the same time for it; who comes last, the least that anybody gets.
+            // All containers share the grace period, but a container whose turn is late still has
+            // the minimum.
             (8, [3, 6, 100, 100], [("a", 0, 3), ("b", 0, 6), ("second", 6, 8), ("first", 8, 10)]),
             (5, [100, 100, 100, 100], [("a", 0, 5), ("b", 0, 5), ("second", 5, 7), ("first", 5, 7)]),
         ] {

@@ -1,4 +1,5 @@
-//! Starts one container, in the kubelet's order: back-off, image, create, start, postStart.
+//! Starts one container, in the kubelet's order: back-off, image, create, start, postStart
+//! (kubelet: `kuberuntime_container.go`: `startContainer`).
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +27,7 @@ use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
 
 impl PodWorker {
-    /// Starts a container.
+    /// Starts a container. Fails with the reason for which the container waits.
     pub(super) async fn start(
         &self,
         container: &Container,
@@ -35,7 +36,8 @@ impl PodWorker {
         let container_ref = ContainerRef { name: Some(container.name.clone()), ..ContainerRef::default() };
         let container_ref = Arc::new(container_ref);
         self.back_off(container, context.runtime_status, &container_ref)?;
-        // Or else it would not be waited for as long once we are back from an end of ours.
+        // The back-off is on disk before the start, so that it continues after a crash of
+        // probeshim.
         self.context.stores.state.flush().await;
         let puller = ImagePuller {
             context: &self.context,
@@ -77,7 +79,7 @@ impl PodWorker {
         }
     }
 
-    /// Whether it is time to start a container that has ended before.
+    /// Fails, with an event, if the back-off of an exited container has not passed.
     fn back_off(
         &self,
         container: &Container,
@@ -136,7 +138,8 @@ impl PodWorker {
         Ok((created.container_id, attempt))
     }
 
-    /// Whether the runtime can make mounts read-only with all that is mounted below; it is asked where a container wants that.
+    /// Whether the mounts of a container can be recursively read-only. Queries the runtime only if
+    /// a mount requests it (kubelet: `kubelet_pods.go`: `resolveRecursiveReadOnly`).
     async fn recurses(&self, container: &Container, objects: &ConfigObjects) -> Result<bool, String> {
         let wanted = |wanted| container.mounts.iter().find(move |mount| mount.recursive == wanted);
         let needed = wanted(RecursiveReadOnly::Enabled);
@@ -157,7 +160,7 @@ impl PodWorker {
         }
     }
 
-    /// A container whose hook fails is stopped.
+    /// Runs the postStart hook. Stops the container if the hook fails.
     async fn post_start(
         &self,
         container: &Container,
@@ -178,7 +181,8 @@ impl PodWorker {
             Event::warning(reason::FAILED_POST_START_HOOK, "PostStartHook failed"),
         );
         let ending = self.kill_spec(container, message::FAILED_POST_START_HOOK.to_owned());
-        // Where that does not work, the next sync will see it run, and the hook is not tried again.
+        // If the kill fails, the next sync sees a running container and does not run the hook
+        // again.
         let _ = self.kill(names, &id, ending, None, &[]).await;
         Err(StartError::new("PostStartHookError", reason))
     }
@@ -191,8 +195,9 @@ impl PodWorker {
     }
 }
 
-/// Whether it is time to start a container. Of what has exited, only what had done so before this sync counts: what the sync itself has ended
-/// is started by the end of the one before.
+/// Fails if the back-off of a container has not passed. `runtime_status` must be from before this
+/// sync: the back-off of a container that the sync itself has killed counts from the exit of the
+/// instance before (kubelet: `kuberuntime_manager.go`: `doBackOff`).
 pub(super) fn check_backoff(
     crashes: &Backoff,
     pod: &Pod,
@@ -205,14 +210,16 @@ pub(super) fn check_backoff(
     crashes.check_and_record(&backoff_key(pod, container), SystemTime::UNIX_EPOCH + finished, now)
 }
 
-/// What is remembered of a container that ends: another image or other resources make it another one.
+/// Returns the key of a container's back-off. Another image or other resources give another key
+/// (kubelet: `kuberuntime/helpers.go`: `GetBackoffKey`).
 fn backoff_key(pod: &Pod, container: &Container) -> String {
     let Pod { name, namespace, uid, .. } = pod;
     let Container { name: container_name, image, resources, .. } = container;
     format!("{name}/{namespace}/{uid}/{container_name}/{image}/{resources:?}")
 }
 
-/// How often a container has been started before: the newest knows, or else its logs.
+/// Returns the restart count of the next instance, from the newest instance or, without one, from
+/// the names of log files (kubelet: `kuberuntime_container.go`: `calcRestartCountByLogDir`).
 fn restart_count(newest: Option<&ContainerInstance>, logs: &Path) -> u32 {
     if let Some(newest) = newest {
         return newest.restart_count + 1;
@@ -227,7 +234,8 @@ fn restart_count(newest: Option<&ContainerInstance>, logs: &Path) -> u32 {
     last.map_or(0, |last| last.saturating_add(1))
 }
 
-/// Whether a container runs as root that must not.
+/// Fails if a container with `runAsNonRoot` would run as root (kubelet:
+/// `kuberuntime/security_context_others.go`: `verifyRunAsNonRoot`).
 fn verify_run_as_non_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(), String> {
     let (container_context, pod_context) = (&container.security.common, &pod.security.common);
     if container_context.is_not_root.or(pod_context.is_not_root) != Some(true) {
@@ -257,7 +265,7 @@ mod tests {
     use super::*;
     use crate::manifest::reader::tests::pod;
 
-    /// Table 9.9, `RestartCountByLogDir`.
+    /// Kubernetes' `TestRestartCountByLogDir`.
     #[test]
     fn table_9_9_restart_count_by_log_dir() {
         for (names, expected) in [
@@ -287,7 +295,7 @@ mod tests {
         assert_eq!(restart_count(None, Path::new("/nowhere")), 0);
     }
 
-    /// Table 9.9, `GetBackoffKey`.
+    /// Kubernetes' `TestGetBackoffKey`.
     #[test]
     fn table_9_9_get_backoff_key() {
         let of = |pod: &Pod| backoff_key(pod, &pod.containers[0]);

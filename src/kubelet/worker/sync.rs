@@ -1,4 +1,5 @@
-//! Does what is to be done for a pod, in the kubelet's order: reset, kill, sandbox, init containers, regular containers.
+//! Executes the pod actions of a sync in the kubelet's order: reset, kill, sandbox, init
+//! containers, regular containers (kubelet: `kuberuntime_manager.go`: `SyncPod`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,7 +49,8 @@ impl PodWorker {
         {
             return Ok(if is_done { SyncResult::Changed } else { SyncResult::NoChange });
         }
-        // What is known of it has to outlive what is made now.
+        // The state is on disk before the runtime creates anything, so that a later probeshim knows
+        // the pod.
         self.context.stores.state.flush().await;
         let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status);
         let (sandbox, addresses) = match actions.create_sandbox {
@@ -63,7 +65,7 @@ impl PodWorker {
                 return Ok(SyncResult::Changed);
             }
         } else if addresses.is_empty() && !self.pod.host.network && !self.pod.is_client_pod() {
-            // Another one is made, as by the kubelet, once it has been looked at again.
+            // The next sync replaces the sandbox, as the kubelet does.
             return Ok(SyncResult::Retry(Some(SystemTime::now() + TERMINATION_RETRY)));
         }
         let objects = self.context.objects.get();
@@ -78,7 +80,7 @@ impl PodWorker {
         Ok(self.start_all(&actions, start).await)
     }
 
-    /// Ends and removes everything, for all to start again with the next sync.
+    /// Stops and removes all containers. The next sync starts them again.
     async fn reset(
         &self,
         actions: &PodActions,
@@ -96,7 +98,8 @@ impl PodWorker {
         Ok(SyncResult::Changed)
     }
 
-    /// Ends the pod as a whole, or single containers one after the other. Tells whether there was anything to end.
+    /// Kills the pod, or single containers one after the other. Returns whether there was anything
+    /// to kill.
     async fn kill_containers(
         &self,
         actions: &PodActions,
@@ -117,7 +120,8 @@ impl PodWorker {
                 self.record_event(None, Event::warning(reason::FAILED_KILL_POD, message));
             })?;
             if actions.create_sandbox.is_some() {
-                // Those of the last sandbox would tell that the new one is initialised.
+                // Init containers that succeeded in the earlier sandbox would make the new one look
+                // initialized.
                 for instance in runtime_status.containers.iter().filter(|it| self.is_init(it)) {
                     self.remove_with_log(instance).await?;
                 }
@@ -129,7 +133,8 @@ impl PodWorker {
         Ok(any_killed)
     }
 
-    /// Starts containers, those that run first before the others. One of those that fails holds all up that come after it.
+    /// Starts init containers and sidecars, then regular containers. If an init container fails, no
+    /// later container is started.
     async fn start_all(&self, actions: &PodActions, context: StartContext<'_>) -> SyncResult {
         let mut failures: Vec<StartError> = Vec::new();
         for name in actions.init_containers_to_start.iter().chain(&actions.containers_to_start) {
@@ -153,7 +158,8 @@ impl PodWorker {
         SyncResult::Retry(failures.iter().filter_map(|failure| failure.until).min())
     }
 
-    /// What sandbox the pod has, or is to have, and in which words its owner has asked for it, if it has one.
+    /// Returns the configuration of the current or new sandbox. For a client pod it also returns
+    /// the client's request.
     fn sandbox_config(
         &self,
         new_attempt: Option<u32>,
@@ -168,7 +174,7 @@ impl PodWorker {
         (cri_config::sandbox(&self.pod, &self.context.node, attempt, &first_seen), None)
     }
 
-    /// Makes a sandbox. Returns its id and its addresses.
+    /// Creates a sandbox. Returns its id and its addresses.
     async fn run_sandbox(
         &self,
         config: &PodSandboxConfig,
@@ -185,7 +191,7 @@ impl PodWorker {
         let log_dir_created = if logs.is_empty() {
             Ok(())
         } else if authored.is_some() {
-            // Where a client has its logs is for it to say.
+            // A client may keep its logs in any directory.
             std::fs::create_dir_all(&logs)
         } else {
             make_log_directory(&self.context.node.logs, Path::new(&logs))
@@ -215,11 +221,11 @@ impl PodWorker {
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
 
-    /// Keeps of each container the newest, and the newest that has exited; and of the sandboxes those that such a container is in, and the
-    /// newest.
+    /// Removes old containers and sandboxes. Keeps the newest instance of each container, the
+    /// newest that has exited, the sandboxes of these, and the newest sandbox.
     pub(super) async fn prune_exited(&self, runtime_status: &RuntimePodStatus) {
         for instance in runtime_status.garbage() {
-            // Logs of clients' containers are theirs.
+            // Clients remove the logs of their containers themselves.
             let removed = if self.pod.is_client_pod() {
                 self.remove(&instance.id).await
             } else {
@@ -236,7 +242,8 @@ impl PodWorker {
         }
     }
 
-    /// Records events for volumes that were not updated, once for each reason. The pod continues with their earlier content.
+    /// Records an event for each new reason why a volume was not updated. The pod continues with
+    /// the earlier content.
     fn record_outdated(&self, outdated: &[VolumeError]) {
         let reasons: BTreeSet<String> = outdated.iter().map(ToString::to_string).collect();
         let known = std::mem::replace(&mut self.lock().outdated_volumes, reasons.clone());
@@ -249,7 +256,8 @@ impl PodWorker {
         self.pod.init_containers().any(|container| container.name == instance.name)
     }
 
-    /// Makes the pod's files.
+    /// Prepares the pod's directory on the host. Records an event if that fails or a volume is
+    /// outdated.
     pub(super) async fn prepare_pod_dir(&self, addresses: &[String]) -> Result<(), SyncError> {
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let addresses = addresses.to_vec();
