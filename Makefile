@@ -1,53 +1,55 @@
-# The tests need root for real containers; without it they do what can be done and say what is left out.
+# Tests need root for real containers. Without root they skip such tests and list them.
 
 .PHONY: build static image demo test lint check conformance parity differential image-test vm-test cluster-test soak attack bench generate fuzz
 
-# Suites that are not in cargo's set of "all targets", because each has a target here.
+# Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image vm cluster soak attack
 
 # The program, in target/release/probeshim.
 build:
 	cargo build --release
 
-# The program for an empty image: linked statically, in target/image/probeshim. It takes libc.a (Debian: libc6-dev, Fedora: glibc-static).
-# On a node prefer `make build`: glibc loads the node's own modules to resolve host names, which suit the node's glibc alone.
+# The program for an empty image: linked statically, in target/image/probeshim. It needs libc.a (Debian: libc6-dev, Fedora:
+# glibc-static). On a node prefer `make build`: to resolve host names, glibc loads modules of the node, which fit only the
+# node's own glibc.
 static:
-	cargo rustc --release --bin probeshim -- -C target-feature=+crt-static
+	cargo rustc --release --target-dir target/static --bin probeshim -- -C target-feature=+crt-static
 	mkdir -p target/image
-	cp target/release/probeshim target/image/probeshim
+	cp target/static/release/probeshim target/image/probeshim
 
 # The container image probeshim:latest, with docker or buildah.
 image: static
 	docker/build target/image/probeshim probeshim:latest
 
-# Two pods on a runtime of plain processes, played through probeshim for half a minute. Needs neither root nor containerd.
+# Two pods on procrun, probeshim's runtime of plain processes, for half a minute. Needs neither root nor containerd. The debug
+# build takes half the processor time of the release build.
 demo:
-	cargo run --release -- demo
+	cargo run -- demo
 
 # Every test, real runtime included.
 test:
 	@tests/run
 
-# The most demanding clients and the other runtimes, directly and through the relay in turn: critest, a kubelet, CRI-O, older
-# versions of containerd. About six minutes, and as long again the first time, to build them.
+# critest, a kubelet, CRI-O and older versions of containerd, each directly and through the relay. About six minutes; the first
+# time twice that, to build them.
 conformance:
 	@tests/run conformance
 
-# The container image as a privileged pod on a real containerd. Needs buildah, or docker with its daemon.
+# The container image as a privileged pod on a real containerd. Needs buildah or docker with its daemon.
 image-test:
 	@tests/run image
 
-# Ten minutes of fifty ExecSyncs a second on a real containerd that crashes in the middle: what probeshim takes, and that it stays so.
+# Fifty ExecSyncs per second for ten minutes on a real containerd that crashes halfway: probeshim's CPU and memory must not grow.
 soak:
 	@tests/tools/install
 	cargo test --release --test soak -- --nocapture
 
-# What one hostile client costs the others: latency and memory under each attack, beside the same attack on a runtime. About ten
-# minutes. ATTACKS="held bomb" makes those alone that are named so; ATTACKS="--runs 1" makes each once instead of three times.
+# Latency and memory of other clients while one client attacks, compared with the same attack on the runtime. About ten minutes.
+# ATTACKS="held bomb" selects attacks by name; ATTACKS="--runs 1" runs each once instead of three times.
 attack:
 	cargo test --release --test attack -- $(ATTACKS)
 
-# Format, clippy and docs, with warnings denied. The conformance tests and the fuzz target are in no set of "all targets".
+# Formatting, clippy and rustdoc, with warnings denied. Suites and the fuzz target are not in cargo's set of "all targets".
 lint:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
@@ -56,38 +58,38 @@ lint:
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
 
-# What must be green before a change is done.
+# Must pass before each commit.
 check: lint test
 
-# Every row of Kubernetes' own end-to-end tests of probes on a real containerd, in dry-run, killed and played; its node tests of the life of
-# containers, played; and handlers beside the kubelet's own code. About half an hour.
+# Kubernetes' end-to-end probe tests on a real containerd in the modes dry-run, kill and play, its container lifecycle tests with
+# play, and probe handlers compared with the kubelet's code. About half an hour.
 parity:
 	@tests/run parity
 
-# The same pods with a real kubelet and with `play`, one containerd each, watched from outside and compared; and a kubelet with itself, to
-# know what is chance. About fifteen minutes.
+# The same pods on a real kubelet and on `play`, one containerd each, observed from outside and compared; and two kubelets compared
+# with each other, to measure chance. About fifteen minutes.
 differential:
 	@tests/run differential
 
-# Pods behind probeshim in a virtual machine, whose systemd, cgroup v2 and AppArmor this machine may lack. About two minutes, and
-# as long again the first time, to make its disk.
+# Pods behind probeshim in a virtual machine with systemd, cgroup v2 and AppArmor. About two minutes; the first time four, to
+# build its disk.
 vm-test:
 	@tests/run vm
 
-# A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet whose runtime is probeshim: a deployment that is
-# probed, and upstream's own 46 tests of probes. About ten minutes, and some twenty more the first time, to build Kubernetes.
+# A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet behind probeshim: a deployment with
+# probes, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.
 cluster-test:
 	@tests/run cluster
 
-# Latency, throughput and memory, beside a direct connection and socat. PARTS="pace memory" measures these alone.
+# Latency, throughput and memory, compared with a direct connection and socat. PARTS="pace memory" selects parts.
 bench:
 	@tests/tools/install
 	cargo bench --bench relay -- $(PARTS)
 
-# The code in proto/generated, from the protocol definitions in proto.
+# Generates proto/generated from the protocol definitions in proto.
 generate:
 	PROBESHIM_GENERATE=1 cargo test --test it the_generated_code_is_what_the_protocol_definitions_give
 
-# A minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz.
+# A minute of arbitrary bytes into the authority rewriter. Needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	cargo +nightly fuzz run authority_fix -- -max_total_time=60

@@ -1,4 +1,4 @@
-//! A deployment, as people use one. It is the short form of `make cluster-test`.
+//! A deployment with probes. This is the short form of `make cluster-test`.
 
 use fixtures::cluster::{Cluster, is_true};
 use fixtures::image::BUSYBOX;

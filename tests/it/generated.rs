@@ -1,6 +1,9 @@
-//! The code in `proto/generated`, which is made from the protocol definitions beside it. It is checked in, so that a build needs neither a
-//! compiler of protocol definitions nor the 25 crates of one. `make generate` writes it.
+//! The code in `proto/generated`, which is generated from the protocol definitions next to it.
+//! It is checked in, so that a build needs no protocol compiler and none of its 25 crates.
+//! `make generate` writes it.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +11,8 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic_prost_build::Config;
 
-/// Set by `make generate`: differing files are written instead of reported.
+/// Environment variable that `make generate` sets. With it the test writes files instead of reporting
+/// differences.
 const WRITE: &str = "PROBESHIM_GENERATE";
 
 /// Messages whose `Debug` form would print secrets; `src/cri/redact.rs` writes theirs by hand.
@@ -19,26 +23,26 @@ fn the_generated_code_is_what_the_protocol_definitions_give() {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let temporary = tempfile::tempdir().unwrap();
     generate(&proto, temporary.path());
-    let (mut differing, checked_in) = (Vec::new(), proto.join("generated"));
-    for file in fs::read_dir(temporary.path()).unwrap().map(|entry| entry.unwrap().path()) {
-        let (new, place) = (fs::read(&file).unwrap(), checked_in.join(file.file_name().unwrap()));
-        if fs::read(&place).ok().as_ref() == Some(&new) {
-            continue;
-        }
-        if std::env::var_os(WRITE).is_some() {
-            fs::write(&place, new).unwrap();
-        } else {
-            differing.push(place);
+    let checked_in = proto.join("generated");
+    let (is, should) = (files(&checked_in), files(temporary.path()));
+    let mut names: Vec<_> = is.keys().chain(should.keys()).collect();
+    names.retain(|name| is.get(*name) != should.get(*name));
+    if std::env::var_os(WRITE).is_none() {
+        assert!(names.is_empty(), "{names:?} in proto/generated are not up to date; run `make generate`");
+    }
+    for name in names {
+        let path = checked_in.join(name);
+        match should.get(name) {
+            Some(content) => fs::write(path, content).unwrap(),
+            None => fs::remove_file(path).unwrap(),
         }
     }
-    assert!(differing.is_empty(), "{differing:?} are not up to date; run `make generate`");
-    let names = |folder: &Path| -> Vec<_> {
-        let mut names: Vec<_> =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(&checked_in), names(temporary.path()), "a file is in one of them alone");
+}
+
+/// Returns the content of each file of a directory, by file name.
+fn files(directory: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
 }
 
 /// Writes the messages and clients, the descriptors of the CRI and the path of each of its methods.
