@@ -1,4 +1,6 @@
-//! Files of a volume, all of which change at once: they are links into a folder, which is a link itself (as the kubelet's atomic writer).
+//! Writes the files of a volume so that all of them change at the same time. The files are links
+//! into a directory, and that directory is reached by a link itself (kubelet:
+//! `pkg/volume/util/atomic_writer.go`).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,21 +17,22 @@ use super::beneath::{self, Links, make, open_or_make};
 use super::payload::{Payload, PayloadFile};
 use super::{removal, volumes};
 
-/// The link to the folder that counts.
+/// Link to the current directory of files.
 const DATA: &str = "..data";
 
-/// Name of the next link before it takes the place of the one that counts.
+/// Temporary name of the next link, which then replaces the current one.
 const NEXT: &str = "..data_tmp";
 
 /// Mode of the directories that hold files.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Returns whether files have been written to a volume before.
+/// Returns whether files were written to a volume before.
 pub(super) fn has_files(volume: &OwnedFd) -> bool {
     readlinkat(volume, DATA, Vec::new()).is_ok()
 }
 
-/// Writes the files of a volume, and gives new ones to a group. Where they are so already, completes what a crash may have interrupted.
+/// Writes the files of a volume, and assigns new files to a group. If the files are up to date,
+/// only completes an update that a crash interrupted.
 pub(super) fn write(volume: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<()> {
     let mut digest = Sha256::new();
     for (path, PayloadFile { mode, content }) in files {
@@ -62,8 +65,9 @@ pub(super) fn write(volume: &OwnedFd, files: &Payload, group: Option<u32>) -> io
     remove_others(volume, &names, &name)
 }
 
-/// Removes links to files that the volume has no more, and the directories of earlier contents. Other directories stay: a subPath that names no
-/// file has made them, and containers may have them mounted.
+/// Removes the links to files that the volume no longer has, and the directories of earlier
+/// contents. Other directories stay: a subPath that matches no file created them, and containers
+/// may have them mounted.
 fn remove_others(volume: &OwnedFd, names: &BTreeSet<&str>, current: &str) -> io::Result<()> {
     for entry in Dir::read_from(volume)? {
         let entry = entry?;
@@ -83,7 +87,7 @@ fn remove_others(volume: &OwnedFd, names: &BTreeSet<&str>, current: &str) -> io:
     Ok(())
 }
 
-/// Writes one file at a path below a directory.
+/// Writes one file to a path below a directory.
 fn write_file(dir: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let path: PathBuf = Path::new(path).components().collect();
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
@@ -93,7 +97,7 @@ fn write_file(dir: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Resul
     beneath::write_file(above, name, content, mode)
 }
 
-/// Ignores that a file to remove does not exist.
+/// Converts the error of a missing file into success.
 fn ignore_missing(result: Result<(), Errno>) -> io::Result<()> {
     if result == Err(Errno::NOENT) { Ok(()) } else { Ok(result?) }
 }

@@ -1,4 +1,5 @@
-//! Lookups below a directory whose content others may change at any time: none of them leads out of the directory.
+//! Lookups below a directory that other processes may change at any time. No lookup leads out of
+//! the directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,33 +13,37 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Number of times that `openat2` is called while renames elsewhere disturb it (EAGAIN), before the lookup is done step by step.
+/// Number of calls of `openat2` that concurrent renames may disturb (EAGAIN), before the lookup is
+/// done component by component.
 const MAX_OPENAT2_CALLS: u32 = 64;
 
 /// Maximum number of links that one lookup follows, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
-/// Whether links on the way are followed. A link never leads out of the directory in which the lookup begins.
+/// Whether links on a path are followed. A link never leads out of the directory in which the
+/// lookup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Followed, as users of volumes expect.
+    /// Links are followed, as users of volumes expect.
     Follow,
-    /// Refused with ELOOP: nothing of ours is behind a link.
+    /// Links are refused with ELOOP: no path of probeshim contains a link.
     Refuse,
 }
 
-/// Opens an absolute path and follows its links. Callers name directories of probeshim, or a hostPath, whose links the kubelet follows too.
+/// Opens an absolute path and follows its links. The path must be a directory of probeshim, or a
+/// hostPath, in which the kubelet follows links too.
 pub(super) fn trusted(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens an absolute path. Fails with ELOOP where there is a link on it.
+/// Opens an absolute path. Fails with ELOOP if the path contains a link.
 pub(in crate::kubelet) fn without_links(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
     open(trusted(Path::new("/"))?, below, flags, Links::Refuse)
 }
 
-/// Opens a path below a directory. Fails with EXDEV where the path or a link on it leads out of the directory.
+/// Opens a path below a directory. Fails with EXDEV if the path or a link on it leads out of the
+/// directory.
 pub(super) fn open(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = flags | OFlags::CLOEXEC;
@@ -50,7 +55,8 @@ pub(super) fn open(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> 
     opened.map_or_else(|| walk(dir.as_fd(), path, flags, links), |opened| Ok(opened?))
 }
 
-/// Opens an entry of a directory without following a link. Fails with EXDEV where something is mounted there.
+/// Opens an entry of a directory without following a link. Fails with EXDEV if the entry is a mount
+/// point.
 pub(super) fn open_on_same_mount(dir: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
     if !is_name(name) {
         return Err(Errno::INVAL.into());
@@ -69,19 +75,20 @@ fn open_with_mount_id(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::R
     if mount_id(dir)? == mount_id(opened.as_fd())? { Ok(opened) } else { Err(Errno::XDEV.into()) }
 }
 
-/// Returns the id of the mount that a descriptor is open on.
+/// Returns the id of the mount on which a descriptor is open.
 fn mount_id(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Calls `openat2` until nothing disturbs it. Returns `None` where the lookup has to be done without it.
+/// Calls `openat2` until the call is not disturbed. Returns `None` if the lookup must be done
+/// without `openat2`.
 fn try_openat2(mut openat2: impl FnMut() -> Result<OwnedFd, Errno>) -> Option<Result<OwnedFd, Errno>> {
     for _ in 0..MAX_OPENAT2_CALLS {
         match openat2() {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Before Linux 5.6, or behind a filter of system calls that does not know it.
+            // The kernel is older than Linux 5.6, or a seccomp filter does not know `openat2`.
             Err(Errno::NOSYS | Errno::PERM) => return None,
             opened => return Some(opened),
         }
@@ -89,8 +96,8 @@ fn try_openat2(mut openat2: impl FnMut() -> Result<OwnedFd, Errno>) -> Option<Re
     None
 }
 
-/// Opens a path below a directory as `openat2` does, one component at a time. Every directory on the way is held by its descriptor, so that
-/// renames cannot lead the lookup elsewhere.
+/// Opens a path below a directory as `openat2` does, one component at a time. A descriptor holds
+/// every directory on the path, so that renames cannot redirect the lookup.
 fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut ahead = reversed(path)?;
@@ -131,7 +138,7 @@ fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags, links: Links) -> io::Re
     Ok(openat(CWD, descriptor_path(&found), flags - OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// Components of a relative path, the last one first.
+/// Returns the components of a relative path, the last one first.
 fn reversed(path: &Path) -> Result<Vec<OsString>, Errno> {
     let part = |part: Component<'_>| match part {
         Component::Normal(_) | Component::ParentDir => Ok(Some(part.as_os_str().to_owned())),
@@ -141,13 +148,13 @@ fn reversed(path: &Path) -> Result<Vec<OsString>, Errno> {
     path.components().rev().filter_map(|it| part(it).transpose()).collect()
 }
 
-/// Returns the path by which the kernel finds the file that a descriptor is open on.
+/// Returns the path in `/proc` of the file on which a descriptor is open.
 pub(super) fn descriptor_path(descriptor: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
 }
 
-/// Opens what is at a path below a directory, as `O_PATH`. Where nothing is there, makes the missing directories with `mode`, whatever the umask.
-/// Fails with EEXIST where a link that leads nowhere is in the way.
+/// Opens a path below a directory with `O_PATH`. Creates missing directories with `mode`,
+/// regardless of the umask. Fails with EEXIST if the path contains a dangling link.
 pub(super) fn open_or_make(dir: impl AsFd, path: &Path, mode: u32, links: Links) -> io::Result<OwnedFd> {
     let is_missing = |opened: &io::Result<OwnedFd>| {
         opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -171,7 +178,7 @@ pub(super) fn open_or_make(dir: impl AsFd, path: &Path, mode: u32, links: Links)
     Ok(parent)
 }
 
-/// Makes a directory in another one, and opens it; opens it only where it is there already.
+/// Creates a directory in another one if it does not exist, and opens it.
 pub(super) fn make(parent: impl AsFd, name: &OsStr, mode: u32) -> io::Result<OwnedFd> {
     if !is_name(name) {
         return Err(Errno::INVAL.into());
@@ -183,7 +190,8 @@ pub(super) fn make(parent: impl AsFd, name: &OsStr, mode: u32) -> io::Result<Own
     {
         return Err(error.into());
     }
-    // A link that has taken its place is not followed. Another directory may have: it is in the same parent, then.
+    // The directory may have been replaced meanwhile. A link is not followed. Another directory is
+    // in the same parent, and is accepted.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match (openat(&parent, name, flags, Mode::empty()), result) {
         (Ok(opened), Ok(())) => {
@@ -195,7 +203,7 @@ pub(super) fn make(parent: impl AsFd, name: &OsStr, mode: u32) -> io::Result<Own
     }
 }
 
-/// Writes a file in a directory, over what was in it.
+/// Writes a file in a directory. Overwrites an existing file.
 pub(super) fn write_file(parent: impl AsFd, name: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
     if !is_name(name) {
         return Err(Errno::INVAL.into());
@@ -206,7 +214,7 @@ pub(super) fn write_file(parent: impl AsFd, name: &OsStr, content: &[u8], mode: 
     Ok(fchmod(&file, Mode::from_raw_mode(mode))?)
 }
 
-/// Whether a text is the name of one entry of a directory.
+/// Returns whether a text is the name of one entry of a directory.
 pub(super) fn is_name(text: &OsStr) -> bool {
     let mut components = Path::new(text).components();
     matches!((components.next(), components.next()), (Some(Component::Normal(only)), None) if only == text)

@@ -1,4 +1,4 @@
-//! Directories of emptyDir volumes: on disk, or a tmpfs of their own.
+//! Directories of emptyDir volumes, on disk or as a tmpfs (kubelet: `pkg/volume/emptydir`).
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -12,25 +12,26 @@ use rustix::mount::{MountFlags, mount};
 use super::beneath::{Links, descriptor_path, make, open, open_on_same_mount};
 use super::{removal, volumes};
 
-/// Mode of an emptyDir, which every user of its pod may use.
+/// Mode of an emptyDir: every user in the pod may use it.
 const MODE: u32 = 0o777;
 
-/// Name of a directory until it is complete. No volume may have it.
+/// Name of the directory until it is complete. It is not a valid name of a volume.
 const UNFINISHED: &str = "..unfinished";
 
-/// An emptyDir as its volume describes it.
+/// Settings of an emptyDir volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EmptyDir {
-    /// Whether it is a tmpfs, which takes the right to mount.
+    /// Whether the volume is a tmpfs, which requires the right to mount.
     pub(super) in_memory: bool,
-    /// Size of the tmpfs in bytes.
+    /// Size limit of the tmpfs in bytes.
     pub(super) size: Option<u64>,
-    /// Group of the pod.
+    /// Group of the pod (`fsGroup`).
     pub(super) group: Option<u32>,
 }
 
 impl EmptyDir {
-    /// Creates the directory, unless it is there, and mounts its tmpfs, unless it is mounted: a crash or a reboot may have come between.
+    /// Creates a missing directory, and mounts a missing tmpfs. A crash or a reboot may have left a
+    /// directory without its tmpfs.
     pub(super) fn ensure(self, parent: impl AsFd, name: &OsStr) -> io::Result<()> {
         match open(&parent, Path::new(name), OFlags::PATH, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(&parent, name)?,
@@ -45,7 +46,8 @@ impl EmptyDir {
         }
     }
 
-    /// Creates the directory under another name, so that one of its own name has its mode and group.
+    /// Creates the directory under a temporary name, so that a directory with the final name always
+    /// has its mode and group.
     fn create(self, parent: impl AsFd, name: &OsStr) -> io::Result<()> {
         removal::remove(&parent, OsStr::new(UNFINISHED))?;
         let directory = make(&parent, OsStr::new(UNFINISHED), MODE)?;
@@ -86,7 +88,7 @@ mod tests {
     fn a_directory_is_complete_or_not_there() {
         let dir = tempfile::tempdir().unwrap();
         let (parent, path) = (trusted(dir.path()).unwrap(), dir.path().join("v"));
-        // A crash came before it had its mode.
+        // A crash left an unfinished directory.
         fs::create_dir_all(dir.path().join(UNFINISHED).join("x")).unwrap();
         let group = rustix::process::getegid().as_raw();
         let volume = EmptyDir { in_memory: false, size: None, group: Some(group) };
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, group));
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!((left, fs::read_dir(&path).unwrap().count()), (vec!["v".into()], 0));
-        // Containers may do with it what they like.
+        // Containers may change the directory.
         fs::write(path.join("file"), "x").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         volume.ensure(&parent, OsStr::new("v")).unwrap();

@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::ObjectError;
 
-/// Why files of a pod cannot be prepared or removed.
+/// Error of the preparation or removal of a pod's files.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::kubelet) enum VolumeError {
-    /// The system refuses something.
+    /// A system call failed.
     #[error("{path}: {source}")]
     System {
-        /// Where.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Something is mounted in the directory of a pod that is to be removed.
+    /// A mount below the directory of a pod cannot be unmounted, so the directory is not removed.
     #[error("{path} cannot be unmounted, and nothing is removed through it: {source}")]
     StillMounted {
         /// The mount point.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A volume cannot be set up. The words are the kubelet's.
+    /// A volume cannot be set up. The message is the kubelet's.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
     SetUp {
         /// Name of the volume.
@@ -33,30 +33,32 @@ pub(in crate::kubelet) enum VolumeError {
         /// The reason.
         source: Box<VolumeError>,
     },
-    /// An object that the volume refers to cannot be used.
+    /// An object to which the volume refers cannot be used.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The file at a hostPath has another type than the volume asks for.
+    /// The file at a hostPath does not have the type that the volume requires. The message is the
+    /// kubelet's.
     #[error("hostPath type check failed: {path} is not a {expected}")]
     OtherKind {
         /// The path.
         path: PathBuf,
-        /// Type that the volume asks for.
+        /// Type that the volume requires.
         expected: &'static str,
     },
     /// A path or a link on it leads out of its volume.
     #[error("subPath {0:?} leads out of its volume")]
     Outside(String),
-    /// A subPath begins with a slash. The words are the kubelet's.
+    /// A subPath begins with a slash. The message is the kubelet's.
     #[error("error SubPath `{0}` must not be an absolute path")]
     Absolute(String),
-    /// A subPath contains `..`. The words are the kubelet's.
+    /// A subPath contains `..`. The message is the kubelet's.
     #[error("unable to provision SubPath `{0}`: must not contain '..'")]
     Backsteps(String),
-    /// A subPathExpr has variables without a value. The words are the kubelet's.
+    /// A subPathExpr has variables without a value. The message is the kubelet's.
     #[error("missing value for {}", .0.join(", "))]
     MissingValues(Vec<String>),
-    /// A subPath cannot be used. The words are the kubelet's, which withholds the source: it could tell about files of the host.
+    /// A subPath cannot be used. The message is the kubelet's; like the kubelet's it omits the
+    /// source, which may reveal files of the host.
     #[error("failed to {action} for volumeMount {volume:?} of container {container:?}")]
     SubPath {
         /// The action that failed.
@@ -68,13 +70,13 @@ pub(in crate::kubelet) enum VolumeError {
         /// The reason.
         source: Box<VolumeError>,
     },
-    /// The pod ends, and has no files any more.
+    /// The pod's files were removed because the pod has terminated.
     #[error("the files of the pod have been removed")]
     Gone,
 }
 
 impl VolumeError {
-    /// Withholds why a subPath of a volume cannot be used.
+    /// Wraps an error about a subPath of a volume, so that the message omits the reason.
     pub(super) fn in_volume(self, action: &'static str, volume: &str) -> Self {
         Self::SubPath { action, volume: volume.to_owned(), container: String::new(), source: Box::new(self) }
     }
@@ -89,13 +91,13 @@ impl VolumeError {
         }
     }
 
-    /// Returns what the message withholds, for the log.
+    /// Returns the reason that the message of a subPath error omits. The caller logs it.
     pub(in crate::kubelet) fn details(&self) -> Option<String> {
         matches!(self, Self::SubPath { .. }).then(|| self.source().map(ToString::to_string)).flatten()
     }
 }
 
-/// Adds a path to an error of the system.
+/// Returns a function that adds a path to an error of the operating system.
 pub(super) fn with_path(path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
     move |source| VolumeError::System { path: path.to_owned(), source }
 }

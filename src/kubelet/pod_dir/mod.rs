@@ -1,4 +1,4 @@
-//! What of a pod lies on this host: its volumes, its hosts file, the messages of its containers.
+//! Files of a pod on this host: volumes, `/etc/hosts`, termination messages.
 
 mod atomic_writer;
 mod beneath;
@@ -40,34 +40,36 @@ pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use reach::obstacle;
 pub(super) use termination_message::message;
 
-/// Where a container finds what its pod calls others.
+/// Path of the hosts file in containers.
 const HOSTS: &str = "/etc/hosts";
 
-/// Name of that file in the directory of the pod.
+/// Name of the pod's hosts file in the pod's directory.
 const OWN_HOSTS: &str = "etc-hosts";
 
-/// Directory of a pod in which its containers leave their messages.
+/// Directory below the pod's directory that holds the termination messages.
 const MESSAGES: &str = "containers";
 
-/// What every pod calls itself and its network.
+/// Entries for the local host in every hosts file (kubelet: `kubelet_pods.go`:
+/// `managedHostsFileContent`).
 const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
                            fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
 /// The files of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodDir {
-    /// Where the files of all pods are, without links.
+    /// Directory that holds the directories of all pods. The path contains no symbolic links.
     pods: PathBuf,
-    /// Name of the pod's own directory in it.
+    /// Uid of the pod, which names the pod's directory.
     uid: String,
     has_selinux: bool,
     is_root: bool,
-    /// Whether it has been removed. What is being made then is made before, or not at all.
+    /// Whether the directory has been removed. The lock is held while files are created, so that no
+    /// file is created after the removal.
     is_gone: Arc<Mutex<bool>>,
 }
 
 impl PodDir {
-    /// That of a pod, below the folder of all of them.
+    /// Returns the directory of a pod below `pods`, the directory of all pods.
     pub(super) fn for_pod(pod: &Pod, pods: &Path) -> Self {
         Self {
             pods: pods.to_owned(),
@@ -82,7 +84,7 @@ impl PodDir {
         self.pods.join(&self.uid)
     }
 
-    /// Opens the directory of the pod, which is made where it is missing.
+    /// Opens the directory of the pod. Creates a missing one.
     fn open(&self) -> Result<OwnedFd, VolumeError> {
         let created = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
         created.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(with_path(&self.root()))
@@ -92,8 +94,9 @@ impl PodDir {
         self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted. Returns why volumes were not
-    /// updated: they keep the content that they had when all objects existed.
+    /// Creates the pod's volumes, and updates the volumes with changed content. Completes an update
+    /// that a crash interrupted. Returns the reasons why volumes were not updated: such volumes
+    /// keep the content from the time when all objects existed.
     pub(super) fn prepare(&self, facts: &EnvFacts<'_>) -> Result<Vec<VolumeError>, VolumeError> {
         let (is_gone, mut outdated) = (self.lock(), Vec::new());
         if *is_gone {
@@ -108,7 +111,7 @@ impl PodDir {
             let failed = |source| VolumeError::SetUp { volume: name.clone(), source: Box::new(source) };
             let prepared = match source {
                 VolumeSource::EmptyDir { is_memory, size } => {
-                    // Without root it is a directory like others.
+                    // Without root, an emptyDir in memory is a plain directory.
                     let volume = EmptyDir { in_memory: *is_memory && self.is_root, size: *size, group };
                     open_or_make(&root, &below(None), 0o755, Links::Refuse)
                         .and_then(|above| volume.ensure(above, OsStr::new(name)))
@@ -141,7 +144,7 @@ impl PodDir {
         Ok(outdated)
     }
 
-    /// Where a volume is.
+    /// Returns the path of a volume on this host.
     fn volume(&self, name: &str, source: &VolumeSource) -> PathBuf {
         match source {
             VolumeSource::HostPath { path, .. } => PathBuf::from(path),
@@ -150,7 +153,7 @@ impl PodDir {
         }
     }
 
-    /// Returns where the subPaths of a container are mounted.
+    /// Returns the mount points of a container's subPaths.
     pub(super) fn subpath_targets(&self, container: &Container) -> Vec<PathBuf> {
         let mounts = container.mounts.iter().enumerate().filter(|(_, mount)| !mount.sub_path.is_empty());
         let target =
@@ -158,7 +161,7 @@ impl PodDir {
         mounts.map(|mount| self.root().join(target(mount))).collect()
     }
 
-    /// Unmounts the subPaths of a container that does not run.
+    /// Unmounts the subPaths of a container. The container must not run.
     pub(super) fn release(&self, container: &str) -> Result<(), VolumeError> {
         let is_gone = self.lock();
         if *is_gone {
@@ -175,7 +178,8 @@ impl PodDir {
         subpaths::release(root, container).map_err(with_path(&self.root()))
     }
 
-    /// Returns the mounts of a container. `recurses`: the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
+    /// Returns the mounts of a container (kubelet: `kubelet_pods.go`: `makeMounts`). `recurses`:
+    /// the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
     /// otherwise the runtime gets their paths.
     pub(super) fn mounts(
         &self,
@@ -191,7 +195,7 @@ impl PodDir {
         }
         let root = self.open()?;
         if binds {
-            // Those of an instance that has ended.
+            // An instance that has ended may have left mounts.
             self.unmount_subpaths(&container.name)?;
         }
         let known: HashMap<String, String> = variables.iter().cloned().collect();
@@ -259,7 +263,7 @@ impl PodDir {
                     let point = self.root().join(target);
                     subpaths::bind(root, target, &opened).map_err(with_path(&point)).map(|()| point)
                 }
-                // The path by which the kernel knows it now.
+                // The kernel's current path of the open file.
                 None => fs::read_link(descriptor_path(&opened)).map_err(with_path(&path)),
             };
             path = prepared.map_err(|error| error.in_volume("prepare subPath", &volume.name))?;
@@ -276,7 +280,8 @@ impl PodDir {
         }))
     }
 
-    /// Removes the files of the pod. Unmounts everything below them first. Fails if a mount remains, because its files belong to others.
+    /// Removes the files of the pod, after it unmounts all mounts below them. Fails if a mount
+    /// remains, because the files behind a mount do not belong to the pod.
     pub(super) fn remove(&self) -> Result<(), VolumeError> {
         let mut is_gone = self.lock();
         *is_gone = true;
@@ -297,18 +302,19 @@ impl PodDir {
     }
 }
 
-/// Unmounts what an earlier run has mounted at an absolute path.
+/// Unmounts a mount that an earlier run left at an absolute path.
 pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
     subpaths::unmount_at(trusted(Path::new("/"))?, below)
 }
 
-/// Directory of the volumes of a kind, below that of the pod; of empty directories where it is none with files.
+/// Returns the directory of volumes of a kind, relative to the pod's directory; `None` stands for
+/// emptyDir volumes.
 fn below(kind: Option<FilesKind>) -> PathBuf {
     Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::dir))
 }
 
-/// What a pod calls itself and others.
+/// Returns the content of the pod's hosts file (kubelet: `kubelet_pods.go`: `ensureHostsFile`).
 fn hosts(facts: &EnvFacts<'_>) -> String {
     let mut text = if facts.pod.host.network {
         format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.etc_hosts)

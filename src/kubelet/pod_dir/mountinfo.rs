@@ -1,4 +1,4 @@
-//! Mounts of a process, as the kernel lists them in `mountinfo`.
+//! Mounts of a process, as the kernel lists them in `/proc/PID/mountinfo`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,20 +6,21 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-/// A mount. Its paths may have any bytes.
+/// A mount. Its paths may contain any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MountEntry {
-    /// Directory of its filesystem that the mount shows.
+    /// Directory of the filesystem that is the root of the mount.
     pub(super) root: PathBuf,
-    /// Where it is mounted.
+    /// Mount point.
     pub(super) point: PathBuf,
-    /// Peer group to which it passes on what is mounted on it.
+    /// Peer group to which mounts on this mount propagate.
     pub(super) shared: Option<u32>,
-    /// Peer group from which it receives what is mounted on one of its members.
+    /// Peer group from which this mount, a slave, receives mounts.
     pub(super) master: Option<u32>,
 }
 
-/// Returns the mounts of this process, or of the one with an id, in the order in which they were mounted.
+/// Returns the mounts of this process, or of the process `pid`, in the order in which they were
+/// mounted.
 pub(super) fn mounts(pid: Option<i32>) -> io::Result<Vec<MountEntry>> {
     let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let text = fs::read(format!("/proc/{process}/mountinfo"))?;
@@ -33,7 +34,7 @@ pub(super) fn mounted_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl MountEntry {
-    /// Reads a line, such as `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw`.
+    /// Parses a line, such as `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw`.
     pub(super) fn from_line(line: &[u8]) -> io::Result<Self> {
         let mut fields = line.split(|byte| *byte == b' ').skip(3);
         let mut path = || fields.next().map(unescape).ok_or(io::ErrorKind::InvalidData);
@@ -51,7 +52,8 @@ impl MountEntry {
     }
 }
 
-/// Reads a path of `mountinfo`, in which blanks, tabs, newlines and backslashes are octal.
+/// Decodes a path of `mountinfo`, in which spaces, tabs, newlines and backslashes are octal
+/// escapes.
 fn unescape(path: &[u8]) -> PathBuf {
     let mut rest = path;
     let mut plain = Vec::with_capacity(rest.len());
@@ -99,7 +101,8 @@ mod tests {
         assert!(read("3 2 8:1 /r").is_err() && read("x").is_err());
     }
 
-    /// One such path must not hide the other mounts: removals would take nothing for mounted.
+    /// A mount point that is not UTF-8 must not hide the other mounts: a removal would delete what
+    /// is mounted.
     #[test]
     fn a_mount_point_that_is_not_utf_8_is_found() {
         if !may_mount() {

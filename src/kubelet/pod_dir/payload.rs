@@ -1,5 +1,5 @@
-//! Resolves the sources of a volume to the content of its files (kubelet: `configmap.go`, `secret.go`: `MakePayload`; `projected.go`:
-//! `collectData`).
+//! Resolves the sources of a volume to the content of its files (kubelet: `configmap.go`,
+//! `secret.go`: `MakePayload`; `projected.go`: `collectData`).
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,19 @@ use crate::kubelet::cri_config::{EnvFacts, field, resource};
 use crate::manifest::ObjectError;
 use crate::manifest::pod::{DownwardApiFile, FileSource, KeyToPath, PodField};
 
-/// The files of a volume, by their paths.
+/// Files of a volume, by their paths.
 pub(super) type Payload = BTreeMap<String, PayloadFile>;
 
-/// A file of a volume. It has no `Debug`: the content may be that of a Secret.
+/// A file of a volume. The type does not implement `Debug`, because the content may be that of a
+/// Secret.
 pub(super) struct PayloadFile {
     pub(super) mode: u32,
     pub(super) content: Vec<u8>,
 }
 
-/// Resolves the sources of a volume. Of several files at one path the last counts. `mode`: mode of files that have none of their own. Fails
-/// with all objects and keys that are missing.
+/// Resolves the sources of a volume. If several sources have a file at one path, the last one wins.
+/// `mode` is the mode of files without a mode of their own. Fails with all missing objects and
+/// keys.
 pub(super) fn resolve(
     sources: &[FileSource],
     mode: u32,

@@ -1,4 +1,4 @@
-//! Whether the runtime, which may be in another mount namespace, sees what probeshim mounts.
+//! Checks whether mounts by probeshim reach the runtime, which may be in another mount namespace.
 
 use std::fs;
 use std::io;
@@ -9,14 +9,16 @@ use tokio::task::spawn_blocking;
 
 use super::mountinfo::{MountEntry, mounts};
 
-/// Returns why mounts below `directory` do not reach the process that listens on `socket`, or `None` if they do or if that is unknown.
+/// Returns the reason why mounts below `directory` do not reach the process that listens on
+/// `socket`; `None` if they do, or if this cannot be determined.
 pub(in crate::kubelet) async fn obstacle(socket: &Path, directory: &Path) -> io::Result<Option<String>> {
     let peer = UnixStream::connect(socket).await?.peer_cred()?;
     let (pid, directory) = (peer.pid(), directory.to_owned());
     spawn_blocking(move || obstacle_of(pid, &directory)).await.map_err(io::Error::other)
 }
 
-/// Returns why mounts below `directory` do not reach a process, given its id as the kernel tells it: 0 in a PID namespace outside of ours.
+/// Returns the reason why mounts below `directory` do not reach a process. `pid` is the id that the
+/// kernel reports: 0 for a process outside of probeshim's PID namespace.
 fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
     let our_mounts = mounts(None).ok()?;
     let pid = match pid {
@@ -35,7 +37,8 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
     ))
 }
 
-/// Returns why mounts below a directory leave no container of ours, if they do not. The mounts outside of it are not known.
+/// Returns the reason why mounts below a directory do not propagate out of probeshim's container;
+/// `None` if they do. The mounts of the host are not visible from the container.
 fn not_shared_outwards(our_mounts: &[MountEntry], directory: &Path) -> Option<String> {
     let reason = peer_group(our_mounts, directory).err()?;
     Some(format!(
@@ -44,7 +47,8 @@ fn not_shared_outwards(our_mounts: &[MountEntry], directory: &Path) -> Option<St
     ))
 }
 
-/// Returns why a mount that is made below a directory does not come to other mounts, if it does not.
+/// Returns the reason why a mount below a directory does not propagate to the runtime's mounts;
+/// `None` if it does.
 fn not_propagated(
     our_mounts: &[MountEntry],
     runtime_mounts: &[MountEntry],
@@ -55,7 +59,8 @@ fn not_propagated(
         Err(reason) => return Some(reason),
     };
     let receives = |mount: &MountEntry| {
-        // Peers show the same part of their filesystem, though perhaps from another root on.
+        // Mounts of one peer group show the same part of a filesystem, but possibly from different
+        // roots.
         in_filesystem(mount, directory) == in_filesystem(ours, directory)
             && [mount.shared, mount.master].contains(&Some(group))
     };
@@ -63,7 +68,8 @@ fn not_propagated(
     (!is_seen).then(|| format!("its mount that holds {} receives no mounts from ours", directory.display()))
 }
 
-/// Returns the mount that holds a directory, and its peer group; or that it is not shared, in words.
+/// Returns the mount that holds a directory, and its peer group; or a message if the mount is not
+/// shared.
 fn peer_group<'a>(our_mounts: &'a [MountEntry], directory: &Path) -> Result<(&'a MountEntry, u32), String> {
     let shown = directory.display();
     let ours = covering(our_mounts, directory).ok_or_else(|| format!("no mount holds {shown}"))?;
@@ -73,13 +79,13 @@ fn peer_group<'a>(our_mounts: &'a [MountEntry], directory: &Path) -> Result<(&'a
     Ok((ours, group?))
 }
 
-/// Returns the mount on which a path lies: the last one with the longest mount point.
+/// Returns the mount that holds a path: the last one with the longest mount point.
 fn covering<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
     let holds = |mount: &&MountEntry| path.starts_with(&mount.point);
     mounts.iter().filter(holds).max_by_key(|mount| mount.point.components().count())
 }
 
-/// Returns where a path that lies on a mount is in the filesystem of the mount.
+/// Returns the path within a mount's filesystem of a path on that mount.
 fn in_filesystem(mount: &MountEntry, path: &Path) -> Option<PathBuf> {
     Some(mount.root.join(path.strip_prefix(&mount.point).ok()?))
 }
@@ -101,15 +107,15 @@ mod tests {
         for (our_mounts, runtime_mounts, is_seen) in [
             (&[ROOT][..], &[ROOT][..], true),
             (&[ROOT, STATE], &[ROOT, STATE], true),
-            // A slave gets what is mounted on its master.
+            // A slave receives the mounts of its master.
             (&[ROOT], &["9 0 8:1 / / rw master:1 - ext4 /dev/a rw"], true),
             (&["1 0 8:1 / / rw master:1 - ext4 /dev/a rw"], &[ROOT], false),
             (&["1 0 8:1 / / rw - ext4 /dev/a rw"], &[ROOT], false),
             (&[ROOT], &["9 0 8:1 / / rw shared:2 - ext4 /dev/a rw"], false),
-            // The runtime has something else mounted over the directory.
+            // Another filesystem is mounted over the directory in the runtime's namespace.
             (&[ROOT], &[ROOT, "3 1 8:3 / /var/lib rw shared:9 - tmpfs t rw"], false),
             (&[ROOT, STATE], &[ROOT], false),
-            // A container of ours has the directory of the host, with what is mounted there.
+            // A container of probeshim has the host's directory mounted, with propagation.
             (&[INNER, "3 2 8:1 /var/lib/state /var/lib/state rw shared:1 - ext4 /dev/a rw"], &[ROOT], true),
             (&[INNER, "3 2 8:1 /var/lib/state /var/lib/state rw - ext4 /dev/a rw"], &[ROOT], false),
             (&[INNER, "3 2 8:1 /srv/state /var/lib/state rw shared:1 - ext4 /dev/a rw"], &[ROOT], false),
@@ -118,7 +124,7 @@ mod tests {
                 &[ROOT, STATE],
                 false,
             ),
-            // Another mount with a similar name holds nothing of it.
+            // A mount point with the same prefix of letters is not an ancestor of the directory.
             (&[ROOT], &[ROOT, "3 1 8:3 / /var/lib/stat rw shared:9 - tmpfs t rw"], true),
         ] {
             let [our_mounts, runtime_mounts] = [our_mounts, runtime_mounts].map(read);

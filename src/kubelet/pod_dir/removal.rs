@@ -10,14 +10,17 @@ use rustix::io::Errno;
 
 use super::beneath::{is_name, open_on_same_mount};
 
-/// Maximum number of listings that find no directory to move up, and after which the tree is not empty: something comes into it meanwhile.
+/// Maximum number of listings of the tree in which no directory was moved up. After that many,
+/// another process is adding entries, and the removal fails.
 const MAX_LISTINGS: u32 = 16;
 
-/// Removes an entry of a directory with all that is below it. It is no error if nothing is there. Links are removed, not followed. A mount
-/// point is neither entered nor removed: it makes the removal fail.
+/// Removes an entry of a directory with everything below it. Succeeds if the entry does not exist.
+/// Links are removed and not followed. A mount point is neither entered nor removed: the removal
+/// fails.
 ///
-/// Directories are moved to the top of the tree before they are emptied, and are found there by listing it again. So neither the depth nor the
-/// width of a tree takes stack, descriptors or memory.
+/// Directories are moved to the top of the tree before they are emptied, and are found there when
+/// the tree is listed again. Stack, descriptors and memory therefore depend neither on the depth
+/// nor on the width of the tree.
 pub(super) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     if !is_name(name) {
         return Err(Errno::INVAL.into());
@@ -38,8 +41,9 @@ pub(super) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// Removes the entries of a directory. Moves directories with content up to `top`; those that are there already are emptied in the same way,
-/// and removed. Returns whether any were moved.
+/// Removes the entries of a directory. Moves directories with content up to `top`. Directories that
+/// are already in `top` are emptied in the same way and removed. Returns whether any directory was
+/// moved.
 fn empty_directory(directory: &OwnedFd, top: &OwnedFd) -> io::Result<bool> {
     let is_top = std::ptr::eq(directory, top);
     let mut has_moved = false;
@@ -72,7 +76,7 @@ fn empty_directory(directory: &OwnedFd, top: &OwnedFd) -> io::Result<bool> {
     Ok(has_moved)
 }
 
-/// Unlinks an entry. Returns whether it is gone; a directory with content is not.
+/// Unlinks an entry. Returns whether the entry is gone; a directory with content remains.
 fn unlink(parent: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> io::Result<bool> {
     is_removed(unlinkat(parent, name, flags), name)
 }
@@ -87,7 +91,8 @@ fn is_removed(result: Result<(), Errno>, name: &OsStr) -> io::Result<bool> {
     }
 }
 
-/// Opens a directory that is on the same mount as its parent; `None` if the entry is no directory, or not there.
+/// Opens a directory on the same mount as its parent. Returns `None` if the entry does not exist or
+/// is not a directory.
 fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OwnedFd>> {
     let opened = open_on_same_mount(parent, name, OFlags::RDONLY | OFlags::DIRECTORY);
     match opened.map_err(|error| (Errno::from_io_error(&error), error)) {
@@ -103,7 +108,8 @@ fn mount_point_error(name: &OsStr) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, reason)
 }
 
-/// Adds the name of an entry to an error. Its path would be as long as the tree is deep; the caller adds the directory of the pod.
+/// Adds the name of an entry to an error. The path of the entry may be as long as the tree is deep;
+/// the caller adds the directory of the pod.
 fn named(name: &OsStr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", name.display()))
 }

@@ -1,4 +1,5 @@
-//! Bind mounts of subPaths: the runtime mounts what was looked up, whatever has been put at its path since (as the kubelet's subpath code).
+//! Bind mounts of subPaths. The runtime mounts the file that was looked up, even if the path names
+//! another file since (kubelet: `pkg/volume/util/subpath/subpath_linux.go`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -18,18 +19,20 @@ use super::removal;
 use crate::manifest::pod::VolumeMount;
 use crate::probe::expand_with;
 
-/// Directory of a pod in which its subPaths are mounted, as the kubelet names it.
+/// Directory below the pod's directory that holds the mount points of subPaths, as in the kubelet.
 const SUBPATHS: &str = "volume-subpaths";
 
-/// Mode of the directories above a mount.
+/// Mode of the directories above a mount point.
 const MODE: u32 = 0o750;
 
-/// Returns the mount point of a subPath, relative to the directory of the pod; `index` is that of the volumeMount.
+/// Returns the mount point of a subPath, relative to the directory of the pod. `index` is the
+/// position of the volumeMount in the container.
 pub(super) fn target(volume: &str, container: &str, index: usize) -> PathBuf {
     Path::new(SUBPATHS).join(volume).join(container).join(index.to_string())
 }
 
-/// Returns the subPath of a volumeMount with the values of its variables, as the kubelet checks it.
+/// Returns the subPath of a volumeMount with its variables expanded. Checks it as the kubelet does
+/// (`kubelet_pods.go`: `makeMounts`).
 pub(super) fn expand(
     mount: &VolumeMount,
     variables: &HashMap<String, String>,
@@ -58,14 +61,15 @@ pub(super) fn expand(
     Ok(sub_path)
 }
 
-/// Opens the file or directory at a subPath of the volume at `path`. Missing directories are created with the mode of the volume: whoever may
-/// write to it may write there. An error comes with the action that the kubelet says has failed.
+/// Opens the file or directory at a subPath of the volume at `path`. Creates missing directories
+/// with the mode of the volume, so that every user of the volume may write to them. An error comes
+/// with the action that the kubelet's message names.
 pub(super) fn open_or_create(
     volume: impl AsFd,
     path: &Path,
     sub_path: &str,
 ) -> Result<OwnedFd, (&'static str, VolumeError)> {
-    // Decides about words only, so that the lookup may be led astray.
+    // This check selects only the message, so a race with a container is harmless.
     let is_missing = fs::metadata(path.join(sub_path)).is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
     let action = if is_missing { "create subPath directory" } else { "prepare subPath" };
     let opened = fstat(&volume)
@@ -77,7 +81,8 @@ pub(super) fn open_or_create(
     })
 }
 
-/// Bind-mounts the file behind a descriptor at a path below the directory of a pod. The path must not exist.
+/// Bind-mounts the file behind a descriptor at a path below the directory of a pod. Fails if the
+/// path exists.
 pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Result<()> {
     let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -86,7 +91,7 @@ pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Resul
     if FileType::from_raw_mode(fstat(source)?.st_mode) == FileType::Directory {
         mkdirat(&above, name, Mode::from_raw_mode(MODE))?;
     } else {
-        // A file takes mounts of everything that is no directory.
+        // A regular file is a mount point for everything but directories.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         openat(&above, name, flags, Mode::from_raw_mode(0o640))?;
     }
@@ -94,7 +99,8 @@ pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Resul
     Ok(mount_bind(descriptor_path(source), descriptor_path(&target))?)
 }
 
-/// Unmounts the subPaths of a container, and removes where they were mounted. It is no error if there are none.
+/// Unmounts the subPaths of a container, and removes their mount points. Succeeds if there are
+/// none.
 pub(super) fn release(pod: impl AsFd, container: &str) -> io::Result<()> {
     for volume in list(&pod, Path::new(SUBPATHS))?.unwrap_or_default() {
         let directory = Path::new(SUBPATHS).join(volume).join(container);
@@ -107,7 +113,7 @@ pub(super) fn release(pod: impl AsFd, container: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmounts everything that is mounted at a path below a directory. It is no error if nothing is.
+/// Unmounts all mounts at a path below a directory. Succeeds if there are none.
 pub(super) fn unmount_at(directory: impl AsFd, path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
@@ -120,16 +126,16 @@ pub(super) fn unmount_at(directory: impl AsFd, path: &Path) -> io::Result<()> {
     loop {
         match unmount(&point, UnmountFlags::NOFOLLOW) {
             Ok(()) => {}
-            // It is no mount point, or not there.
+            // The path is not a mount point, or does not exist.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            // Without the right to mount nothing is mounted.
+            // A process without the right to mount has mounted nothing.
             Err(Errno::PERM) if !rustix::process::geteuid().is_root() => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Names of the entries of a directory; `None` where it is not there.
+/// Returns the names of the entries of a directory; `None` if the directory does not exist.
 fn list(base: impl AsFd, path: &Path) -> io::Result<Option<Vec<OsString>>> {
     let directory = match open(base, path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

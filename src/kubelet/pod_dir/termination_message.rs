@@ -1,4 +1,5 @@
-//! The last words of a container: what it left in its file, or at the end of its log.
+//! Termination messages of containers: the content of the message file, or the end of the log
+//! (kubelet: `kuberuntime_container.go`: `getTerminationMessage`).
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -8,15 +9,17 @@ use rustix::fs::OFlags;
 
 use super::beneath::without_links;
 
-/// What is taken of the end of a message, and of a log: bytes, and lines.
+/// Limits of a message from the file in bytes, and from the log in bytes and lines (kubelet:
+/// `container/runtime.go`: `MaxContainerTerminationMessageLength`, `…LogLength`, `…LogLines`).
 const MAX_BYTES: u64 = 4_096;
 const FALLBACK_MAX_BYTES: usize = 2_048;
 const FALLBACK_MAX_LINES: usize = 80;
 
-/// What of the end of a log is looked at: its lines have more on them than was written.
+/// Number of bytes read from the end of a log. It is larger than the limit of the message, because
+/// each line of a log begins with a time, a stream and a tag.
 const TAIL_READ_BYTES: u64 = 64 << 10;
 
-/// The message in a file; the end of a log where there is none, and one is given.
+/// Returns the termination message in `file`. If there is none, returns the end of `log`, if given.
 pub(in crate::kubelet) fn message(file: Option<&Path>, log: Option<&Path>) -> String {
     let left = file.and_then(|file| end_of(file, MAX_BYTES)).unwrap_or_default();
     match log {
@@ -25,8 +28,9 @@ pub(in crate::kubelet) fn message(file: Option<&Path>, log: Option<&Path>) -> St
     }
 }
 
-/// Reads the end of a regular file. Links are not followed, in no part of the path: a pod that can write to a directory on it could have the content
-/// of any file of the host told as its message. Whatever else is there is not waited for.
+/// Reads the last `most` bytes of a regular file. Links are not followed in any part of the path: a
+/// pod that can write to a directory of the path could otherwise publish any file of the host as
+/// its message. FIFOs and devices do not block the read.
 fn end_of(path: &Path, most: u64) -> Option<String> {
     let mut file = File::from(without_links(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).ok()?);
     let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -37,7 +41,7 @@ fn end_of(path: &Path, most: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&content).into_owned())
 }
 
-/// What was written on the last lines of a log: after the time, the stream and the tag.
+/// Returns the output in the last lines of a log, without the time, stream and tag of each line.
 fn tail(log: &str) -> String {
     let written = |line: &str| {
         let mut parts = line.splitn(4, ' ');
@@ -89,7 +93,7 @@ mod tests {
         symlink(path.join("host/secret"), path.join("link")).unwrap();
         symlink("host", path.join("directory")).unwrap();
         mkfifoat(CWD, path.join("pipe"), Mode::RWXU).unwrap();
-        // A pipe that nobody writes to would hold the reader up for good.
+        // A FIFO without a writer would block the reader forever.
         for name in ["link", "directory/secret", "pipe", "host", "absent"] {
             assert_eq!(read_message(name), "", "{name}");
         }

@@ -1,4 +1,4 @@
-//! What of a pod lies on this host.
+//! Files of a pod on this host.
 
 pub(super) mod limited;
 mod subpaths;
@@ -14,7 +14,7 @@ use crate::manifest::ConfigObjects;
 use crate::manifest::pod::HostPathKind;
 use crate::manifest::reader::tests::{play, pod_set};
 
-/// The files of a pod, with what tells of it.
+/// A node, the objects of a manifest, and a temporary directory for the files of pods.
 struct TestHost {
     _dir: tempfile::TempDir,
     node: NodeInfo,
@@ -24,7 +24,7 @@ struct TestHost {
 impl TestHost {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // As the kernel tells of mounts below it.
+        // The kernel reports mount points without links.
         let path = dir.path().canonicalize().unwrap();
         let (logs, pods) = (path.join("logs"), path.join("pods"));
         let node = NodeInfo {
@@ -34,7 +34,7 @@ impl TestHost {
         Self { _dir: dir, node, objects: Arc::default() }
     }
 
-    /// Takes the objects of documents, and returns their pod.
+    /// Stores the objects of a manifest, and returns its pod.
     fn read(&mut self, text: &str) -> Arc<Pod> {
         let set = pod_set(text).unwrap();
         self.objects = set.objects;
@@ -46,7 +46,7 @@ impl TestHost {
     }
 }
 
-/// Whether this machine lets us mount.
+/// Returns whether this machine permits mounts.
 pub(super) fn may_mount() -> bool {
     let dir = tempfile::tempdir().unwrap();
     let mounted = mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), c"size=4096");
@@ -159,7 +159,7 @@ fn a_missing_object_fails_a_new_volume_and_leaves_an_old_one_as_it_is() {
     assert_eq!(read(&files.join("a/mode")), "slow", "the containers keep their files");
 }
 
-/// The process may be killed after any step of an update.
+/// An update of a volume is completed if the process was killed after any of its steps.
 #[test]
 fn an_interrupted_update_of_a_volume_is_completed() {
     let mut host = TestHost::new();
@@ -174,7 +174,8 @@ fn an_interrupted_update_of_a_volume_is_completed() {
         names
     };
     let before = names();
-    // The new files are in use, and have no link yet; those of before are there, with a link.
+    // The state after a crash: the new files are in use without links, and the old files still
+    // exist with a link.
     fs::remove_file(files.join("other")).unwrap();
     fs::create_dir_all(files.join("..0123456789abcdef/x")).unwrap();
     symlink("..0123456789abcdef", files.join("..data_tmp")).unwrap();

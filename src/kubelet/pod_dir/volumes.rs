@@ -1,4 +1,4 @@
-//! Where volumes are, what is at paths of the host, and what of a volume belongs to its pod's group.
+//! Directories of volumes, hostPath volumes, and the ownership of files by the pod's group.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -15,10 +15,11 @@ use super::beneath::{Links, make, open, trusted};
 use super::error::{VolumeError, with_path};
 use crate::manifest::pod::{FilesKind, HostPathKind};
 
-/// Mode of directories of a group: it may use them, and files in them belong to it.
+/// Mode bits that a directory of the group gets: the group may use it, and new files inherit the
+/// group.
 pub(super) const GROUP_DIRECTORY_MODE: u32 = 0o2070;
 
-/// What the kubelet calls the folders of volumes with files.
+/// Returns the kubelet's name of the directory of a kind of volumes.
 pub(super) fn dir(kind: FilesKind) -> &'static str {
     match kind {
         FilesKind::ConfigMap => "kubernetes.io~configmap",
@@ -28,14 +29,15 @@ pub(super) fn dir(kind: FilesKind) -> &'static str {
     }
 }
 
-/// Looks at what is at a path of the host; makes what may be made.
+/// Checks the type of the file at a hostPath. Creates a missing file or directory if the type
+/// allows it (kubelet: `pkg/volume/hostpath`: `checkType`).
 pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), VolumeError> {
     match kind {
         HostPathKind::DirectoryOrCreate if !path.exists() => {
             return host_directory(path).map_err(with_path(path));
         }
         HostPathKind::FileOrCreate if !path.exists() => {
-            // A link that leads nowhere is not followed to make a file there.
+            // `O_EXCL` does not follow a dangling link.
             let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
             return file.map(drop).map_err(with_path(path));
         }
@@ -54,16 +56,17 @@ pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), VolumeErr
     if is_right { Ok(()) } else { Err(VolumeError::OtherKind { path: path.to_owned(), expected }) }
 }
 
-/// Makes a directory of the host and those above it.
+/// Creates a directory of the host and its missing parents.
 fn host_directory(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     DirBuilder::new().recursive(true).mode(0o755).create(above)?;
     make(trusted(above)?, name, 0o755).map(drop)
 }
 
-/// Gives a directory with all its files and directories to a group, which may use them as their owner may. Links are left alone.
+/// Assigns a directory with all files and directories below it to a group, with the permissions of
+/// their owner. Links are skipped (kubelet: `pkg/volume/volume_linux.go`: `changeFilePermission`).
 pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
-    // Paths of directories, one of which is open at a time.
+    // Paths of the directories still to do. Only one of them is open at a time.
     let mut left = vec![PathBuf::new()];
     while let Some(path) = left.pop() {
         let directory = open(top, &path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
@@ -89,7 +92,7 @@ pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives one file or directory to a group.
+/// Assigns one file or directory to a group.
 pub(super) fn give(file: &OwnedFd, group: u32) -> io::Result<()> {
     let found = fstat(file)?;
     fchown(file, None, Some(Gid::from_raw(group)))?;
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
     use crate::kubelet::pod_dir::tests::limited;
 
-    /// A volume may have more directories beside each other than a process may open.
+    /// A volume may have more directories on one level than a process may have descriptors.
     #[test]
     fn a_group_gets_any_number_of_directories() {
         let group = rustix::process::getegid().as_raw();

@@ -1,4 +1,4 @@
-//! Lookups below a directory, with links of every kind in the way.
+//! Lookups below a directory, with links of every kind on the path.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use super::*;
 use crate::kubelet::pod_dir::tests::may_mount;
 
-/// A directory with links in it, beside one that none of them may lead to.
+/// Creates a directory with links, next to a directory that no link may reach.
 fn tree() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap();
@@ -172,11 +172,12 @@ fn a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step() {
     }
 }
 
-/// Number of lookups beside renames. With one processor none of them may be disturbed: what a disturbed lookup does is tested with answers
-/// of the kernel that are made up.
+/// Number of lookups during renames. On a single processor possibly none of them is disturbed;
+/// `a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step` covers disturbed lookups
+/// with simulated results of the kernel.
 const LOOKUPS: usize = 300;
 
-/// Where `..` is on the way, the kernel refuses a lookup during which anything was renamed on the machine.
+/// The kernel refuses to look up a path with `..` if anything on the machine was renamed meanwhile.
 #[test]
 fn a_link_upwards_is_followed_while_directories_are_renamed() {
     let (_dir, volume) = tree();

@@ -35,7 +35,8 @@ fn links_are_removed_and_not_followed() {
     }
 }
 
-/// A container can make a tree that is deeper than there are descriptors, or than a path may be long.
+/// A container can create a tree that is deeper than the number of descriptors, or than the length
+/// of a path.
 #[test]
 fn a_tree_of_any_depth_is_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -49,7 +50,7 @@ fn a_tree_of_any_depth_is_removed() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// The paths of the directories at the bottom are 125 KiB long, and 625 MiB together.
+/// The paths of the directories at the bottom are 125 KiB long each, and 625 MiB in total.
 #[test]
 fn a_removal_holds_no_path_of_any_directory() {
     let tree = OsStr::new("tree");
@@ -95,7 +96,7 @@ fn what_is_mounted_in_a_tree_is_not_removed() {
         let error = remove(&parent, OsStr::new("tree")).unwrap_err();
         let is_reported =
             error.to_string().contains("is a mount point; what is mounted there is not removed");
-        // The directories above it may have been moved meanwhile, and the mount point with them.
+        // The directories above the mount point may have been moved, and the mount point with them.
         let name = point.file_name().unwrap();
         let points = super::super::mountinfo::mounted_below(&dir.path().canonicalize().unwrap()).unwrap();
         assert_eq!(points.len(), 1, "{points:?}");

@@ -1,17 +1,18 @@
-//! Parts of tests that run in a process of their own, with a limit on a resource.
+//! Parts of tests that run in a separate process with a resource limit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tells the process with the limit where its test works.
+/// Environment variable with the working directory of the test in the limited process.
 const DIRECTORY: &str = "PROBESHIM_TEST_DIRECTORY";
 
-/// Returns the directory in which the running test works, in the process with the limit.
+/// Returns the working directory of the test in the limited process; `None` in other processes.
 pub(in crate::kubelet::pod_dir) fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Runs a test, by its path, in a process with a limit as `ulimit` takes it. `directory` returns `directory` there.
+/// Runs the test with this path in a process with a limit, as options of `ulimit`. In that process,
+/// the function `directory` returns the argument `directory`.
 pub(in crate::kubelet::pod_dir) fn run(test: &str, limit: &str, directory: &Path) {
     let (_, name) = test.split_once("::").unwrap();
     let script = format!("ulimit {limit} && exec \"$@\"");

@@ -1,4 +1,4 @@
-//! subPaths of volumes whose content changes while they are looked up.
+//! subPaths of volumes that change while they are looked up.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -10,7 +10,8 @@ use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 use super::*;
 use crate::kubelet::pod_dir::mountinfo::{mounted_below, mounts};
 
-/// A pod with one container that has these mounts of a volume of each kind.
+/// Returns the manifest of a pod with a volume of each kind, and one container with these
+/// volumeMounts.
 fn pod_with(volume_mounts: &str) -> String {
     format!(
         "
@@ -32,7 +33,7 @@ spec:
     )
 }
 
-/// A pod whose volumes have been made.
+/// A pod with prepared volumes.
 struct PreparedPod {
     host: TestHost,
     pod: Pod,
@@ -46,7 +47,7 @@ impl PreparedPod {
         let pod = Pod::clone(&host.read(&pod_with(volume_mounts)));
         let dir = PodDir::for_pod(&pod, &host.node.pods);
         dir.prepare(&host.facts(&pod, &[])).unwrap();
-        // Without the right to mount the runtime is given paths.
+        // Without the right to mount, the runtime gets paths.
         Self { host, pod, dir, binds: may_mount() }
     }
 
@@ -54,7 +55,7 @@ impl PreparedPod {
         self.host.node.pods.join("u/volumes/kubernetes.io~empty-dir/empty")
     }
 
-    /// Host paths of the container's volumes.
+    /// Returns the host paths of the container's volumeMounts.
     fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.host.facts(&self.pod, &[]));
         let variables = crate::kubelet::cri_config::variables(container, &facts).unwrap();
@@ -67,8 +68,8 @@ impl PreparedPod {
     }
 }
 
-/// The attack: one container exchanges a directory of its volume for a link to a directory of the host, again and again, while the subPath of
-/// another one is prepared.
+/// An attack: one container repeatedly exchanges a directory of its volume for a link to a
+/// directory of the host, while the subPath of another container is prepared.
 #[test]
 fn no_subpath_leads_out_of_its_volume_while_a_container_exchanges_directories_for_links() {
     let deep = format!("a{}", "/b".repeat(300));
@@ -79,7 +80,7 @@ fn no_subpath_leads_out_of_its_volume_while_a_container_exchanges_directories_fo
     let private = fs::Permissions::from_mode(0o700);
     fs::set_permissions(outside.join("b"), private).unwrap();
     symlink(&outside, volume.join(".l")).unwrap();
-    // Whatever it is called at any time.
+    // Descriptors stay valid while the names are exchanged.
     let (inside, directory) = (File::open(volume.join("a")).unwrap(), File::open(&volume).unwrap());
     let (over, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -130,7 +131,7 @@ fn no_subpath_leads_out_of_its_volume_while_a_container_exchanges_directories_fo
     assert!(outside.join("b").is_dir());
 }
 
-/// Checks that what a container would find at a path is in the volume.
+/// Checks that a path, as a container would see it, is in the volume.
 fn check_inside(prepared: &PreparedPod, path: &Path) {
     if !prepared.binds {
         return assert!(path.starts_with(prepared.volume()), "{}", path.display());
@@ -168,7 +169,7 @@ fn subpaths_are_found_through_the_links_of_configmap_secret_and_projected_volume
         assert_eq!(paths[3], expected(3, "config"), "as the kubelet");
         assert_eq!(paths[5], expected(5, "projected"));
         assert_eq!(prepared.mounted().len(), 7);
-        // A volume that changes leaves the containers what they have, as with a kubelet.
+        // An update of a volume does not change the files of running containers, as in the kubelet.
         let pod = Pod { labels: [("app".to_owned(), "other".to_owned())].into(), ..prepared.pod.clone() };
         prepared.dir.prepare(&prepared.host.facts(&pod, &[])).unwrap();
         assert_eq!(read(&paths[5]), "app=\"web\"");
@@ -184,17 +185,17 @@ fn a_subpath_may_be_a_file_or_anything_else_in_its_volume() {
         "{name: empty, mountPath: /f, subPath: file}, {name: empty, mountPath: /p, subPath: pipe}, {name: empty, mountPath: /n, subPath: new/dir}",
     );
     fs::write(prepared.volume().join("file"), "content").unwrap();
-    // It has no reader, and is not waited for.
+    // The FIFO has no reader. The lookup must not block.
     mkfifoat(CWD, prepared.volume().join("pipe"), Mode::RWXU).unwrap();
     let paths = prepared.mounts().unwrap();
     assert_eq!(read(&paths[0]), "content");
     let found = [1, 2].map(|index: usize| fs::metadata(&paths[index]).unwrap());
     assert!(!found[0].is_file() && !found[0].is_dir() && found[1].is_dir());
     assert_eq!(found[1].mode() & 0o777, 0o777, "as its volume");
-    // What a container writes there is in the volume.
+    // A file that a container writes at a subPath is in the volume.
     fs::write(paths[2].join("written"), "x").unwrap();
     assert_eq!(read(&prepared.volume().join("new/dir/written")), "x");
-    // An instance that comes after it finds the same, on mounts of its own.
+    // The next instance gets the same paths, on its own mounts.
     fs::remove_file(prepared.volume().join("file")).unwrap();
     fs::create_dir(prepared.volume().join("file")).unwrap();
     let again = prepared.mounts().unwrap();
@@ -249,7 +250,7 @@ fn links_that_are_there_beforehand_lead_out_of_no_volume() {
     prepared.dir.remove().unwrap();
 }
 
-/// SIGKILL: whoever comes next knows the pod by its uid alone.
+/// After SIGKILL, the next run knows an orphan only by its uid.
 #[test]
 fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
     let prepared = PreparedPod::new(
@@ -267,14 +268,14 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
     next.release("main").unwrap();
     assert_eq!(prepared.mounted(), Vec::<PathBuf>::new());
     next.release("main").unwrap();
-    // A pod whose directory has come to be elsewhere is unmounted by what was recorded.
+    // If the pod's directory has moved, mounts are found by their recorded mount points.
     prepared.mounts().unwrap();
     for target in &targets {
         unmount_stale(target).unwrap();
         unmount_stale(target).unwrap();
     }
     assert_eq!(prepared.mounted(), Vec::<PathBuf>::new());
-    // One that is not wanted any more is removed with them.
+    // The removal of an orphan unmounts its subPaths.
     prepared.mounts().unwrap();
     let orphan =
         Pod::identity_only(["n", "p", "u"].map(str::to_owned), crate::manifest::pod::PodOrigin::Orphan);
