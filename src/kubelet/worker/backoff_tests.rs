@@ -1,5 +1,5 @@
-//! How long it takes until what ends again and again runs again (section 5.10), in paused time: what is decided of a pod in each sync, and when
-//! it is time, with a runtime that does everything at once.
+//! Delays until a container that ends repeatedly runs again. The tests compute the pod actions and
+//! the back-off of each sync, in paused time, with a runtime that does everything immediately.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,15 +16,16 @@ use crate::manifest::ProbeType;
 use crate::manifest::reader::tests::pod;
 use crate::prober::ProbeResult;
 
-/// How a container comes to its end.
+/// Cause of a container's end.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     ByItself,
-    /// It is stopped because this probe of its has failed.
+    /// The container is stopped because a probe of this type has failed.
     By(ProbeType),
 }
 
-/// For how many seconds a container is waited for after each end, if it lives for so many seconds each time.
+/// Returns the seconds between each end of a container and its next start, if each instance runs
+/// for `lives` seconds.
 async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
     let probes = "livenessProbe: {exec: {command: [x]}}, startupProbe: {exec: {command: [x]}}";
     let pod = pod(&format!("{{containers: [{{name: main, image: i, {probes}}}]}}"));
@@ -71,7 +72,7 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
     waited
 }
 
-/// The newest container ends.
+/// Ends the newest instance.
 fn exit(runtime: &mut RuntimePodStatus, now: SystemTime) {
     let newest = &mut runtime.containers[0];
     assert_eq!(newest.state, InstanceState::Running);

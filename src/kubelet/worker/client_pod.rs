@@ -1,4 +1,5 @@
-//! Keeps alive what clients have made through the relay: it is made again from their own requests.
+//! Restarts client pods: creates their sandboxes and containers again from the clients' own
+//! requests.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,14 +24,14 @@ use crate::manifest::pod::{ClientRequest, Container, PodOrigin};
 use crate::object_ref::ContainerRef;
 use crate::terminal::sanitize;
 
-/// How often it is looked whether the node has been listed.
+/// Interval between checks whether the node has been listed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What was made for a client.
+/// Objects that the worker created for a client.
 #[derive(Debug, Default)]
 pub(super) struct Created {
     sandbox: Option<Arc<str>>,
-    /// Containers by their names and ids, and what was known of them then.
+    /// Name, id and client request of each container.
     containers: Vec<(String, Arc<str>, ClientRequest)>,
 }
 
@@ -41,18 +42,18 @@ impl Created {
 }
 
 impl PodWorker {
-    /// Syncs again and again, until its owner has the pod again. Nothing of it is ended then.
+    /// Syncs a client pod until the client releases it. Leaves its containers running.
     pub(super) async fn run_client_pod(&mut self) {
         let mut requeue = Requeue::default();
         while !self.signals.terminate.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
             if let Some(prober) = self.context.prober.clone() {
                 if !prober.has_listed() {
-                    // It is not known yet what is written of what is there.
+                    // The probe spec is incomplete before the node has been listed.
                     sleep(POLL_INTERVAL).await;
                     continue;
                 }
-                // The pod may have become known to it only now.
+                // Set before each sync: the prober may not have known the pod before.
                 prober.set_restartable(
                     &self.names,
                     self.pod.containers.iter().map(|it| it.name.clone()).collect(),
@@ -64,7 +65,7 @@ impl PodWorker {
             self.wait(requeue.after(synced, &self.pod)).await;
         }
         while !self.lock().created.is_empty() {
-            // Nobody comes after this worker who would take it back.
+            // No other task knows of these objects.
             sleep(TERMINATION_RETRY).await;
             self.remove_unwanted().await;
         }
@@ -74,7 +75,8 @@ impl PodWorker {
         }
     }
 
-    /// Has it remembered which containers of clients have ended for good: they do not run again once nothing tells any more that they have.
+    /// Records the containers that have ended and are not restarted. They stay ended even if the
+    /// runtime no longer lists them.
     pub(super) fn record_completed(&self, runtime_status: &RuntimePodStatus) {
         let Some(key) = PodKey::from_pod_ref(&self.names) else { return };
         for container in self.pod.containers.iter().filter(|it| {
@@ -100,13 +102,15 @@ impl PodWorker {
         }
     }
 
-    /// Whether its owner has done nothing with it that was not known of when it was looked at.
+    /// Whether the pod is still as this sync found it: the client has neither changed nor released
+    /// it. First waits for all earlier calls of clients; returns `false` if the tap cannot confirm
+    /// them.
     pub(super) async fn still_managed(&self) -> bool {
         let is_known = self.context.internal_calls.flush().await;
         is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.terminate.is_cancelled()
     }
 
-    /// Whether a container is still to be, as it was asked for.
+    /// Whether the client still wants a container, by the same `CreateContainer` call.
     pub(super) async fn still_desired(&self, container: &Container) -> bool {
         let Some(client_request) = &container.client_request else { return true };
         self.context.internal_calls.flush().await && self.still_wants(&container.name, client_request)
@@ -118,7 +122,7 @@ impl PodWorker {
             && wanted.is_some_and(|client_request| client_request.is_of_same_call(request))
     }
 
-    /// A sandbox or container was made for the client.
+    /// Remembers a sandbox that was created for the client.
     pub(super) fn track_created_sandbox(&self, id: &Arc<str>) {
         self.lock().created.sandbox = Some(id.clone());
     }
@@ -130,10 +134,11 @@ impl PodWorker {
         }
     }
 
-    /// What was made while its owner has let it go is removed: nobody knows of it.
+    /// Removes what was created for the client although it had released or replaced the original
+    /// meanwhile. The client does not know these objects and would not remove them.
     async fn remove_unwanted(&self) {
         if !self.context.internal_calls.flush().await {
-            // It is looked again with the next sync.
+            // The next sync tries again.
             return;
         }
         let Created { sandbox, containers } = std::mem::take(&mut self.lock().created);
@@ -165,7 +170,8 @@ impl PodWorker {
         self.remove(id).await
     }
 
-    /// What is asked for to make another sandbox, as its owner has asked for it.
+    /// Returns the client's `RunPodSandbox` request with another attempt, and the configuration as
+    /// the client sent it; `None` without a captured request.
     pub(super) fn sandbox_request(&self, attempt: u32) -> Option<(RawRunPodSandbox, PodSandboxConfig)> {
         let PodOrigin::Client { request: Ok(authored), .. } = &self.pod.origin else { return None };
         let config = authored.decoded().config.clone().unwrap_or_default();
@@ -174,7 +180,8 @@ impl PodWorker {
         Some((request, config))
     }
 
-    /// Has a container made as its owner has asked for it, but that it is the next attempt.
+    /// Creates a container from the client's request, with the next attempt. Returns its id and the
+    /// attempt.
     pub(super) async fn recreate_container(
         &self,
         container: &Container,
@@ -215,8 +222,8 @@ impl PodWorker {
     }
 }
 
-/// Where the log of another attempt is written: where the name of the first one's ends with its number, that of the other's with its own; else
-/// it is put before the last dot.
+/// Returns the log path of another attempt. If the file name of the first attempt ends with its
+/// number, that number is replaced; otherwise the attempt is inserted before the extension.
 fn next_log_path(path: &str, first: u32, attempt: u32) -> String {
     let (dir, file) = path.rsplit_once('/').map_or(("", path), |(directory, file)| (directory, file));
     let (stem, extension) = match file.rsplit_once('.') {

@@ -1,4 +1,5 @@
-//! The status of a pod: from what it is, what the runtime says of it, and what its probes say (section 8 of what the kubelet does).
+//! Computes the status of a pod from its specification, the runtime's state and the probe results
+//! (kubelet: `kubelet_pods.go`: `generateAPIPodStatus`, `convertToAPIContainerStatuses`).
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -19,32 +20,32 @@ use crate::manifest::pod::{Container, Pod};
 use crate::manifest::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
-/// Why containers have not been started, by their names.
+/// Reasons why containers have not been started, by container names.
 pub(super) type WaitingReasons = HashMap<String, ContainerStateWaiting>;
 
-/// What a status is made of.
+/// Inputs of the computation.
 pub(super) struct StatusInputs<'a> {
     pub(super) pod: &'a Pod,
     pub(super) node: &'a NodeInfo,
     pub(super) runtime_status: &'a RuntimePodStatus,
-    /// What probes say, if there are any.
+    /// Report of the prober, if the pod has probes.
     pub(super) report: Option<&'a PodReport>,
-    /// What is probed, by all sources; `None` where nothing is.
+    /// Probe spec of the pod from all sources; `None` without a prober.
     pub(super) probe_spec: Option<&'a PodSpec>,
     pub(super) reasons: &'a WaitingReasons,
-    /// The last status.
+    /// Last published status of the pod.
     pub(super) before: Option<&'a PodStatus>,
-    /// Nothing of it will run any more.
+    /// Whether the status is final: no container will run again.
     pub(super) is_terminal: bool,
-    /// Whether all containers are being removed to start again.
+    /// Whether all containers are being removed because all are restarted.
     pub(super) is_resetting: bool,
-    /// What the runtime calls itself.
+    /// Name of the runtime, the prefix of container ids.
     pub(super) runtime: &'a str,
-    /// When the pod was seen first.
+    /// Start time of the pod: when the built-in kubelet saw it first.
     pub(super) started: SystemTime,
 }
 
-/// The status of a pod at a time.
+/// Computes the status of a pod at the time `now`.
 pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     let StatusInputs { pod, node, runtime_status, before, .. } = *basis;
     let init: Vec<ContainerStatus> =
@@ -58,7 +59,7 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     } else {
         let known =
             runtime_status.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
-        // One that has ended keeps what it had.
+        // A pod whose sandbox has ended keeps its addresses.
         known
             .or_else(|| {
                 before.map(|before| before.pod_ips.iter().flatten().map(|it| it.ip.clone()).collect())
@@ -82,7 +83,7 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     status
 }
 
-/// How far a container has come, as its phase counts.
+/// Returns the progress of a container, from which the pod phase is computed.
 fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
     let Some(status) = status else { return ContainerProgress::Waiting };
     match (status.running(), status.terminated(), status.last_terminated()) {
@@ -121,7 +122,7 @@ impl StatusInputs<'_> {
         };
         let last_state = match (self.runtime_status.all(name).nth(1), before) {
             (Some(earlier), _) => Some(self.state(container, earlier)),
-            // It has been removed since.
+            // The earlier instance has been removed since the last status.
             (None, Some(before)) if before.container_id == status.container_id => before.last_state.clone(),
             (None, Some(before)) if before.terminated().is_some() => before.state.clone(),
             (None, _) => None,
@@ -131,7 +132,7 @@ impl StatusInputs<'_> {
         status
     }
 
-    /// One that is not there yet, or not any more.
+    /// Returns the status of a container without an instance, not yet created or already removed.
     fn default_waiting(&self, container: &Container, before: Option<&ContainerStatus>) -> ContainerStatus {
         if let Some(before) =
             before.filter(|it| container.spec.role == ContainerKind::Init && it.terminated().is_some())
@@ -194,7 +195,7 @@ impl StatusInputs<'_> {
         format!("{}://{id}", self.runtime)
     }
 
-    /// Whether a container has started, and whether it is ready.
+    /// Returns whether a container has started, and whether it is ready.
     fn started_and_ready(&self, container: &Container, instance: &ContainerInstance) -> (bool, bool) {
         let is_running = instance.state == InstanceState::Running;
         if container.spec.role == ContainerKind::Init {
@@ -211,7 +212,7 @@ impl StatusInputs<'_> {
         (is_started, is_started && !has(ProbeType::Readiness))
     }
 
-    /// One that could not be started waits, and how it ended is what was before.
+    /// Shows a container that could not be started as waiting, and moves its end to the last state.
     fn set_waiting_reason(
         &self,
         container: &Container,
@@ -224,7 +225,7 @@ impl StatusInputs<'_> {
         if self.is_terminal && has_ended {
             return;
         }
-        // One that runs before the others and has ended well is taken to be done, even where it is started again.
+        // An init container that has succeeded stays terminated, even if it is restarted.
         let is_done = has_ended && container.spec.role != ContainerKind::Regular && newest.exit_code == 0;
         let is_over = has_ended && !should_restart(self.pod, container, newest);
         if newest.state == InstanceState::Running || is_done || is_over {
@@ -300,7 +301,7 @@ fn conditions(
     all.into_iter().chain(resetting).map(condition).collect()
 }
 
-/// Whether a condition is met, and why not.
+/// Status of a condition, with the reason and message.
 #[derive(Default)]
 struct ConditionStatus {
     is_met: bool,
@@ -309,12 +310,12 @@ struct ConditionStatus {
 }
 
 impl ConditionStatus {
-    /// A condition without a reason.
+    /// Returns a status without a reason.
     fn new(is_met: bool) -> Self {
         Self { is_met, ..Self::default() }
     }
 
-    /// A condition for one reason.
+    /// Returns a status with a reason.
     fn because(is_met: bool, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..Self::new(is_met) }
     }
@@ -339,12 +340,12 @@ fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
     }
 }
 
-/// In whole seconds, as Kubernetes writes times.
+/// Converts nanoseconds since 1970 to whole seconds, the resolution of times in Kubernetes.
 fn time(nanoseconds: i64) -> Option<Time> {
     whole_seconds(Timestamp::from_nanosecond(nanoseconds.into()))
 }
 
-/// The same of a time.
+/// Converts a time to whole seconds.
 fn time_of(time: SystemTime) -> Option<Time> {
     whole_seconds(Timestamp::try_from(time))
 }

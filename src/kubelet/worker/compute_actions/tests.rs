@@ -1,4 +1,6 @@
-//! The tables of section 9.9 about what is to be done for a pod.
+//! Cases of Kubernetes' tests of `computePodActions` (`kuberuntime/kuberuntime_manager_test.go`):
+//! `TestComputePodActions` and those with init containers, sidecars, restart rules and
+//! `RestartAllContainers`.
 
 use super::*;
 use crate::cri::v1;
@@ -7,7 +9,7 @@ use crate::manifest::pod::PodOrigin;
 use crate::manifest::reader::tests::pod;
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
-/// What the runtime says of a container.
+/// Returns a container instance in a state.
 pub(in crate::kubelet::worker) fn instance(pod: &Pod, name: &str, state: InstanceState) -> ContainerInstance {
     let container = pod.container(name);
     ContainerInstance {
@@ -56,7 +58,7 @@ pub(in crate::kubelet::worker) fn runtime_status(containers: Vec<ContainerInstan
     RuntimePodStatus { sandboxes: vec![sandbox(0)], containers }
 }
 
-/// What is to be done, where probes say this.
+/// Returns the pod actions for these probe results, each by container name and probe type.
 fn act(
     pod: &Pod,
     runtime_status: &RuntimePodStatus,
@@ -75,7 +77,7 @@ fn act(
     })
 }
 
-/// In few words: who is killed, and who is started.
+/// Describes pod actions in short: the kills, resets and starts, in order.
 fn steps(actions: &PodActions) -> String {
     let mut steps = Vec::new();
     let PodActions {
@@ -205,13 +207,13 @@ fn table_9_9_compute_pod_actions() {
         let results: Vec<_> = results.into_iter().collect();
         assert_eq!(steps(&act(pod, &runtime_status, &results)), expected, "{row}");
     }
-    // A pod with Never that has never had a container gets a sandbox again.
+    // A pod with Never that never had a container gets another sandbox.
     let empty = RuntimePodStatus {
         sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
         containers: Vec::new(),
     };
     assert_eq!(steps(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
-    // Nothing is left of it: the pod is ended, and with it what runs beside.
+    // No container is left to run: the pod is killed with its other containers.
     let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
     let failed = act(&one, &runtime_status(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
     assert_eq!(steps(&failed), "kill pod");
@@ -256,7 +258,7 @@ fn table_9_9_restart_all_containers() {
         |code| runtime_status(vec![exited(&pod, "a", code), running(&pod, "b"), exited(&pod, "first", 0)]);
     assert_eq!(steps(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
     assert_eq!(steps(&act(&pod, &all(1), &[])), "");
-    // All of them are gone: everything begins again.
+    // All containers have been removed: the pod starts from its first init container.
     assert_eq!(steps(&act(&pod, &runtime_status(Vec::new()), &[])), "start first");
 }
 
@@ -370,7 +372,8 @@ fn table_9_9_sidecars() {
     assert_eq!(steps(&actions), "kill s1 (Init container s1 definition changed), start s1");
 }
 
-/// `PruneInitContainers` and `ContainerGC`, as far as one pod is concerned: of each name the newest is kept, and the newest that has exited.
+/// Kubernetes' `TestPruneInitContainers` and `TestContainerGC`, as far as they concern one pod: of
+/// each name the newest instance and the newest exited one are kept.
 #[test]
 fn table_9_9_prune_init_containers() {
     let pod = pod("{initContainers: [{name: a, image: i}], containers: [{name: b, image: i}]}");
@@ -380,7 +383,7 @@ fn table_9_9_prune_init_containers() {
         created_at: number.into(),
         ..instance
     };
-    // The newest first, as the runtime's are sorted.
+    // Newest first, the order of the runtime status.
     let runtime_status = runtime_status(vec![
         numbered(running(&pod, "b"), 3),
         numbered(exited(&pod, "b", 1), 2),
@@ -393,7 +396,7 @@ fn table_9_9_prune_init_containers() {
     assert_eq!(old, ["b-1", "a-1", "a-0"]);
 }
 
-/// What else is in a client's sandbox is the client's own.
+/// Other containers in the sandbox of a client pod belong to the client.
 #[test]
 fn a_container_of_a_client_is_killed_alone() {
     let probe_spec = pod(
@@ -411,7 +414,8 @@ fn a_container_of_a_client_is_killed_alone() {
     }
 }
 
-/// What a client has made last is the newest, and what was made after that; whatever their attempts.
+/// The instance that a client created last, and later ones, are newer than all others, whatever
+/// their attempts.
 #[test]
 fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
     let status = |id: &str, attempt, created_at| v1::ContainerStatus {
@@ -428,6 +432,6 @@ fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
     assert_eq!(order(statuses(), "none"), ["ours", "dead", "theirs"]);
     assert_eq!(order(statuses(), "theirs"), ["ours", "theirs", "dead"]);
     assert_eq!(order(statuses()[..2].to_vec(), "theirs"), ["theirs", "dead"]);
-    // A clock was set back in between.
+    // The clock was set back between the two creations.
     assert_eq!(order(vec![status("ours", 2, 5), status("theirs", 0, 20)], "ours"), ["ours", "theirs"]);
 }

@@ -1,4 +1,5 @@
-//! Pods as `/pods` shows them. The snapshots are what Kubernetes clients read: a changed line is a changed interface.
+//! Pods as `/pods` shows them. Kubernetes clients read the content of the snapshots: a changed line
+//! is a changed interface.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::kubelet::published_pod::PublishedPod;
 use crate::manifest::pod::{Dns, PodOrigin};
 use crate::manifest::reader::tests::play;
 
-/// A time in nanoseconds since 1970: 2026-11-23, 12:00, and so many seconds.
+/// Returns a time in nanoseconds since 1970: 2026-11-23, 12:00, plus `seconds`.
 fn nanoseconds(seconds: i64) -> i64 {
     (1_795_435_200 + seconds) * 1_000_000_000 + 987_654_321
 }
@@ -40,7 +41,7 @@ fn node() -> NodeInfo {
     }
 }
 
-/// A pod with everything that `/pods` shows.
+/// Returns a pod with every field that `/pods` shows.
 fn whole_pod() -> Pod {
     let text = "
 kind: Pod
@@ -84,7 +85,7 @@ spec:
     pod
 }
 
-/// A container as the runtime has it.
+/// Returns the status of a container in the runtime.
 fn container(name: &str, attempt: u32, state: v1::ContainerState, exit_code: i32) -> v1::ContainerStatus {
     let start = i64::from(attempt) * 100;
     let ended = state == v1::ContainerState::ContainerExited;
@@ -123,7 +124,7 @@ fn runtime_status(containers: Vec<v1::ContainerStatus>) -> RuntimePodStatus {
     RuntimePodStatus::new(vec![(sandbox, false)], containers, |_| false)
 }
 
-/// The status of a pod at a time, where `before` is its last one.
+/// Returns the status of a pod at a time. `before` is its last status.
 fn status_at(
     pod: &Pod,
     runtime_status: &RuntimePodStatus,
@@ -155,7 +156,7 @@ fn published(pod: &Pod, status: Option<PodStatus>) -> PublishedPod {
     published
 }
 
-/// The pods that the snapshots show.
+/// Returns the pods of the snapshots.
 fn pods() -> Vec<(&'static str, PublishedPod)> {
     use v1::ContainerState::{ContainerExited, ContainerRunning};
     let pod = whole_pod();
@@ -205,7 +206,7 @@ fn pods() -> Vec<(&'static str, PublishedPod)> {
 fn pods_are_shown_with_the_fields_of_kubernetes() {
     for (name, published) in pods() {
         let shown = published.to_json("node-1", false);
-        // One spec is enough: it is the same in all, but that of a client.
+        // One spec is enough: it is the same in all pods except the client pod.
         let shown = if matches!(name, "running" | "of a client") { &shown } else { &shown["status"] };
         let shown = serde_json::to_string_pretty(shown).unwrap();
         insta::assert_snapshot!(name.replace(' ', "_"), shown);
@@ -220,7 +221,7 @@ fn redacted_pods_are_shown_without_commands_and_query_strings() {
     insta::assert_snapshot!("redacted", shown);
 }
 
-/// k8s-openapi drops unknown fields, leaves nulls out, and writes a header without a value with an empty one.
+/// k8s-openapi drops unknown fields, omits nulls, and gives a header without a value an empty one.
 #[test]
 fn kubernetes_knows_every_field_of_the_pods_that_are_shown() {
     for (name, published) in pods() {
@@ -236,7 +237,7 @@ fn kubernetes_knows_every_field_of_the_pods_that_are_shown() {
     }
 }
 
-/// Removes fields that are null or an empty text.
+/// Removes fields that are null or empty strings.
 fn remove_empty(value: &mut Value) {
     match value {
         Value::Object(object) => {
