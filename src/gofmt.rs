@@ -1,11 +1,12 @@
-//! Formats texts, durations and errors as Go does, so that messages equal those of the kubelet and of containerd.
+//! Formats texts, durations and errors as Go does, so that messages equal those of the kubelet and
+//! of containerd.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// Quotes a text as `%q` does.
+/// Quotes a text as Go's `%q` does.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -32,7 +33,8 @@ pub fn quote(text: &str) -> String {
     quoted + "\""
 }
 
-/// Formats a duration of a millisecond or more as `time.Duration` does: `200ms`, `1.5s`, `1m30s`, `1h0m0s`.
+/// Formats a duration of a millisecond or more as `time.Duration` does: `200ms`, `1.5s`, `1m30s`,
+/// `1h0m0s`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
     let total_seconds = duration.as_secs();

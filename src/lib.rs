@@ -1,6 +1,8 @@
-//! probeshim stands between the kubelet (or crictl) and a container runtime, forwards every CRI call byte for byte, and shows each.
+//! probeshim is a proxy between the kubelet (or crictl) and a container runtime. It forwards every
+//! CRI call byte for byte, and shows each call.
 //!
-//! A module uses only modules above it; `app` alone knows all. The blank lines between them keep rustfmt from sorting.
+//! A module uses only modules above it; only `app` uses all of them. The blank lines between the
+//! modules keep rustfmt from sorting them.
 //!
 //! ```text
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime ──containerd's events, lists──┐

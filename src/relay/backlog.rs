@@ -1,4 +1,4 @@
-//! The writing half of a stream, and what waits to be written to it.
+//! The writing half of a stream, and the bytes that wait to be written to it.
 
 use std::io;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use tokio_util::sync::PollSemaphore;
 use super::h2_settings::MAX_UNWRITTEN_BYTES;
 use super::turn::Turn;
 
-/// Bytes of one permit. Each part of a message takes one more, for its frame.
+/// Number of bytes of one permit. Each part of a message takes one more permit, for its frame.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// Passes everything on in turns, and notes when the other end takes no more.
+/// Writes to a stream in turns, and records whether the socket is blocked.
 #[derive(Debug)]
 pub(super) struct TrackedWriter<S> {
     stream: S,
@@ -27,37 +27,39 @@ pub(super) struct TrackedWriter<S> {
     drops_after_close: bool,
 }
 
-/// The bytes that have been handed to a connection and are not yet written to its socket.
+/// Bytes that have been handed to a connection and are not yet written to its socket.
 ///
-/// h2 does not report when queued data has been written, but it writes until the socket is blocked. After a poll with an
-/// unblocked socket everything is written that the peer's windows allow. A peer that shrinks its windows meanwhile gets its data
-/// late. Heads of calls beyond the peer's limit of streams are counted apart ([`HeldHead`]).
+/// h2 does not report when queued data has been written, but it writes until the socket is blocked.
+/// After a poll with an unblocked socket, all data that the peer's windows allow has been written.
+/// A peer that shrinks its windows meanwhile gets its data late. Heads of calls beyond the peer's
+/// limit of streams are counted separately ([`HeldHead`]).
 #[derive(Clone, Debug)]
 pub(super) struct Backlog(Arc<BacklogState>);
 
 #[derive(Debug)]
 struct BacklogState {
-    /// Whether the last write had to wait.
+    /// Whether the last write was pending.
     blocked: AtomicBool,
-    /// Bytes that have been handed to the connection since its start.
+    /// Number of bytes handed to the connection since its start.
     handed_on: AtomicU64,
-    /// Bytes that the socket has taken since its start.
+    /// Number of bytes that the socket has taken since its start.
     written: AtomicU64,
-    /// Room for parts of messages, in permits.
+    /// Permits for parts of messages.
     room: Arc<Semaphore>,
-    /// Permits that have been taken.
+    /// Number of permits that have been taken.
     taken: AtomicUsize,
-    /// Bytes of heads and trailers, which are never kept back.
+    /// Number of bytes of heads and trailers, which are never kept back.
     head_bytes: AtomicUsize,
-    /// Bytes of heads that wait until the peer takes another stream.
+    /// Number of bytes of heads that wait until the peer accepts another stream.
     held_head_bytes: AtomicUsize,
-    /// Whether the other side of the relay is not read.
+    /// Whether reads from the other side of the relay are paused.
     source_paused: AtomicBool,
-    /// Whether the connection is gone. Nothing waits for it then.
+    /// Whether the connection is closed. No task waits for it then.
     closed: AtomicBool,
 }
 
-/// The head of a call that waits until the peer takes another stream. Counts until it is dropped.
+/// The head of a call that waits until the peer accepts another stream. It counts until it is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct HeldHead {
     backlog: Backlog,
@@ -86,24 +88,24 @@ impl Backlog {
         }))
     }
 
-    /// Returns whether the socket takes no more at the moment.
+    /// Returns whether the socket takes no more bytes at the moment.
     pub(super) fn is_blocked(&self) -> bool {
         self.0.blocked.load(Ordering::Relaxed)
     }
 
-    /// Returns whether as much waits to be written as may.
+    /// Returns whether the maximum number of bytes waits to be written.
     pub(super) fn is_full(&self) -> bool {
         (self.0.room.available_permits() == 0 && !self.is_closed()) || self.is_full_of_heads()
     }
 
-    /// Returns whether as many bytes of heads wait to be written as may.
+    /// Returns whether the maximum number of bytes of heads waits to be written.
     pub(super) fn is_full_of_heads(&self) -> bool {
         let waiting = self.0.head_bytes.load(Ordering::Relaxed);
         let held = self.0.held_head_bytes.load(Ordering::Relaxed);
         waiting + held >= MAX_UNWRITTEN_BYTES && !self.is_closed()
     }
 
-    /// Notes that the connection is gone, so that nobody waits for room on it.
+    /// Marks the connection as closed, so that no task waits for room on it.
     pub(super) fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
         self.0.blocked.store(false, Ordering::Relaxed);
@@ -114,36 +116,38 @@ impl Backlog {
         self.0.closed.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the other side of the relay is not read. Who pauses it wakes the connection's task when the pause is over.
+    /// Sets whether reads from the other side of the relay are paused. The caller wakes the
+    /// connection's task when the pause is over.
     pub(super) fn pause_source(&self, paused: bool) {
         self.0.source_paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Returns whether the other side of the relay is not read.
+    /// Returns whether reads from the other side of the relay are paused.
     pub(super) fn is_source_paused(&self) -> bool {
         self.0.source_paused.load(Ordering::Relaxed) && !self.is_closed()
     }
 
-    /// Adds a head, or trailers.
+    /// Adds a head or trailers.
     pub(super) fn add_head(&self, headers: &HeaderMap) {
         let bytes = bytes_of(headers);
         self.0.head_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.0.handed_on.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes have been handed to the connection since its start.
+    /// Returns the number of bytes handed to the connection since its start.
     pub(super) fn handed_on(&self) -> u64 {
         self.0.handed_on.load(Ordering::Relaxed)
     }
 
-    /// Adds a head that waits until the peer takes another stream.
+    /// Adds a head that waits until the peer accepts another stream.
     pub(super) fn hold_head(&self, headers: &HeaderMap) -> HeldHead {
         let bytes = bytes_of(headers);
         self.0.held_head_bytes.fetch_add(bytes, Ordering::Relaxed);
         HeldHead { backlog: self.clone(), bytes }
     }
 
-    /// Notes that the connection has been polled: what it had has been written, unless the socket is blocked.
+    /// Records that the connection has been polled. Its data has been written, unless the socket is
+    /// blocked.
     pub(super) fn polled(&self) {
         if !self.is_blocked() {
             self.0.head_bytes.store(0, Ordering::Relaxed);
@@ -154,12 +158,12 @@ impl Backlog {
         }
     }
 
-    /// Returns what waits for room for one stream's data.
+    /// Returns a handle that waits for room for the data of one stream.
     pub(super) fn room(&self) -> Room {
         Room { backlog: self.clone(), waiting: None }
     }
 
-    /// Returns how many bytes the socket has taken since its start.
+    /// Returns the number of bytes that the socket has taken since its start.
     pub(super) fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
@@ -194,7 +198,7 @@ impl Room {
         &self.backlog
     }
 
-    /// Takes room for so many bytes, which is free again once they are written.
+    /// Takes room for `bytes` bytes, which is free again once they are written.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
         let Backlog(state) = &self.backlog;
         let permits = (1 + bytes / PERMIT_BYTES).min(MAX_UNWRITTEN_BYTES / PERMIT_BYTES);
@@ -218,18 +222,19 @@ impl Room {
 }
 
 impl<S> TrackedWriter<S> {
-    /// The writing half of a client's stream.
+    /// Creates the writing half of a client's stream.
     pub(super) fn to_client(stream: S, turn: Turn, backlog: Backlog) -> Self {
         Self { stream, backlog, turn, drops_after_close: false }
     }
 
-    /// The writing half of an upstream connection. A runtime that has gone may have sent answers that are not read yet. A write that
-    /// failed would make h2 drop them. The end of the reading half ends the connection instead.
+    /// Creates the writing half of an upstream connection. A runtime that has closed its end may
+    /// have sent responses that are not read yet, and a failed write would make h2 drop them.
+    /// Writes are therefore dropped instead. The end of the reading half ends the connection.
     pub(super) fn to_upstream(stream: S, turn: Turn, backlog: Backlog) -> Self {
         Self { stream, backlog, turn, drops_after_close: true }
     }
 
-    /// Returns the result of a write of so many bytes, and notes it.
+    /// Records and returns the result of a write of `bytes` bytes.
     fn written(&self, result: Poll<io::Result<usize>>, bytes: usize) -> Poll<io::Result<usize>> {
         let result = match result {
             Poll::Ready(Err(error)) if self.drops_after_close && is_closed_by_peer(&error) => {

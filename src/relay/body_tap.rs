@@ -1,4 +1,5 @@
-//! One direction of a call while it passes: what is counted of it, captured, and told before the call has ended.
+//! The tap of one direction of a call: counts and captures its bytes, and reports it before the
+//! call ends.
 
 use std::sync::Arc;
 
@@ -8,26 +9,26 @@ use super::capture::Capture;
 use super::grpc_frames::FrameSplitter;
 use super::observer::{BodyStats, CallInfo, CaptureMode, Observer, RequestSent};
 
-/// What is noted of a direction as it passes.
+/// Statistics and capture of one direction of a call.
 #[derive(Debug)]
 pub(super) struct BodyTap {
     bytes: u64,
     taken: CaptureState,
-    /// When its end came.
+    /// Time at which the end of the direction was received.
     received: Option<Instant>,
-    /// When its end had been passed on.
+    /// Time at which the end of the direction was passed on.
     sent: Option<Instant>,
     listener: Option<ObserverRef>,
 }
 
-/// Who is told while the call goes on, and of which call.
+/// An observer that is notified during a call, and the information about that call.
 #[derive(Clone, Debug)]
 pub(super) struct ObserverRef {
     pub(super) info: Arc<CallInfo>,
     pub(super) observer: Arc<dyn Observer>,
 }
 
-/// What is taken of what passes.
+/// State of the capture of one direction.
 #[derive(Debug)]
 enum CaptureState {
     Nothing,
@@ -36,7 +37,8 @@ enum CaptureState {
 }
 
 impl BodyTap {
-    /// A direction of which so much is to be taken. The listener is told of its messages, or of its end.
+    /// Creates the tap of a direction with a capture mode. The listener receives the messages of
+    /// the direction, or its end.
     pub(super) fn new(take: CaptureMode, listener: Option<ObserverRef>) -> Self {
         let taken = match take {
             CaptureMode::None => CaptureState::Nothing,
@@ -48,11 +50,11 @@ impl BodyTap {
         Self { bytes: 0, taken, received: None, sent: None, listener }
     }
 
-    /// Data has come; `is_last` if that is all.
+    /// Handles received data. `is_last` is set if the data ends the direction.
     pub(super) fn on_data(&mut self, data: &[u8], is_last: bool) {
         match &mut self.taken {
             CaptureState::Nothing => {}
-            // Shared only once it is whole.
+            // The capture is shared only once it is complete.
             CaptureState::Beginning(capture) => {
                 if let Some(capture) = Arc::get_mut(capture) {
                     capture.add(data);
@@ -68,17 +70,18 @@ impl BodyTap {
         }
     }
 
-    /// The end has come.
+    /// Records that the end of the direction was received.
     pub(super) fn on_eos(&mut self) {
         self.received.get_or_insert_with(Instant::now);
     }
 
-    /// Data has been passed on.
+    /// Counts bytes that were passed on.
     pub(super) fn on_forwarded(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// The end has been passed on.
+    /// Records that the end of the direction was passed on, and notifies the listener of a captured
+    /// request.
     pub(super) fn on_eos_forwarded(&mut self) {
         let now = Instant::now();
         self.sent = Some(now);
@@ -95,12 +98,12 @@ impl BodyTap {
         }
     }
 
-    /// What has passed, and nothing from now on.
+    /// Takes the statistics and the capture out, and stops recording.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(CaptureMode::None, None))
     }
 
-    /// What there is to tell of it at the end of its call.
+    /// Converts the tap to the statistics that the observer receives at the end of the call.
     pub(super) fn into_direction(self) -> BodyStats {
         let capture = match self.taken {
             CaptureState::Beginning(capture) => Some(capture),

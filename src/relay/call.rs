@@ -1,4 +1,5 @@
-//! Connections and calls while they go on: counted while they live, and told of when they are dropped, however they end.
+//! Connections and calls in flight. They are counted while they exist, and reported when they are
+//! dropped, however they end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::turn::Turns;
 use crate::cri::MethodName;
 use crate::terminal::sanitize;
 
-/// What the connections of a relay share in telling of their calls.
+/// State that the connections of a relay share to report their calls.
 #[derive(Clone, Debug)]
 pub(super) struct CallRegistry {
     observer: Arc<dyn Observer>,
@@ -27,22 +28,23 @@ pub(super) struct CallRegistry {
     numbers: CallIds,
 }
 
-/// The numbers of calls, in the order in which they come. Copies share the count.
+/// Numbers of calls, in the order in which the calls arrive. Clones share the counter.
 #[derive(Clone, Debug)]
 pub struct CallIds(Arc<AtomicU64>);
 
-/// A client connection, as the calls on it know it. Counts as open until it is dropped.
+/// A client connection, as its calls see it. It counts as open until it is dropped.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
-    /// Counts connections, for the log.
+    /// Number of the connection, for the log.
     pub(super) id: u64,
     peer: Option<Arc<Peer>>,
-    /// Set once upstream has gone: calls that are then cut off are connection-lost, not client-gone.
+    /// Set once upstream is gone. Calls that are cut off after that are connection-lost, not
+    /// client-gone.
     upstream_is_gone: AtomicBool,
     tracker: CallRegistry,
 }
 
-/// A call that goes on.
+/// A call in flight.
 #[derive(Debug)]
 pub(super) struct CallInFlight {
     connection: Arc<ClientConnection>,
@@ -52,18 +54,18 @@ pub(super) struct CallInFlight {
     pub(super) response: BodyTap,
 }
 
-/// How and when a call ended. What is noted first counts.
+/// Outcome of a call and time of its end. The first recorded outcome counts.
 #[derive(Debug)]
 pub(super) struct CallEnd(Option<(CallOutcome, Instant)>);
 
 impl CallIds {
-    /// The first one that is given away.
+    /// Creates a sequence whose first number is `first`.
     #[must_use]
     pub fn starting_at(first: u64) -> Self {
         Self(Arc::new(AtomicU64::new(first)))
     }
 
-    /// The next one, which nobody else will have.
+    /// Returns the next number, which no other call receives.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
@@ -86,7 +88,7 @@ impl CallRegistry {
         Turns::new(self.metrics.clone())
     }
 
-    /// A connection has been accepted.
+    /// Registers an accepted connection.
     pub(super) fn connected(&self, id: u64, peer: Option<Peer>) -> Arc<ClientConnection> {
         self.metrics.connections.inc();
         self.metrics.connections_open.inc();
@@ -106,7 +108,6 @@ impl ClientConnection {
         self.tracker.metrics.reached(limit);
     }
 
-    /// Upstream has gone.
     pub(super) fn mark_upstream_gone(&self) {
         self.upstream_is_gone.store(true, Ordering::Relaxed);
     }
@@ -119,7 +120,7 @@ impl Drop for ClientConnection {
 }
 
 impl fmt::Display for ClientConnection {
-    /// Who is at its other end.
+    /// Writes the peer of the connection.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.peer {
             Some(peer) => peer.fmt(f),
@@ -129,7 +130,7 @@ impl fmt::Display for ClientConnection {
 }
 
 impl CallInFlight {
-    /// A call's head has come.
+    /// Starts a call whose request head was received.
     pub(super) fn start(connection: Arc<ClientConnection>, request: &Request<RecvStream>) -> Self {
         let tracker = &connection.tracker;
         tracker.metrics.streams_open.inc();
@@ -155,7 +156,7 @@ impl CallInFlight {
 
 impl Drop for CallInFlight {
     fn drop(&mut self) {
-        // A call whose task is dropped in the middle ends with the connection that went first.
+        // A call whose task is dropped early ends with the connection that was closed first.
         let cut_off = if self.connection.upstream_is_gone.load(Ordering::Relaxed) {
             CallOutcome::ConnectionLost
         } else {

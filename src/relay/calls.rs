@@ -1,4 +1,4 @@
-//! The calls of one connection, which its own task carries.
+//! The calls of one connection, which run in the connection's task.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -12,19 +12,20 @@ use tracing::error;
 use super::forward::SettledCall;
 use super::turn::{InTurn, Turn, TurnStatus};
 
-/// Calls above which the client is not read while the turns of its calls are too short. Resets free room for new calls at once, so
-/// calls that were reset would otherwise pile up.
+/// Number of calls above which the client is not read while the turns of its calls are too short. A
+/// reset immediately frees room for a new call, so calls that were reset would otherwise pile up.
 const MAX_CALLS_BEHIND: usize = 256;
 
-/// Calls in flight. They are not spawned as tasks: a connection with thousands of calls must get no more turns than a connection with
-/// one.
+/// Calls in flight. They are not spawned as tasks, because a connection with thousands of calls
+/// must not get more turns than a connection with one call.
 #[derive(Debug)]
 pub(super) struct CallSet {
     calls: FuturesUnordered<InTurn<CallTask>>,
     turn: Turn,
 }
 
-/// Catches a panic of one call, so that the other calls go on. Returns `None` then.
+/// A call whose panic is caught, so that the other calls continue. The output is `None` after a
+/// panic.
 struct CallTask(Pin<Box<dyn Future<Output = SettledCall> + Send>>);
 
 impl CallSet {
@@ -40,7 +41,7 @@ impl CallSet {
         self.calls.is_empty()
     }
 
-    /// Adds a call, which is begun at the next poll.
+    /// Adds a call, which starts at the next poll.
     pub(super) fn push(&self, call: impl Future<Output = SettledCall> + Send + 'static) {
         self.calls.push(InTurn::new(self.turn.clone(), CallTask(Box::pin(call))));
     }
@@ -56,17 +57,18 @@ impl CallSet {
         Poll::Pending
     }
 
-    /// Returns whether there are so many that no more should be read before those are carried on.
+    /// Returns whether so many calls are in flight that the client should not be read before they
+    /// have made progress.
     pub(super) fn are_behind(&self) -> bool {
         self.turn.is_behind() && self.len() > MAX_CALLS_BEHIND
     }
 
-    /// Returns whether calls have done something since this was asked last.
+    /// Returns whether calls have made progress since the last call of this function.
     pub(super) fn made_progress(&self) -> bool {
         self.turn.made_progress()
     }
 
-    /// Drops the calls in turns: what thousands of them leave takes its time.
+    /// Drops the calls in turns, because the drop of thousands of calls takes long.
     pub(super) async fn abandon(self) {
         for call in self.calls {
             drop(call);
@@ -84,7 +86,7 @@ impl Future for CallTask {
         let call = self.0.as_mut();
         match catch_unwind(AssertUnwindSafe(|| call.poll(cx))) {
             Ok(polled) => polled.map(Some),
-            // The hook has logged it.
+            // The panic hook has logged the panic.
             Err(_) => Poll::Ready(None),
         }
     }

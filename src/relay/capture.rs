@@ -1,29 +1,30 @@
-//! A copy of what a call carries: the beginning of it, within a limit for each and a budget for all.
+//! Bounded copies of the data of calls, with a limit for each copy and a common budget.
 
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The memory that captures may take together. A capture gives back its part when dropped.
+/// Memory that all captures may hold together. A capture returns its part when it is dropped.
 #[derive(Clone, Debug)]
 pub struct CaptureBudget(Arc<AtomicUsize>);
 
-/// Why a capture is not whole.
+/// Reason why a capture is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
-    /// There was more than a capture may hold.
+    /// The data exceeds the limit of the capture.
     #[error("it is too long")]
     TooLong,
-    /// Other captures had taken the memory.
+    /// Other captures had taken the memory of the common budget.
     #[error("other captures had taken the memory")]
     BudgetExhausted,
 }
 
-/// The beginning of what one direction of a call carried.
+/// A copy of the bytes of one direction of a call, or of one message. It gives up its bytes if it
+/// cannot be complete.
 #[derive(Debug)]
 pub struct Capture {
     bytes: Vec<u8>,
-    /// What it has taken of the budget.
+    /// Number of bytes taken from the budget.
     held: usize,
     limit: usize,
     not_whole: Option<CaptureError>,
@@ -31,7 +32,7 @@ pub struct Capture {
 }
 
 impl CaptureBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `bytes` bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
@@ -48,18 +49,18 @@ impl CaptureBudget {
 }
 
 impl Capture {
-    /// An empty capture that will hold up to `limit` bytes.
+    /// Creates an empty capture of up to `limit` bytes.
     #[must_use]
     pub fn new(limit: usize, budget: &CaptureBudget) -> Self {
         Self { bytes: Vec::new(), held: 0, limit, not_whole: None, budget: budget.clone() }
     }
 
-    /// Everything that passed, or why it is not here.
+    /// Returns all bytes that passed, or the reason why the capture is incomplete.
     pub fn bytes(&self) -> Result<&[u8], CaptureError> {
         self.not_whole.map_or(Ok(&self.bytes), Err)
     }
 
-    /// Takes what passes. A capture that cannot be whole is of no use, and gives up what it held.
+    /// Adds data. A capture that cannot be complete is of no use, and gives up its bytes.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if self.not_whole.is_some() {
             return;
@@ -73,7 +74,8 @@ impl Capture {
         }
     }
 
-    /// Takes memory from the budget, twice as much each time, so that what comes in many pieces is moved seldom.
+    /// Takes memory from the budget. The capture doubles with each step, so that data in many
+    /// pieces is seldom moved.
     fn make_room(&mut self, more: usize) -> bool {
         let (held, needed) = (self.held, self.bytes.len() + more);
         if needed <= held {
@@ -84,7 +86,7 @@ impl Capture {
             return false;
         }
         self.bytes.reserve_exact(wanted - self.bytes.len());
-        // An allocator may be generous, but not at the budget's cost.
+        // The budget counts the requested bytes, even if the allocator reserved more.
         self.held = wanted;
         true
     }

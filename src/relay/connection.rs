@@ -1,4 +1,4 @@
-//! One client connection tied to one upstream connection, from accept to the end of both.
+//! A client connection and its upstream connection, from accept to the end of both.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,22 +22,23 @@ use super::turn::Turns;
 use super::upstream::Upstream;
 use crate::socket::SocketPath;
 
-/// What links have in common.
+/// State that the connections of a relay share.
 #[derive(Clone, Debug)]
 pub(super) struct ConnContext {
-    /// Where calls go.
+    /// Socket of the container runtime, to which calls are forwarded.
     pub(super) upstream: Arc<SocketPath>,
-    /// Who is told of connections and calls.
+    /// Registry that reports connections and calls.
     pub(super) tracker: CallRegistry,
-    /// Clients that could not be served.
+    /// Log of the clients that were refused.
     pub(super) refusals: Arc<Refusals>,
     /// Cancelled when the relay drains.
     pub(super) drain: CancellationToken,
-    /// Cancelled when the time to drain is over.
+    /// Cancelled when the drain timeout is over.
     pub(super) cut: CancellationToken,
 }
 
-/// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
+/// Serves a client until the client or upstream closes its connection, or the relay has drained.
+/// `id` is the number of the connection, for the log.
 pub(super) async fn run(id: u64, stream: UnixStream, shared: ConnContext) {
     let turns = shared.tracker.turns();
     turns.clone().run(run_in(turns, id, stream, shared)).await;
@@ -46,12 +47,13 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: ConnContext) {
 async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) {
     let connection = shared.tracker.connected(id, Peer::from_socket(&stream));
     let peer = connection.to_string();
-    // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
+    // Upstream is dialled before a byte of the client is read. If the runtime refuses the
+    // connection, the relay refuses the client immediately.
     let backlog = Backlog::new();
     let upstream = match Upstream::connect(&shared.upstream, &turns, backlog.clone()).await {
         Ok(dialled) => dialled,
         Err(error) => {
-            // The client is told first.
+            // The client learns of the refusal first, because logging may wait.
             drop((stream, connection));
             shared.refusals.log(id, &peer, &shared.upstream, &error, &shared.drain).await;
             return;
@@ -81,7 +83,8 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
     info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
 }
 
-/// Speaks HTTP/2 with the client, and counts its calls; returns what ended the link.
+/// Speaks HTTP/2 with the client, and counts its calls. Returns the reason for the end of the
+/// connection.
 async fn serve(
     turns: &Turns,
     connection: Arc<ClientConnection>,
@@ -98,7 +101,7 @@ async fn serve(
     let client = tokio::select! {
         client = handshake => client,
         state = poll_fn(|cx| upstream.poll_change(cx)) => {
-            // Before the client has finished its handshake there is no session that would log it.
+            // No session exists before the end of the client's handshake, so this is logged here.
             warn!(connection = connection.id, reason = ?state.reason(), calls = 0, "upstream closed its connection");
             return DisconnectReason::Upstream;
         }

@@ -1,4 +1,5 @@
-//! One call: its request goes up, its response comes down, and each side learns how the other ended.
+//! Forwards one call: its request to upstream, and its response to the client. Each side learns how
+//! the other ended.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
@@ -17,30 +18,33 @@ use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
 use crate::cri::Code;
 
-/// A call whose exchange has ended, with what the session has still to do for it.
+/// A call whose exchange has ended, and the work that the session still has to do for it.
 #[derive(Debug)]
 pub(super) enum SettledCall {
-    /// Nothing: the client has its answer or its reset.
+    /// No work is left: the client has its response or its reset.
     Done,
-    /// The client has reset it, or has gone.
+    /// The client reset the call, or closed its connection.
     ResetByClient,
-    /// Upstream reset it in the middle of its answer: reset the client's stream, once what was sent before is written.
+    /// Upstream reset the call during its response. The client's stream must be reset once the data
+    /// before the reset is written.
     Reset(SendResponse<Bytes>, Reason),
-    /// Upstream never took the call: reset it with `REFUSED_STREAM` once the client knows that we are leaving.
+    /// Upstream never accepted the call. The stream must be reset with `REFUSED_STREAM` after a
+    /// GOAWAY.
     Refused(SendResponse<Bytes>),
-    /// The connection broke under the call: close the client's connection, and let go of the stream only then.
+    /// The upstream connection broke during the call. The client's connection must be closed, and
+    /// the stream released only after that.
     Lost(SendResponse<Bytes>),
 }
 
-/// How an exchange ended.
+/// Result of an exchange.
 enum ExchangeResult {
-    /// The response is complete; its gRPC code, if it has one.
+    /// The response is complete, with its gRPC code if it has one.
     Answered(Option<Code>),
-    /// The client reset the stream or is gone.
+    /// The client reset the stream, or closed its connection.
     ClientReset(Reason),
-    /// Upstream reset the stream before it answered.
+    /// Upstream reset the stream before it sent a response.
     ResetUnanswered(Reason),
-    /// Upstream did not finish it.
+    /// Upstream did not finish the call.
     Failed(UpstreamFailure),
 }
 
@@ -51,7 +55,8 @@ pub(super) struct Backlogs {
     pub(super) upstream: Backlog,
 }
 
-/// A request that has been handed to the upstream connection, which may wait until the runtime takes another stream.
+/// A request that has been handed to the upstream connection, and may wait until the runtime
+/// accepts another stream.
 struct PendingOpen {
     upstream: SendRequest<Bytes>,
     /// Counts the request's head while it waits.
@@ -59,13 +64,13 @@ struct PendingOpen {
 }
 
 impl PendingOpen {
-    /// Returns whether the runtime takes the stream, or the connection is gone.
+    /// Returns whether the runtime has accepted the stream, or the connection is gone.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         self.upstream.poll_ready(cx).is_ready()
     }
 }
 
-/// Carries one call of a connection from its client to upstream and back.
+/// Forwards one call of a client to upstream, and its response to the client.
 pub(super) async fn forward(
     mut call: CallInFlight,
     request: Request<RecvStream>,
@@ -98,7 +103,8 @@ async fn exchange(
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
     if head.uri().authority().is_none() {
-        // A request may come without, and h2 sends it on without if it is told that it was of HTTP/1.
+        // A request may lack an authority. h2 forwards it without one only if its version is
+        // HTTP/1.
         *head.version_mut() = Version::HTTP_11;
     }
     let waiting_head = backlogs.upstream.hold_head(head.headers());
@@ -118,7 +124,7 @@ async fn exchange(
     outcome
 }
 
-/// Brings the response to the client while the request goes up.
+/// Forwards the response to the client while the request is forwarded to upstream.
 async fn answer(
     opening: PendingOpen,
     response: ResponseFuture,
@@ -138,13 +144,13 @@ async fn answer(
     let mut download = Pipe::new(body, to_client, to_client_backlog, received);
     response_body(upload, &mut download).await?;
     let code = download.code().or(code);
-    // Whatever becomes of the rest of the request: the call has its answer.
+    // The call has its response, whatever happens to the rest of the request.
     end.note(CallOutcome::Completed(code));
     finish_request(upload, &mut download).await;
     Ok(ExchangeResult::Answered(code))
 }
 
-/// Waits for the head of the response while the request goes up.
+/// Waits for the head of the response while the request is forwarded.
 async fn response_head(
     opening: PendingOpen,
     mut response: ResponseFuture,
@@ -169,7 +175,7 @@ async fn response_head(
     .await
 }
 
-/// Moves the response to its end, and as much of the request as comes meanwhile.
+/// Forwards the response to its end, and as much of the request as arrives meanwhile.
 async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), ExchangeResult> {
     poll_fn(|cx| {
         if let Poll::Ready(pipe::PipeEnd::Source(error)) = upload.poll(cx) {
@@ -187,7 +193,8 @@ async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result
     .await
 }
 
-/// Moves what is left of a request whose response is complete, until upstream declines it or the client gives up.
+/// Forwards the rest of a request whose response is complete, until upstream declines it or the
+/// client gives up.
 async fn finish_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
         Poll::Ready(pipe::PipeEnd::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
@@ -203,7 +210,7 @@ async fn finish_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
 }
 
 impl ExchangeResult {
-    /// A call that failed before a word of its answer was passed on.
+    /// Returns the result of a call that failed before any part of its response was passed on.
     fn on_no_response(failure: UpstreamFailure) -> Self {
         match failure {
             UpstreamFailure::Reset(reason) => Self::ResetUnanswered(reason),

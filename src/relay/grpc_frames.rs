@@ -1,8 +1,8 @@
-//! The messages of a stream, cut out of what passes.
+//! Splits the data of a stream into gRPC messages.
 
 use super::capture::{Capture, CaptureBudget};
 
-/// Bytes of the flag and the length before each message.
+/// Length in bytes of the flag and the length before each message.
 const PREFIX: usize = 5;
 
 /// Cuts a stream of gRPC frames into captures of one frame each.
@@ -11,21 +11,22 @@ pub(super) struct FrameSplitter {
     longest: usize,
     budget: CaptureBudget,
     prefix: [u8; PREFIX],
-    /// Bytes of the prefix that have come.
+    /// Number of bytes of the prefix that have been received.
     prefix_read: usize,
-    /// Bytes that the message still lacks, once its prefix has come.
+    /// Number of bytes that the message still lacks, once its prefix is complete.
     remaining: usize,
     capture: Capture,
 }
 
 impl FrameSplitter {
-    /// A stream of which nothing has come. Of a message that is longer than so many bytes, its frame included, nothing is kept.
+    /// Creates the splitter of a new stream. It keeps no bytes of a message that is longer than
+    /// `longest` bytes, prefix included.
     pub(super) fn new(longest: usize, budget: CaptureBudget) -> Self {
         let capture = Capture::new(longest, &budget);
         Self { longest, budget, prefix: [0; PREFIX], prefix_read: 0, remaining: 0, capture }
     }
 
-    /// Takes what passes, and hands out each message that is complete.
+    /// Adds data, and calls `message` for each complete message.
     pub(super) fn add(&mut self, mut data: &[u8], mut message: impl FnMut(Capture)) {
         while !data.is_empty() {
             if self.prefix_read < PREFIX {

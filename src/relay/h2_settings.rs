@@ -1,46 +1,51 @@
-//! The HTTP/2 settings of both sides: a relay must not have limits that a client meets which works as it should.
+//! HTTP/2 settings of both sides. A client that works correctly must not meet a limit of the relay.
 
 use h2::{client, server};
 
-/// Calls that one client may have in flight. The kubelet has some hundreds on a node that is full, and gRPC clients wait at
-/// the limit. Each takes about 4 KB.
+/// Number of calls that one client may have in flight. On a full node the kubelet has some
+/// hundreds, and gRPC clients wait at the limit. Each call takes about 4 KB.
 pub(super) const MAX_CONCURRENT_STREAMS: u32 = 10_000;
 
-/// Bytes of one request that may lie unread: more than a socket takes, so that a large message passes without a pause.
+/// Maximum unread bytes of one request. It is more than a socket takes, so that a large message
+/// passes without a pause.
 const REQUEST_WINDOW: u32 = 256 << 10;
 
-/// Bytes of one response that may lie unread. Large enough for a list of thousands of containers to leave the runtime at once.
+/// Maximum unread bytes of one response. A list of thousands of containers fits, so that the
+/// runtime can send it without a pause.
 const RESPONSE_WINDOW: u32 = 4 << 20;
 
-/// Bytes of all requests, or all responses, of one connection that may lie unread: much more than those of one call, or one
-/// that is stalled would stop the others.
+/// Maximum unread bytes of all requests, or of all responses, of one connection. It is much larger
+/// than the window of one call, so that a stalled call does not stop the others.
 pub(super) const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// Bytes that wait to be written to one connection, from which on calls keep what they have. A socket takes about a fifth of it.
+/// Number of unwritten bytes of one connection above which calls keep their data. A socket takes
+/// about a fifth of it.
 pub(super) const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
 
-/// Bytes of headers of a request that pass.
+/// Maximum bytes of the headers of a request.
 pub(super) const REQUEST_HEADER_LIST: u32 = 1 << 20;
 
-/// Bytes of headers of a response that pass: a gRPC status with details, or a very long message, comes in trailers.
+/// Maximum bytes of the headers of a response. A gRPC status with details, or a very long message,
+/// is sent in trailers.
 const RESPONSE_HEADER_LIST: u32 = 16 << 20;
 
-/// How many reset streams may be remembered, or wait to be accepted, at a time: more than a client can have open, which may
-/// give up all of them at once.
+/// Maximum number of reset streams that are remembered or wait to be accepted. It exceeds the
+/// number of streams that a client can have open, because a client may cancel all of them at the
+/// same time.
 const RESET_STREAMS: usize = 2 * MAX_CONCURRENT_STREAMS as usize;
 
-/// How much of the frames' overhead may lie unread because a client's DATA frames are small: 256 bytes for each. What ends the
-/// connection beyond it is 262,144 of them.
+/// Maximum overhead in bytes of a client's unread DATA frames. Each small frame counts as 256
+/// bytes, so that the connection ends beyond 262,144 of them.
 const DATA_FRAMES: usize = 64 << 20;
 
-/// Sets what the builders of both sides have in common; they share no trait.
+/// Applies the settings of both sides to a builder. The two builders share no trait.
 macro_rules! common {
     ($builder:expr) => {{
         let mut builder = $builder;
         builder
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_concurrent_reset_streams(RESET_STREAMS)
-            // It counts over the life of a connection, and would end a long one.
+            // The limit counts over the life of a connection, and would end a long one.
             .max_local_error_reset_streams(None);
         builder
     }};
@@ -59,7 +64,7 @@ pub(super) fn server() -> server::Builder {
 
 pub(super) fn client() -> client::Builder {
     let mut builder = common!(client::Builder::new());
-    // A stream that is delivered message by message is made of small DATA frames, and a reader may be slow.
+    // A stream of single messages consists of small DATA frames, and its reader may be slow.
     builder
         .initial_window_size(RESPONSE_WINDOW)
         .max_header_list_size(RESPONSE_HEADER_LIST)

@@ -1,4 +1,5 @@
-//! The reading half of a stream. It is read in turns, and no faster than the other side of the relay can be written to.
+//! The reading half of a stream. It reads in turns, and no faster than the other side of the relay
+//! can be written.
 
 use std::io;
 use std::pin::Pin;
@@ -14,27 +15,31 @@ use super::turn::{Turn, TurnStatus};
 /// Maximum bytes of one read. h2 decodes all of them before it reads again.
 const MAX_READ_BYTES: u32 = 32 << 10;
 
-/// Maximum bytes of one read from a stream whose frames take long.
+/// Maximum bytes of one read from a stream whose frames take long to process.
 const MIN_READ_BYTES: u32 = 256;
 
-/// How much longer than its turn a read may take, with what h2 makes of it.
+/// Time by which a read, with its processing by h2, may exceed its turn.
 const MAX_LATENESS: Duration = Duration::from_micros(50);
 
-/// Pause between reads while the other side's backlog is full. One read per pause notices a peer that has gone and, slowly, its
-/// cancellations.
+/// Pause between reads while the other side's backlog is full. One read per pause detects that the
+/// peer has closed its connection and, slowly, that it has cancelled calls.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time over which the bytes of a client are compared. Keepalive PINGs of hours are no flood.
+/// Time over which the bytes of a client are compared. Keepalive PINGs of several hours are no
+/// flood.
 const FLOOD_WINDOW: Duration = Duration::from_secs(1);
 
-/// Pause after a turn in which a client sent hardly anything that goes to the runtime: a flood of PING or SETTINGS frames, say. Without
-/// it such a flood takes a processor, which the other clients and the runtime need as well.
+/// Pause after a turn in which a client sent hardly any bytes for the runtime, for example a flood
+/// of PING or SETTINGS frames. Without the pause, a flood occupies a processor that the other
+/// clients and the runtime need.
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
-/// Bytes that a client may send for each byte that goes to the runtime. More is a flood, if it takes more than a turn.
+/// Number of bytes that a client may send for each byte that is handed to the runtime. More is a
+/// flood, if it takes longer than a turn.
 const FLOOD_FACTOR: u64 = 4;
 
-/// Deficit that is no flood: the calls of one full read wait in h2 until they are accepted, which may take some turns.
+/// Deficit in bytes that is no flood. The calls of one full read wait in h2 until they are
+/// accepted, which may take several turns.
 const TOLERATED_DEFICIT: u64 = MAX_READ_BYTES as u64 / FLOOD_FACTOR;
 
 /// Reads a stream in turns.
@@ -42,31 +47,33 @@ const TOLERATED_DEFICIT: u64 = MAX_READ_BYTES as u64 / FLOOD_FACTOR;
 pub(super) struct Inlet<S> {
     stream: S,
     turn: Turn,
-    /// The backlog of the other side, which receives what is read here.
+    /// Backlog of the other side, which receives the data read here.
     onward: Backlog,
-    /// Whether that backlog is full. While it is, one read is made per [`FULL_PAUSE`].
+    /// Returns whether that backlog is full. While it is full, one read is made per [`FULL_PAUSE`].
     is_full: fn(&Backlog) -> bool,
-    /// Set while it is full.
+    /// Set while the backlog is full.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Bytes that are read at once, so that a turn is not much too long whatever the frames are.
+    /// Maximum bytes of the next read. It shrinks so that no turn is much too long, whatever the
+    /// frames are.
     read_bytes: u32,
     /// Whether the last turn was too short.
     was_over: bool,
-    /// For a client: how much of what is read goes to the runtime.
+    /// Detector of floods. It is set for clients only.
     flood: Option<ControlFlood>,
 }
 
-/// Notices floods of frames that do not go to the runtime.
+/// Detects floods of frames that do not go to the runtime.
 #[derive(Debug, Default)]
 struct ControlFlood {
-    /// Bytes that have been read since the last turn started.
+    /// Number of bytes that have been read since the last turn started.
     read: u64,
-    /// Bytes that had been handed to the upstream connection when the last turn started.
+    /// Number of bytes that had been handed to the upstream connection when the last turn started.
     handed_on: u64,
-    /// Bytes by which the data handed to the runtime falls short of a quarter of the data read, in the current window.
+    /// Number of bytes by which the data handed to the runtime falls short of a quarter of the data
+    /// read, in the current window.
     deficit: u64,
     window_start: Option<Instant>,
-    /// Set while a client that floods is not read.
+    /// Set while a flooding client is not read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -79,21 +86,22 @@ impl ControlFlood {
         let newly_handed_on = handed_on.wrapping_sub(self.handed_on);
         let deficit = (self.deficit + self.read / FLOOD_FACTOR).saturating_sub(newly_handed_on);
         (self.handed_on, self.read) = (handed_on, 0);
-        // A client that has flooded and makes calls again is soon read without pauses.
+        // The cap lets the pauses end soon after a client that has flooded makes calls again.
         self.deficit = deficit.min(2 * TOLERATED_DEFICIT);
         self.deficit > TOLERATED_DEFICIT
     }
 }
 
 impl<S> Inlet<S> {
-    /// The reading half of a client's stream.
+    /// Creates the reading half of a client's stream.
     pub(super) fn for_client(stream: S, turn: Turn, onward: Backlog) -> Self {
         let flood = ControlFlood { handed_on: onward.handed_on(), ..ControlFlood::default() };
         Self { flood: Some(flood), ..Self::new(stream, turn, onward, Backlog::is_full) }
     }
 
-    /// The reading half of an upstream connection. Only heads and trailers hold up its reads: the data of answers is limited by
-    /// windows, and what the runtime has said must be read before it goes.
+    /// Creates the reading half of an upstream connection. Only heads and trailers pause its reads:
+    /// windows limit the data of responses, and the runtime's data must be read before its
+    /// connection is closed.
     pub(super) fn for_upstream(stream: S, turn: Turn, onward: Backlog) -> Self {
         Self::new(stream, turn, onward, Backlog::is_full_of_heads)
     }
@@ -119,7 +127,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if (self.is_full)(&self.onward) {
-            // The task that writes there is this one: it is polled when there is room again.
+            // This task also writes to the other side, so it is polled when there is room again.
             let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(FULL_PAUSE)));
             ready!(pause.as_mut().poll(cx));
         }
@@ -209,7 +217,8 @@ mod tests {
         assert_eq!(reads[19], [MIN_READ_BYTES as usize], "{reads:?}");
     }
 
-    /// Returns whether a client that sends more than a turn allows is paused after three turns. A `share` of what is read goes to the runtime.
+    /// Returns whether a client that sends more than a turn allows is paused after three turns. A
+    /// `share` of the bytes read goes to the runtime.
     fn is_paused(share: impl Fn(usize) -> usize) -> bool {
         let turns = Turns::new(RelayMetrics::default());
         let backlog = Backlog::new();
@@ -250,7 +259,8 @@ mod tests {
         assert!(!is_paused(|read| read / 2));
     }
 
-    /// Runs turns in each of which so many bytes are read and so many are handed to the runtime, and returns in which a flood is found.
+    /// Runs turns with these numbers of bytes read and bytes handed to the runtime. Returns for
+    /// each turn whether it found a flood.
     fn turns(flood: &mut ControlFlood, interval: Duration, turns: &[(u64, u64)]) -> Vec<bool> {
         let (mut handed_on, mut now) = (flood.handed_on, flood.window_start.unwrap_or_else(Instant::now));
         let turn = |&(read, sent): &(u64, u64)| {

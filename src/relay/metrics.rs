@@ -1,4 +1,4 @@
-//! What the byte path counts itself, so that it is exact whatever an observer drops.
+//! Metrics of the byte path. They are exact even if an observer drops calls.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 use super::h2_settings;
 
-/// Connections and calls in flight, and the limits of connections.
+/// Numbers of connections and calls in flight, and limits of connections.
 #[derive(Clone, Debug, Default)]
 pub struct RelayMetrics {
     pub(super) connections: Counter,
@@ -21,11 +21,11 @@ pub struct RelayMetrics {
 /// A limit that a connection can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Calls in flight.
+    /// Number of calls in flight.
     Streams,
-    /// Bytes that wait to be written to the runtime.
+    /// Number of bytes that wait to be written to the runtime.
     UnwrittenBytes,
-    /// Resets of calls in a second.
+    /// Number of calls reset per second.
     Resets,
 }
 
@@ -48,7 +48,7 @@ impl Limit {
 }
 
 impl RelayMetrics {
-    /// Adds them to a registry.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("connections", "Client connections accepted", self.connections.clone());
         registry.register(
@@ -97,43 +97,44 @@ impl RelayMetrics {
         self.limited.get_or_create(&limit.label()).inc();
     }
 
-    /// Client connections accepted since the start.
+    /// Returns the number of client connections accepted since the start.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.get()
     }
 
-    /// Client connections that are open.
+    /// Returns the number of open client connections.
     #[must_use]
     pub fn connections_open(&self) -> i64 {
         self.connections_open.get()
     }
 
-    /// Calls in flight.
+    /// Returns the number of calls in flight.
     #[must_use]
     pub fn streams_open(&self) -> i64 {
         self.streams_open.get()
     }
 
-    /// Times that a connection had as many calls in flight as it may.
+    /// Returns the number of times that a connection reached the limit of calls in flight.
     #[must_use]
     pub fn streams_limited(&self) -> u64 {
         self.limited.get_or_create(&Limit::Streams.label()).get()
     }
 
-    /// Times that as many bytes waited to be written to the runtime for a connection as may.
+    /// Returns the number of times that a connection reached the limit of bytes that wait to be
+    /// written to the runtime.
     #[must_use]
     pub fn unwritten_limited(&self) -> u64 {
         self.limited.get_or_create(&Limit::UnwrittenBytes.label()).get()
     }
 
-    /// Times that a client was not read because it had reset too many calls.
+    /// Returns the number of times that a client was not read because it had reset too many calls.
     #[must_use]
     pub fn resets_limited(&self) -> u64 {
         self.limited.get_or_create(&Limit::Resets.label()).get()
     }
 
-    /// Times that a connection had to wait for its next turn with more to do.
+    /// Returns the number of times that a connection had to wait for its next turn with more to do.
     #[must_use]
     pub fn turns_exhausted(&self) -> u64 {
         self.turns_exhausted.get()

@@ -1,8 +1,10 @@
-//! The byte path: every client connection is tied to a connection of its own to the runtime, and calls cross unchanged.
+//! The byte path. Each client connection has its own connection to the runtime, and calls are
+//! forwarded unchanged.
 //!
 //! ```text
-//! serve ──► connection ──► session (client ⇄ authority_fix ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
-//!                                                                                     └─► call ──► observer
+//! serve ──► connection ──► session (client ⇄ authority_fix ⇄ h2 │ h2 ⇄ upstream)
+//!                             └─► forward (one call) ──► pipe (one direction)
+//!                                    └─► call ──► observer
 //! ```
 
 mod backlog;
@@ -53,25 +55,27 @@ pub use call::CallIds;
 
 use call::CallRegistry;
 
-/// Polls of tasks after which sockets are looked at again while there are tasks that are ready. With more, the calls of others
-/// would wait for as many turns of a connection that always has more to do before the relay knows of them.
+/// Number of task polls between two polls of the sockets while tasks are ready. With a larger
+/// number, a connection that always has work would run that many turns before the relay learns of
+/// the calls of other connections.
 const EVENT_INTERVAL: u32 = 1;
 
-/// What the relay runs on.
+/// Configuration of the relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where calls go.
+    /// Socket of the container runtime, to which calls are forwarded.
     pub upstream: SocketPath,
-    /// How long calls in flight may go on once the relay is told to drain.
+    /// Time for which calls in flight may continue once the relay drains.
     pub drain_timeout: Duration,
 }
 
-/// How the relay ended.
+/// Summary of a relay that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelaySummary {
-    /// Client connections since the start.
+    /// Number of client connections since the start.
     pub connections: u64,
-    /// Client connections that were still open when the drain timeout was over, and were cut.
+    /// Number of client connections that were still open at the end of the drain timeout and were
+    /// aborted.
     pub aborted: usize,
 }
 
@@ -82,9 +86,12 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts the relay on a thread and a runtime of its own, so that nothing else that this process does delays a byte.
-    /// It ends after `drain` is cancelled and the calls in flight are done or out of time. Until then `observer` is told of
-    /// every call, each of which takes one of the `numbers`.
+    /// Starts the relay on its own thread and runtime, so that no other work of this process delays
+    /// a byte. The relay ends after `drain` is cancelled and the calls in flight have ended or the
+    /// drain timeout is over. Until then `observer` receives every call. Each call takes one of the
+    /// `numbers`.
+    ///
+    /// Fails if the runtime or the thread cannot be created, or `listener` cannot be registered.
     pub fn start(
         listener: UnixListener,
         settings: RelayConfig,
@@ -105,13 +112,13 @@ impl Relay {
         };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
             let summary = runtime.block_on(serve::serve(listener, settings, tracker, drain));
-            // Nobody waits any more if the program is ending at once.
+            // The receiver is gone if the program is exiting already.
             let _ = report.send(summary);
         })?;
         Ok(Self { ended })
     }
 
-    /// Waits for the end. `None` if the relay's thread panicked.
+    /// Waits for the end of the relay. Returns `None` if the relay's thread panicked.
     pub async fn ended(self) -> Option<RelaySummary> {
         self.ended.await.ok()
     }

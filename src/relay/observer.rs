@@ -1,4 +1,4 @@
-//! What the relay tells of its calls, and to whom.
+//! The observer of calls, and the data that the relay reports to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,140 +12,146 @@ use super::outcome::CallOutcome;
 use super::peer::Peer;
 use crate::cri::MethodName;
 
-/// Bytes that are kept of a `traceparent`: version 00 has 55, others may have more.
+/// Maximum bytes that are kept of a `traceparent`. Version 00 has 55; other versions may have more.
 const MAX_TRACEPARENT: usize = 128;
 
-/// The same of a `tracestate`: what W3C asks everyone to pass on.
+/// Maximum bytes that are kept of a `tracestate`. W3C Trace Context recommends that everyone
+/// propagates that many.
 const MAX_TRACESTATE: usize = 512;
 
-/// Watches calls. It is asked and told on the byte path: it must not wait, and must not work there.
+/// Receives the calls of the relay, on the byte path. Its methods must neither block nor do
+/// expensive work.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// What to take of a call to this method, if its messages matter.
+    /// Returns the plan that selects the data to be captured of a call to this method.
     fn capture_plan(&self, method: &MethodName) -> CapturePlan;
 
-    /// The request of a call that was to be announced is whole, and on its way to upstream.
+    /// Called when the request of a call whose plan has `notify_on_request` is complete and has
+    /// been handed to upstream.
     fn on_request_sent(&self, call: RequestSent) {
         drop(call);
     }
 
-    /// A message of a stream that was to be taken apart has passed.
+    /// Called for each message of a stream whose capture mode is [`CaptureMode::Messages`].
     fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {
         let _ = (info, message);
     }
 
-    /// A call has ended.
+    /// Called when a call has ended.
     fn on_end(&self, call: CompletedCall);
 }
 
-/// What is to be taken of a call; nothing by default.
+/// Selects the data that is captured of a call. The default captures nothing.
 #[derive(Debug, Default)]
 pub struct CapturePlan {
-    /// Of what goes up.
+    /// Capture mode of the request.
     pub request: CaptureMode,
-    /// Of what comes down.
+    /// Capture mode of the response.
     pub response: CaptureMode,
-    /// Whether the call is told of as soon as its request is whole, and not only at its end.
+    /// Whether the call is reported as soon as its request is complete, and not only at its end.
     pub notify_on_request: bool,
 }
 
-/// What is to be taken of one direction.
+/// Selects the data that is captured of one direction of a call.
 #[derive(Debug, Default)]
 pub enum CaptureMode {
-    /// Nothing.
+    /// Nothing is captured.
     #[default]
     None,
-    /// What passes, for as long as the capture has room for it.
+    /// The data is captured for as long as the capture has room for it.
     Prefix(Capture),
-    /// Each message, as it passes.
+    /// Each message is captured separately, and reported as it passes.
     Messages {
-        /// Bytes that are captured of one, with its frame; a longer one is passed over.
+        /// Maximum bytes of one message, with its gRPC frame. A longer message is reported without
+        /// its bytes.
         longest: usize,
-        /// What the captures take their memory from.
+        /// Budget from which the captures take their memory.
         budget: CaptureBudget,
     },
 }
 
-/// What is known of a call once its head has come. Its observer is the only one to hold it after the call.
+/// Information that is available once the head of a call was received. After the call, only its
+/// observer holds it.
 #[derive(Debug)]
 pub struct CallInfo {
-    /// Counts the calls of this relay in the order in which they came.
+    /// Number of the call, in the order in which the calls of this relay arrived.
     pub id: u64,
-    /// Who made it; `None` where the kernel did not tell.
+    /// Process that made the call. `None` if the kernel did not report it.
     pub peer: Option<Arc<Peer>>,
-    /// What was called.
+    /// Method of the call.
     pub method: MethodName,
-    /// When its head came, by the wall clock.
+    /// Wall-clock time at which the head of the request was received.
     pub start: SystemTime,
-    /// When its head came.
+    /// Monotonic time at which the head of the request was received.
     pub since: Instant,
-    /// The trace that the caller says it belongs to, as it was written.
+    /// Trace context in the headers of the request, unchanged.
     pub trace: Option<TraceContext>,
 }
 
 impl CallInfo {
-    /// Whether a kubelet made it, going by the name of its program.
+    /// Returns whether a kubelet made the call, judging by the name of its program.
     #[must_use]
     pub fn is_from_kubelet(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
     }
 }
 
-/// The headers of W3C's trace context.
+/// Headers of W3C Trace Context.
 #[derive(Clone, Debug)]
 pub struct TraceContext {
-    /// `traceparent`
+    /// Value of the header `traceparent`.
     pub parent: HeaderValue,
-    /// `tracestate`
+    /// Value of the header `tracestate`.
     pub state: Option<HeaderValue>,
 }
 
-/// A call whose request is whole.
+/// A call whose request is complete.
 #[derive(Debug)]
 pub struct RequestSent {
-    /// Which call.
+    /// Information about the call.
     pub info: Arc<CallInfo>,
-    /// What was captured of the request.
+    /// Capture of the request.
     pub request: Arc<Capture>,
-    /// When the end of the request came.
+    /// Time at which the end of the request was received.
     pub received: Instant,
-    /// When it had been handed to upstream.
+    /// Time at which the request had been handed to upstream.
     pub sent: Instant,
 }
 
 /// A call that has ended.
 #[derive(Debug)]
 pub struct CompletedCall {
-    /// Which call.
+    /// Information about the call.
     pub info: Arc<CallInfo>,
-    /// From its head to its end.
+    /// Time from the head of the request to the end of the call.
     pub duration: Duration,
-    /// How it ended.
+    /// Outcome of the call.
     pub ending: CallOutcome,
-    /// What went up.
+    /// Statistics of the request.
     pub request: BodyStats,
-    /// What came down.
+    /// Statistics of the response.
     pub response: BodyStats,
 }
 
-/// What one direction of a call carried.
+/// Statistics of the data of one direction of a call.
 #[derive(Debug, Default)]
 pub struct BodyStats {
-    /// Bytes of DATA that were passed on: messages with their gRPC frames.
+    /// Number of DATA bytes that were passed on: messages with their gRPC frames.
     pub bytes: u64,
-    /// Their beginning, where it was to be captured.
+    /// Capture of the data, if the capture mode is [`CaptureMode::Prefix`].
     pub capture: Option<Arc<Capture>>,
-    /// When its end came, if it did.
+    /// Time at which the end of the direction was received, if it was.
     pub received: Option<Instant>,
-    /// When its end had been passed on, if it was.
+    /// Time at which the end of the direction had been passed on, if it was.
     pub sent: Option<Instant>,
 }
 
 impl TraceContext {
-    /// What a request's headers say. What is longer than it may be is passed on like everything else, and not kept.
+    /// Returns the trace context in the headers of a request. A value that is too long is forwarded
+    /// like any other header, but not kept.
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let header = |name, longest| {
             let value: &HeaderValue = headers.get(name)?;
-            // A copy: the value itself holds the whole of what came with it.
+            // The value is copied, because it shares the memory of everything that arrived with it.
             (value.len() <= longest).then(|| HeaderValue::from_bytes(value.as_bytes()).ok())?
         };
         Some(Self {

@@ -1,8 +1,10 @@
-//! How calls and sessions end, and how the end on one side is passed to the other.
+//! Outcomes of calls and sessions, and the translation of the end on one side for the other side.
 //!
-//! A direction of a call ends with a [`PipeEnd`](super::pipe::PipeEnd), both directions together with an `ExchangeResult` (in
-//! `forward`). From that follow a [`CallOutcome`] for observers, and a [`SettledCall`](super::forward::SettledCall), which is what
-//! the session has still to do. [`UpstreamFailure`] is a failure that upstream caused; [`DisconnectReason`] is the end of a session.
+//! A direction of a call ends with a [`PipeEnd`](super::pipe::PipeEnd). Both directions together
+//! end with an `ExchangeResult` (in `forward`). That result determines a [`CallOutcome`] for
+//! observers, and a [`SettledCall`](super::forward::SettledCall), the work that the session still
+//! has to do. [`UpstreamFailure`] is a failure that upstream caused. [`DisconnectReason`] is the
+//! reason for the end of a session.
 
 use std::fmt;
 
@@ -10,57 +12,58 @@ use h2::{Error, Reason};
 
 use crate::cri::Code;
 
-/// How a call ended, as far as the relay knows.
+/// Outcome of a call, as far as the relay knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// The response is complete; its gRPC code, if it has one.
+    /// The response is complete, with its gRPC code if it has one.
     Completed(Option<Code>),
-    /// The client reset the stream: it gave up, or its deadline was over.
+    /// The client reset the stream: it cancelled the call, or its deadline was over.
     ClientReset(Reason),
     /// Upstream reset the stream.
     UpstreamReset(Reason),
-    /// Upstream never took the call.
+    /// Upstream never accepted the call.
     Refused,
-    /// Upstream's connection broke under it. Whether it ran is not known.
+    /// The upstream connection broke during the call. Whether the runtime executed the call is
+    /// unknown.
     ConnectionLost,
-    /// The client's connection ended under it.
+    /// The client's connection ended during the call.
     ClientGone,
 }
 
-/// What became of a call that upstream did not finish.
+/// Reason why upstream did not finish a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamFailure {
     /// Upstream reset the stream.
     Reset(Reason),
-    /// Upstream never took the call, and says so: the client may send it again.
+    /// Upstream never accepted the call, and reported this. The client may send the call again.
     Refused,
-    /// The connection broke, or broke the rules, with the call on it. Whether it ran is not known, so the client must see
-    /// what it would see without us: a connection that is gone.
+    /// The connection broke, or violated HTTP/2, during the call. Whether the runtime executed the
+    /// call is unknown, so the client must see the same as without the relay: a closed connection.
     Lost,
 }
 
-/// What ended a link.
+/// Reason for the end of a session.
 #[derive(Debug)]
 pub(super) enum DisconnectReason {
-    /// The client went, after a drain perhaps.
+    /// The client closed its connection, possibly after a drain.
     Client,
-    /// The client broke the rules of HTTP/2.
+    /// The client violated HTTP/2.
     Protocol(h2::Error),
-    /// The client's first bytes were not those of HTTP/2.
+    /// The first bytes of the client were not HTTP/2.
     NotHttp2,
-    /// Upstream went.
+    /// Upstream closed its connection.
     Upstream,
-    /// The relay drained before the client had said a word.
+    /// The relay drained before the client's handshake.
     Drain,
     /// The drain timeout was over.
     DrainTimeout,
 }
 
 impl UpstreamFailure {
-    /// Reads the error that ended a stream which had been handed to the connection.
+    /// Classifies the error that ended a stream after the stream had been handed to the connection.
     pub(super) fn from_stream_error(error: &Error) -> Self {
         if error.is_go_away() && error.is_remote() {
-            // h2 gives this error only to streams above the last one that the GOAWAY names.
+            // h2 returns this error only for streams above the last one that the GOAWAY names.
             Self::Refused
         } else if error.is_io() || error.is_go_away() {
             Self::Lost
@@ -69,18 +72,20 @@ impl UpstreamFailure {
         }
     }
 
-    /// Reads the error with which the connection declined to take a call: nothing of it has been sent.
+    /// Classifies the error with which the connection declined a call. No byte of the call was
+    /// sent.
     pub(super) fn from_send_error(error: &Error) -> Self {
         if error.is_go_away() || error.is_io() {
             Self::Refused
         } else {
-            // What h2 will not send now it will not send another time.
+            // h2 would decline the same call again.
             Self::Reset(error.reason().unwrap_or(Reason::INTERNAL_ERROR))
         }
     }
 }
 
-/// The reason to give upstream when the client's side of a stream ended with this error.
+/// Returns the reason for the reset of upstream's stream after the client's stream ended with this
+/// error.
 pub(super) fn reason_of_client(error: &Error) -> Reason {
     error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
 }
@@ -96,7 +101,8 @@ impl From<UpstreamFailure> for CallOutcome {
 }
 
 impl CallOutcome {
-    /// The name of the gRPC code, or in small letters why there is none. Codes that gRPC does not define are `other`.
+    /// Returns the name of the gRPC code, or a lower-case label if there is none. Codes that gRPC
+    /// does not define are `other`.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -110,7 +116,8 @@ impl CallOutcome {
         }
     }
 
-    /// The ending that is shown by this text. The reason of a reset is not in it, and taken to be CANCEL.
+    /// Returns the outcome that has this label. The label lacks the reason of a reset, which is
+    /// assumed to be CANCEL.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Some(match text {
@@ -124,7 +131,7 @@ impl CallOutcome {
         })
     }
 
-    /// The reason of the reset that ended it.
+    /// Returns the reason of the reset that ended the call.
     pub(super) fn reason(self) -> Option<Reason> {
         match self {
             Self::ClientReset(reason) | Self::UpstreamReset(reason) => Some(reason),
@@ -134,7 +141,7 @@ impl CallOutcome {
 }
 
 impl fmt::Display for CallOutcome {
-    /// The [label](Self::label), or the number of a code that gRPC does not define.
+    /// Writes the [label](Self::label), or the number of a code that gRPC does not define.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Completed(Some(code)) => code.fmt(f),

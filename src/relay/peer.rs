@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as the kernel tells.
+//! The process at the other end of a connection, as the kernel reports it.
 
 use std::fmt;
 
@@ -6,31 +6,34 @@ use tokio::net::UnixStream;
 
 use crate::terminal::sanitize;
 
-/// The process that opened a connection. It may be gone by now, or have passed the connection on.
+/// The process that opened a connection. It may have exited since, or have passed the connection to
+/// another process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Its user.
+    /// User ID of the process.
     pub uid: u32,
-    /// Its process, as numbered here; `None` where it lives in another PID namespace.
+    /// ID of the process in our PID namespace. `None` if the process is in another PID namespace.
     pub pid: Option<i32>,
-    /// The name of its program, of at most 15 bytes (`/proc/PID/comm`), if it could be read. A process may call itself anything.
+    /// Name of the program, of at most 15 bytes (`/proc/PID/comm`), if it could be read. A process
+    /// may choose any name.
     pub program: Option<String>,
 }
 
-/// Programs that are kubelets, or have one in them.
+/// Names of programs that are, or contain, a kubelet.
 const KUBELET_BINARIES: [&str; 6] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "hyperkube"];
 
 impl Peer {
-    /// Whether it is a kubelet, going by the name of its program.
+    /// Returns whether the process is a kubelet, judging by the name of its program.
     #[must_use]
     pub fn is_kubelet(&self) -> bool {
         self.program.as_deref().is_some_and(|program| KUBELET_BINARIES.contains(&program))
     }
 
-    /// Asks the kernel (`SO_PEERCRED`) and, for the program's name, `/proc`.
+    /// Reads the credentials of the peer from the kernel (`SO_PEERCRED`), and the name of its
+    /// program from `/proc`.
     pub(crate) fn from_socket(stream: &UnixStream) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
-        // The kernel says 0 of a process that it cannot name here.
+        // The kernel reports 0 for a process that is not visible in our PID namespace.
         let pid = credentials.pid().filter(|pid| *pid > 0);
         let program = pid
             .and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok())

@@ -1,4 +1,5 @@
-//! One direction of a call: data and trailers from one stream into another, with the back-pressure of both.
+//! Forwards one direction of a call: data and trailers of one stream, with the back-pressure of
+//! both streams.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +10,7 @@ use super::backlog::{Backlog, Room};
 use super::body_tap::BodyTap;
 use crate::cri::Code;
 
-/// How a direction ended.
+/// Result of a direction.
 #[derive(Debug)]
 pub(super) enum PipeEnd {
     /// The sender ended its stream, and all of it was passed on.
@@ -22,12 +23,13 @@ pub(super) enum PipeEnd {
     Sink,
 }
 
-/// Moves one direction. Holds at most one chunk; what else is in flight lies in the source's window.
+/// Forwards one direction. It holds at most one chunk; further data in flight stays in the source's
+/// window.
 #[derive(Debug)]
 pub(super) struct Pipe<'a> {
     from: RecvStream,
     to: SendStream<Bytes>,
-    /// For what is handed to the receiver.
+    /// Room for data that is handed to the receiver.
     room: Room,
     chunk: Bytes,
     ended: bool,
@@ -36,8 +38,9 @@ pub(super) struct Pipe<'a> {
 }
 
 impl<'a> Pipe<'a> {
-    /// A pipe between two streams whose heads have been passed on, which notes what passes. If the head was all, the pipe
-    /// has ended. The backlog is that of the receiver's connection.
+    /// Creates a pipe between two streams whose heads have been passed on. `passed` records the
+    /// data. If the head ended the source, the pipe has ended. `backlog` is that of the receiver's
+    /// connection.
     pub(super) fn new(
         from: RecvStream,
         to: SendStream<Bytes>,
@@ -48,7 +51,7 @@ impl<'a> Pipe<'a> {
         Self { from, to, room: backlog.room(), chunk: Bytes::new(), ended, code: None, passed }
     }
 
-    /// The gRPC code in the trailers, once they have passed.
+    /// Returns the gRPC code in the trailers, once they have passed.
     pub(super) fn code(&self) -> Option<Code> {
         self.code
     }
@@ -58,12 +61,13 @@ impl<'a> Pipe<'a> {
         self.to.send_reset(reason);
     }
 
-    /// Ready once the receiver has reset the stream ([`PipeEnd::SinkReset`]) or its connection is gone ([`PipeEnd::Sink`]).
+    /// Waits until the receiver has reset the stream ([`PipeEnd::SinkReset`]) or its connection is
+    /// gone ([`PipeEnd::Sink`]).
     pub(super) fn poll_sink_reset(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         self.to.poll_reset(cx).map(|reset| reset.map_or(PipeEnd::Sink, PipeEnd::SinkReset))
     }
 
-    /// Moves what can be moved. Asked again after its end, it says [`PipeEnd::Clean`].
+    /// Forwards as much as possible. After the end it returns [`PipeEnd::Clean`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         while !self.ended {
             if let Some(end) = ready!(self.poll_step(cx)) {
@@ -77,7 +81,7 @@ impl<'a> Pipe<'a> {
         Poll::Ready(PipeEnd::Clean)
     }
 
-    /// Takes a chunk, passes on a part of one, or ends.
+    /// Takes a chunk, passes on a part of a chunk, or ends.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<PipeEnd>> {
         if let Poll::Ready(end) = self.poll_sink_reset(cx) {
             return Poll::Ready(Some(end));
@@ -118,12 +122,13 @@ impl<'a> Pipe<'a> {
         self.passed.on_forwarded(length);
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
         let end = self.send(part, is_last);
-        // Only now may the sender send as much again. Fails only where the stream is closed, and then it does not matter.
+        // Only now may the sender send that many bytes again. An error means that the stream is
+        // closed, and is ignored.
         let _ = self.from.flow_control().release_capacity(length);
         Poll::Ready(end)
     }
 
-    /// Passes on the trailers, or the end.
+    /// Passes on the trailers, or the end of the stream.
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         let sent = match ready!(self.from.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
@@ -132,14 +137,16 @@ impl<'a> Pipe<'a> {
                 self.to.send_trailers(trailers)
             }
             Ok(None) if self.from.is_end_stream() => self.to.send_data(Bytes::new(), true),
-            // Neither trailers nor END_STREAM: what h2 does not report as an error must not look like an end.
+            // The stream has neither trailers nor END_STREAM. A failure that h2 does not report as
+            // an error must not look like an end.
             Ok(None) => return Poll::Ready(PipeEnd::Source(Reason::NO_ERROR.into())),
             Err(error) => return Poll::Ready(PipeEnd::Source(error)),
         };
         Poll::Ready(if sent.is_ok() { PipeEnd::Clean } else { PipeEnd::Sink })
     }
 
-    /// Passes on data; says the end, if this is one.
+    /// Passes on data. Returns the end of the direction if the data was the last, or could not be
+    /// sent.
     fn send(&mut self, data: Bytes, is_last: bool) -> Option<PipeEnd> {
         match self.to.send_data(data, is_last) {
             Err(_) => Some(PipeEnd::Sink),

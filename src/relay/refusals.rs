@@ -1,4 +1,5 @@
-//! Logs clients that are refused because the runtime cannot be reached, a few lines for thousands of clients.
+//! Logs clients that are refused because the runtime cannot be reached, with a few lines for
+//! thousands of clients.
 
 use std::io;
 use std::sync::Mutex;
@@ -14,7 +15,8 @@ use crate::socket::SocketPath;
 /// Interval in which further refusals for the same reason are only counted.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Refusals of a relay. The first for a reason is logged at once, those of the next ten seconds in one line.
+/// Refusals of a relay. The first refusal for a reason is logged immediately, and those of the next
+/// ten seconds in one line.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     no_descriptors: Mutex<RefusalCount>,
@@ -23,24 +25,25 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Default)]
 struct RefusalCount {
-    /// Until when refusals are only counted.
+    /// Time until which refusals are only counted.
     until: Option<Instant>,
     refused: u64,
 }
 
-/// How a refusal is logged.
+/// Way in which a refusal is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogAction {
-    /// Logged at once.
+    /// The refusal is logged immediately.
     Now,
-    /// Counted. This task logs the count at the given time.
+    /// The refusal is counted. Its task logs the count at the given time.
     Later(Instant),
-    /// Counted only.
+    /// The refusal is only counted.
     Counted,
 }
 
 impl Refusals {
-    /// Logs a refused client, at once or later with others. Returns early when the relay drains.
+    /// Logs a refused client, immediately or later together with others. Returns early when the
+    /// relay drains.
     pub(super) async fn log(
         &self,
         connection: u64,
@@ -84,14 +87,15 @@ impl RefusalCount {
         if self.refused == 1 { LogAction::Later(until) } else { LogAction::Counted }
     }
 
-    /// Returns how many have been counted, and counts anew.
+    /// Returns the number of counted refusals, and resets it.
     fn take(&mut self, now: Instant) -> u64 {
         self.until = Some(now + LOG_INTERVAL);
         std::mem::take(&mut self.refused)
     }
 }
 
-/// Returns whether we have, or the system has, no descriptor left. Upstream may well be there.
+/// Returns whether this process or the system has no file descriptor left. Upstream may well be
+/// available then.
 fn is_shortage(error: &io::Error) -> bool {
     error
         .raw_os_error()

@@ -1,7 +1,8 @@
 //! The rate at which a client may reset its calls.
 //!
-//! A reset makes room for a new call at once, so `SETTINGS_MAX_CONCURRENT_STREAMS` does not limit a client that opens calls only to
-//! reset them. Each costs the relay and the runtime as much as a call that is answered.
+//! A reset immediately frees room for a new call, so `SETTINGS_MAX_CONCURRENT_STREAMS` does not
+//! limit a client that opens calls only to reset them. Each of these calls costs the relay and the
+//! runtime as much as a call with a response.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use tokio::time::Instant;
 
 use super::h2_settings::MAX_CONCURRENT_STREAMS;
 
-/// Resets that a client may send at once: those of all its calls.
+/// Number of resets that a client may send at the same time: those of all its calls.
 const BURST: u32 = MAX_CONCURRENT_STREAMS;
 
-/// Time for which a client is allowed one more reset: 10,000 a second.
+/// Interval after which a client may send one more reset, which allows 10,000 per second.
 const INTERVAL: Duration = Duration::from_micros(100);
 
-/// The shortest pause, so that a client at the limit is not read for each reset alone.
+/// Minimum pause. It lets the relay read many resets of a client at the limit together.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// A token bucket for the resets of one client.
 #[derive(Debug)]
 pub(super) struct ResetRate {
-    /// When the bucket is full again.
+    /// Time at which the bucket is full again.
     full_at: Instant,
 }
 
@@ -30,7 +31,8 @@ impl ResetRate {
         Self { full_at: now }
     }
 
-    /// Counts a reset. Returns until when the client should not be read, if it exceeds the rate.
+    /// Counts a reset. If the client exceeds the rate, returns the time until which it should not
+    /// be read.
     pub(super) fn count(&mut self, now: Instant) -> Option<Instant> {
         self.full_at = self.full_at.max(now) + INTERVAL;
         let excess = (self.full_at - now).saturating_sub(BURST * INTERVAL);

@@ -1,4 +1,4 @@
-//! Accepting clients, and draining them.
+//! Accepts clients, and drains them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::refusals::Refusals;
 use super::{RelayConfig, RelaySummary};
 use crate::socket::Acceptor;
 
-/// Serves clients until `drain` is cancelled, then lets them finish.
+/// Serves clients until `drain` is cancelled, then lets their calls finish.
 pub(super) async fn serve(
     listener: UnixListener,
     settings: RelayConfig,
@@ -32,7 +32,7 @@ pub(super) async fn serve(
         let client = tokio::select! {
             biased;
             () = drain.cancelled() => break,
-            // Links that ended are taken out as they end, or the set would grow with every connection.
+            // Tasks are removed when they end. Otherwise the set would grow with every connection.
             Some(ended) = links.join_next() => {
                 report(ended);
                 continue;
@@ -42,7 +42,7 @@ pub(super) async fn serve(
         summary.connections += 1;
         links.spawn(connection::run(summary.connections, client, shared.clone()));
     }
-    // From here on clients are refused by the kernel, as by a runtime that has gone.
+    // From here on the kernel refuses clients, as it does for a runtime that is gone.
     drop(acceptor);
     info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
     if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {

@@ -1,4 +1,4 @@
-//! A session: the client's connection, its upstream connection and the calls between them, until one of the two ends.
+//! A session: the client's connection, its upstream connection and the calls between them.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -29,26 +29,29 @@ use super::reset_rate::ResetRate;
 use super::turn::{Turn, Turns};
 use super::upstream::{Upstream, UpstreamState};
 
-/// Time that a client may read nothing of the remaining data of calls after upstream is gone, or of the final GOAWAY.
+/// Time for which a client may leave data unread: the remaining data of calls after upstream is
+/// gone, or the final GOAWAY.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) type DownstreamConnection =
     Connection<Join<AuthorityRewriter<Inlet<OwnedReadHalf>>, TrackedWriter<OwnedWriteHalf>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
-/// A stream to reset once everything before that is written, because h2 drops what is queued on a stream that is reset;
-/// but not later than this, because a client that reads slowly may never take everything.
+/// A stream that is reset once all data before the reset is written, because h2 drops the queued
+/// data of a stream that is reset. The deadline bounds the wait, because a client that reads slowly
+/// may never take all data.
 struct PendingReset {
     stream: SendResponse<Bytes>,
     reason: Reason,
     deadline: Instant,
 }
 
-/// The time at which the client's connection is closed although calls still hand on data, because a lost call waits.
+/// Time at which the client's connection is closed although calls still forward data, because a
+/// lost call waits for the close.
 #[derive(Clone, Copy)]
 struct ForceClose {
     at: Instant,
-    /// Bytes that the client had taken when the time was set.
+    /// Number of bytes that the client had taken when the time was set.
     bytes_written: u64,
 }
 
@@ -57,7 +60,7 @@ impl ForceClose {
         Self { at: Instant::now() + CLOSE_GRACE, bytes_written: client.written() }
     }
 
-    /// Returns a later time if the client has taken something since this one was set.
+    /// Returns a later time if the client has taken data since this time was set.
     fn postponed(self, client: &Backlog) -> Option<Self> {
         (client.written() != self.bytes_written).then(|| Self::new(client))
     }
@@ -74,30 +77,31 @@ enum SessionEvent {
     ClientAccepted(Option<Result<NewCall, h2::Error>>),
 }
 
-/// The two connections of a session, and the calls between them. All of it is one task.
+/// The two connections of a session, and the calls between them. The session is one task.
 pub(super) struct ProxySession {
     connection: Arc<ClientConnection>,
     client: DownstreamConnection,
     backlogs: Backlogs,
     upstream: Upstream,
     calls: CallSet,
-    /// Budget of the poll in which new calls are accepted.
+    /// Turn in which new calls are accepted.
     accept_turn: Turn,
-    /// Limits that are reached now.
+    /// Limits that are currently reached.
     reached_limits: Vec<Limit>,
     reset_rate: ResetRate,
-    /// The end of the pause in which the client is not read because it has reset too many calls.
+    /// End of the pause in which the client is not read because it has reset too many calls.
     paused_until: Option<Instant>,
     /// Pending resets, in the order of their deadlines.
     pending_resets: Vec<PendingReset>,
-    /// Streams whose upstream connection broke: they end with the client's connection, not before.
+    /// Streams whose upstream connection broke. They end with the client's connection, not before.
     lost_streams: Vec<SendResponse<Bytes>>,
     going_away: bool,
-    /// The reason of the final GOAWAY to the client; set once upstream is gone.
+    /// Reason of the final GOAWAY to the client. It is set once upstream is gone.
     close_reason: Option<Reason>,
-    /// Set once a call is lost: the time until which the other calls may hand on their data.
+    /// Time until which the other calls may forward their data. It is set once a call is lost.
     force_close: Option<ForceClose>,
-    /// Set while the relay drains and the session is idle: the time until which the client may close its connection itself.
+    /// Time until which the client may close its connection itself. It is set while the relay
+    /// drains and the session is idle.
     idle_deadline: Option<Instant>,
 }
 
@@ -129,11 +133,12 @@ impl ProxySession {
         }
     }
 
-    /// Runs the session to its end, and counts its calls. Returns the reason of its end.
+    /// Runs the session to its end, and counts its calls. Returns the reason for its end.
     pub(super) async fn run(mut self, drain: &CancellationToken, call_count: &mut u64) -> DisconnectReason {
         let reason = self.run_to_end(drain, call_count).await;
         let Self { client, upstream, calls, .. } = self;
-        // Both sides learn at once that the calls on them have ended, however long it takes to drop those.
+        // Both sides learn immediately that their calls have ended, however long the drop of the
+        // calls takes.
         drop((client, upstream));
         calls.abandon().await;
         reason
@@ -177,8 +182,9 @@ impl ProxySession {
             if self.close_reason.is_some() && self.calls.is_empty() {
                 return self.close_gracefully().await;
             }
-            // A client that does not even acknowledge that we leave must not hold up the drain.
-            // (`going_away` first: the token takes a lock, and this is asked at every call.)
+            // A client that does not even acknowledge the GOAWAY must not hold up the drain.
+            // `going_away` comes first, because the token takes a lock and this runs for every
+            // call.
             let is_idle = self.going_away
                 && drain.is_cancelled()
                 && self.calls.is_empty()
@@ -191,10 +197,11 @@ impl ProxySession {
         }
     }
 
-    /// Moves the frames of both connections and the calls between them, until something happens.
+    /// Moves the frames of both connections and the calls between them, until an event occurs.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         self.upstream.poll_frames(cx);
-        // What is finished comes first: whether calls are left decides how the rest ends.
+        // Settled calls come first: the way in which the session ends depends on whether calls are
+        // left.
         if let Poll::Ready(settled) = self.calls.poll_settled(cx) {
             return Poll::Ready(SessionEvent::CallSettled(settled));
         }
@@ -202,8 +209,9 @@ impl ProxySession {
             return Poll::Ready(SessionEvent::UpstreamChanged(state));
         }
         if self.calls.made_progress() {
-            // What they have sent is written at once, and not after the next turns of other connections. News of upstream that
-            // comes with it waits for the calls that end with it.
+            // The data that the calls have sent is written now, and not after the next turns of
+            // other connections. A change of upstream that arrives with it waits for the calls that
+            // end with it.
             self.upstream.poll_frames(cx);
         }
         self.update_limits();
@@ -214,20 +222,19 @@ impl ProxySession {
         let was_full = self.backlogs.client.is_full_of_heads();
         let accepted = poll_client(&mut self.client, &self.backlogs.client, &mut self.pending_resets, cx);
         if was_full && !self.backlogs.client.is_full_of_heads() {
-            // The upstream connection is read again.
+            // Wakes the task, so that the upstream connection is read again.
             cx.waker().wake_by_ref();
         }
         accepted.map(SessionEvent::ClientAccepted)
     }
 
-    /// Starts a new call.
     fn start_call(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let call = CallInFlight::start(self.connection.clone(), &request);
         let (upstream, backlogs) = (self.upstream.calls.clone(), self.backlogs.clone());
         self.calls.push(forward(call, request, respond, upstream, backlogs));
     }
 
-    /// Counts the limits that are reached, each once until there is room again.
+    /// Counts the limits that are reached. Each counts once until there is room again.
     fn update_limits(&mut self) {
         for limit in Limit::ALL {
             let is_reached = match limit {
@@ -259,7 +266,8 @@ impl ProxySession {
                 });
             }
             SettledCall::Refused(mut respond) => {
-                // GOAWAY first: a client that sends the call again must not send it here.
+                // GOAWAY comes first: a client that sends the call again must not send it on this
+                // connection.
                 self.send_goaway();
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
@@ -274,8 +282,8 @@ impl ProxySession {
         let has_calls = !self.calls.is_empty();
         match state {
             UpstreamState::Open => {}
-            // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
-            // reason at the end.
+            // h2 can send a reason only in its final GOAWAY. While calls run, the relay sends
+            // NO_ERROR now, and the reason at the end.
             UpstreamState::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
                 debug!(connection = self.connection.id, ?reason, "upstream is leaving");
                 self.send_goaway();
@@ -296,7 +304,8 @@ impl ProxySession {
         }
     }
 
-    /// Asks the client to open no more streams here, and lets those that are open finish.
+    /// Sends GOAWAY: the client may open no more streams on this connection, and open streams may
+    /// finish.
     fn send_goaway(&mut self) {
         if !self.going_away {
             self.going_away = true;
@@ -304,7 +313,7 @@ impl ProxySession {
         }
     }
 
-    /// Resets the streams whose data the client has had time enough to take.
+    /// Resets the streams whose data the client has had enough time to take.
     fn send_overdue_resets(&mut self) {
         let now = Instant::now();
         for mut overdue in self.pending_resets.extract_if(.., |reset| reset.deadline <= now) {
@@ -312,17 +321,19 @@ impl ProxySession {
         }
     }
 
-    /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
-    /// its time to read, unless another call waits to learn that it is lost.
+    /// Closes the client's connection as upstream closed its own, once the data that calls have
+    /// forwarded is written. A client may read slowly, unless another call waits to learn that it
+    /// is lost.
     async fn close_gracefully(&mut self) -> DisconnectReason {
         self.backlogs.upstream.close();
         let (backlog, mut force_close) = (self.backlogs.client.clone(), self.force_close);
-        // Without a cut, a lost call has waited for as long as it may.
+        // Without a forced close, a lost call has waited for the maximum time.
         let is_overdue = force_close.is_none() && !self.lost_streams.is_empty();
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.backlogs.client, &mut self.pending_resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
-                    // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
+                    // The call arrived too late for upstream, which has received no byte of it.
+                    // GOAWAY comes first, as for other refused calls.
                     self.send_goaway();
                     CallInFlight::start(self.connection.clone(), &request).end.note(CallOutcome::Refused);
                     self.pending_resets.push(PendingReset {
@@ -359,14 +370,14 @@ impl ProxySession {
         }
         self.client.abrupt_shutdown(self.close_reason.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
-        // A client that does not read is not waited for.
+        // A client that does not read must not hold up the close.
         let _ = timeout(CLOSE_GRACE, closed).await;
         DisconnectReason::Upstream
     }
 }
 
-/// Moves the client's frames; a new call is ready, or the end. Resets what is to be reset as soon as nothing is left to be
-/// written before.
+/// Moves the client's frames until a new call or the end of the connection is ready. Sends the
+/// pending resets as soon as no data before them is left to be written.
 fn poll_client(
     client: &mut DownstreamConnection,
     backlog: &Backlog,
@@ -385,7 +396,8 @@ fn poll_client(
     }
 }
 
-/// A client that goes with answers unread resets its socket, and one that says GOAWAY may give any reason: ways to go, too.
+/// Returns whether the client closed its connection regularly. A client that leaves responses
+/// unread resets its socket, and a client may send GOAWAY with any reason.
 fn is_clean_disconnect(error: &h2::Error) -> bool {
     error.is_io() || (error.is_go_away() && error.is_remote())
 }

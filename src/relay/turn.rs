@@ -1,8 +1,9 @@
-//! Limits what a connection may do on the relay's thread before other connections run.
+//! Limits the work of a connection on the relay's thread before other connections run.
 //!
-//! All connections share one thread, and each is one task, so that tasks that are ready take turns. A task must therefore end
-//! its poll soon, however much there is to do. Each of its parts (reading and writing on both sides, and its calls) has a turn
-//! of its own in each poll, so that none of them starves another one.
+//! All connections share one thread, and each is one task, so that ready tasks take turns. A task
+//! must therefore end its poll soon, however much work it has. Each part of a connection (reading
+//! and writing on both sides, and the calls) has its own turn in each poll, so that no part starves
+//! another.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,35 +15,36 @@ use tokio::time::Instant;
 
 use super::metrics::RelayMetrics;
 
-/// Nanoseconds for which one part may go on in one poll. Long enough for a call with small messages to pass without being interrupted,
-/// short enough for a call of another connection not to be late, which waits for some turns.
+/// Duration in nanoseconds of the turn of one part in one poll. A call with small messages passes
+/// without an interruption, and a call of another connection, which waits for several turns, is not
+/// late.
 const TURN: u64 = 50_000;
 
 /// Hands out the turns of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
-    /// Counts the polls of the connection's task.
+    /// Number of polls of the connection's task.
     polls: Arc<AtomicU64>,
-    /// Set when a turn was too short for what there was to do.
+    /// Set when a turn was too short for the available work.
     exhausted: Arc<AtomicBool>,
     start: Instant,
     metrics: RelayMetrics,
 }
 
-/// The turns of one part of a connection. Copies share them.
+/// Turns of one part of a connection. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Turn(Arc<TurnState>);
 
 #[derive(Debug)]
 struct TurnState {
     turns: Turns,
-    /// The poll in which the part has had something to do for the last time.
+    /// Number of the last poll in which the part had work.
     poll: AtomicU64,
-    /// When its turn in that poll ends, in nanoseconds since the start.
+    /// End of the part's turn in that poll, in nanoseconds since the start.
     end: AtomicU64,
-    /// Whether it has had something to do since that was asked last.
+    /// Whether the part has had work since the last call of [`Turn::made_progress`].
     worked: AtomicBool,
-    /// Whether its last turn was too short.
+    /// Whether the part's last turn was too short.
     behind: AtomicBool,
 }
 
@@ -74,7 +76,7 @@ impl Turns {
         }))
     }
 
-    /// Runs the connection's task, whose parts have new turns in each of its polls.
+    /// Runs the connection's task. The parts have new turns in each poll of the task.
     pub(super) async fn run<F: Future>(self, connection: F) -> F::Output {
         let mut connection = pin!(connection);
         std::future::poll_fn(|cx| {
@@ -112,17 +114,17 @@ impl Turn {
         }
     }
 
-    /// Returns whether the part has more to do than its last turn allowed.
+    /// Returns whether the part has more work than its last turn allowed.
     pub(super) fn is_behind(&self) -> bool {
         self.0.behind.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the part has had something to do since this was asked last.
+    /// Returns whether the part has had work since the last call of this function.
     pub(super) fn made_progress(&self) -> bool {
         self.0.worked.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns whether the part must wait for its next turn, for which the task is woken.
+    /// Returns whether the part must wait for its next turn. If so, wakes the task for that turn.
     pub(super) fn is_exhausted(&self, cx: &Context<'_>) -> bool {
         let is_over = matches!(self.status(), TurnStatus::Exhausted(_));
         if is_over {
@@ -165,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Works for two turns, however fast the machine is.
+    /// Works for two turns, at any speed of the machine.
     fn work() {
         let start = std::time::SystemTime::now();
         while start.elapsed().is_ok_and(|elapsed| elapsed < Duration::from_nanos(2 * TURN)) {}

@@ -17,29 +17,31 @@ use super::inlet::Inlet;
 use super::turn::Turns;
 use crate::socket::SocketPath;
 
-/// How the upstream connection stands.
+/// State of the upstream connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpstreamState {
-    /// It takes calls.
+    /// The connection accepts calls.
     Open,
-    /// It sent GOAWAY with this reason: calls that it took go on, new ones are refused.
+    /// The runtime sent GOAWAY with this reason. Calls that it accepted continue, and new ones are
+    /// refused.
     GoingAway(Reason),
-    /// It is gone, with this reason.
+    /// The connection is closed, with this reason.
     Closed(Reason),
 }
 
 type Stream = Join<Inlet<OwnedReadHalf>, TrackedWriter<OwnedWriteHalf>>;
 
-/// A connection to the runtime, which moves when it is polled and is closed when dropped.
+/// A connection to the runtime. It makes progress when it is polled, and is closed when it is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    /// Sends calls. Each takes a clone.
+    /// Sends calls. Each call takes a clone.
     pub(super) calls: SendRequest<Bytes>,
-    /// The backlog towards the runtime.
+    /// Backlog of the data for the runtime.
     pub(super) backlog: Backlog,
-    /// `None` once it is gone.
+    /// `None` once the connection is closed.
     connection: Option<Connection<Stream, Bytes>>,
-    /// Takes no more calls once a GOAWAY has come.
+    /// Detects a GOAWAY, after which it accepts no more calls.
     probe: SendRequest<Bytes>,
     state: UpstreamState,
     state_reported: bool,
@@ -56,7 +58,8 @@ impl UpstreamState {
 }
 
 impl Upstream {
-    /// Connects, and sends the HTTP/2 preface. The runtime is read no faster than the client's backlog allows.
+    /// Connects to the runtime, and sends the HTTP/2 preface. The runtime is read no faster than
+    /// the client's backlog allows.
     pub(super) async fn connect(
         path: &SocketPath,
         turns: &Turns,
@@ -71,12 +74,12 @@ impl Upstream {
         Ok(Self { calls, backlog, connection, probe, state: UpstreamState::Open, state_reported: true })
     }
 
-    /// Moves the frames of the connection. The task is woken where there is news of it.
+    /// Moves the frames of the connection. Wakes the task if the state has changed.
     pub(super) fn poll_frames(&mut self, cx: &mut Context<'_>) {
         let Some(connection) = &mut self.connection else { return };
         let end = Pin::new(connection).poll(cx);
         self.backlog.polled();
-        // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
+        // h2 has no signal for a received GOAWAY, but accepts no more calls after one.
         if let Poll::Ready(Err(error)) = self.probe.poll_ready(cx)
             && self.state == UpstreamState::Open
         {
@@ -88,7 +91,8 @@ impl Upstream {
                 UpstreamState::GoingAway(reason) => Some(reason),
                 UpstreamState::Open | UpstreamState::Closed(_) => None,
             };
-            // Our own farewell may fail to be written; what the runtime said before is the better reason.
+            // Writing our final GOAWAY may fail with an error without a reason. The reason that the
+            // runtime sent before is used then.
             let reason = end.err().and_then(|error| error.reason()).or(said).unwrap_or(Reason::NO_ERROR);
             self.connection = None;
             self.backlog.close();
@@ -96,17 +100,17 @@ impl Upstream {
             self.state_reported = false;
         }
         if !self.state_reported {
-            // It may be asked for only after the next poll.
+            // The caller may take the change only after the next poll.
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Returns how the connection stands, where that is news.
+    /// Returns the state of the connection if it has changed since the last call.
     pub(super) fn take_change(&mut self) -> Option<UpstreamState> {
         (!std::mem::replace(&mut self.state_reported, true)).then_some(self.state)
     }
 
-    /// Moves the frames of the connection until there is news of it.
+    /// Moves the frames of the connection until its state changes.
     pub(super) fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamState> {
         self.poll_frames(cx);
         self.take_change().map_or(Poll::Pending, Poll::Ready)

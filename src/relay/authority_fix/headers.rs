@@ -1,14 +1,15 @@
-//! Header blocks as HEADERS and CONTINUATION frames carry them, and what is changed in them.
+//! Header blocks in HEADERS and CONTINUATION frames, and the change that is made to them.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::uri::Authority;
 
 use super::hpack::{self, HeaderField};
 
-/// What old clients' authority becomes: what newer ones send for a unix socket.
+/// Authority that replaces an invalid one. Newer clients send it for a unix socket.
 const LOCALHOST: &str = "localhost";
 
-/// The largest frame that HTTP/2 allows until somebody asks for more, and we do not.
+/// Size of the largest frame that HTTP/2 allows by default (`SETTINGS_MAX_FRAME_SIZE`). The relay
+/// does not raise it.
 pub(super) const MAX_FRAME: usize = 16 << 10;
 
 pub(super) const HEADERS: u8 = 0x1;
@@ -19,7 +20,8 @@ pub(super) const END_HEADERS: u8 = 0x4;
 pub(super) const PADDED: u8 = 0x8;
 pub(super) const PRIORITY: u8 = 0x20;
 
-/// The header block fragment in the payload of a HEADERS frame, without padding and priority. `None` if they do not fit.
+/// Returns the header block fragment in the payload of a HEADERS frame, without padding and
+/// priority. Returns `None` if the payload is too short for them.
 pub(super) fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     let (padding, mut rest) = if flags & PADDED == 0 {
         (0, payload)
@@ -33,12 +35,12 @@ pub(super) fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len().checked_sub(padding)?)
 }
 
-/// Whether h2 would refuse the request for its authority.
+/// Returns whether h2 would refuse the request because of its authority.
 pub(super) fn has_invalid_authority(fields: &[HeaderField]) -> bool {
     authority(fields).is_some_and(|field| Authority::try_from(field.value.as_ref()).is_err())
 }
 
-/// The same block with an authority that h2 takes.
+/// Encodes the fields as a block. An invalid authority is replaced by one that h2 accepts.
 pub(super) fn rewrite_authority(mut fields: Vec<HeaderField>) -> Bytes {
     if has_invalid_authority(&fields) {
         for field in fields.iter_mut().filter(|field| is_authority(field)) {
@@ -48,7 +50,8 @@ pub(super) fn rewrite_authority(mut fields: Vec<HeaderField>) -> Bytes {
     hpack::encode(&fields)
 }
 
-/// A block that no HPACK decoder takes, for one that ours did not: it refers to the field with index 0.
+/// Returns a block that no HPACK decoder accepts: a reference to index 0. It replaces a block that
+/// our decoder refused.
 pub(super) fn broken() -> Bytes {
     Bytes::from_static(&[0x80])
 }

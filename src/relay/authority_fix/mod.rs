@@ -1,8 +1,10 @@
-//! Old clients: they send the path of the socket as `:authority`, which h2 refuses as malformed before we see the request.
+//! Replaces the authority of old clients, which send the path of the socket as `:authority`. h2
+//! refuses such a request as malformed before the relay sees it.
 //!
-//! Clients built on grpc-go before 1.64 (kubelet and crictl up to 1.30) and Python's grpcio with a `unix:` target do so. The
-//! adapter watches the bytes of a connection on their way to h2, up to the first HEADERS frame. With a valid authority
-//! it steps aside for good; else it stays, and rewrites the header blocks of that one connection.
+//! Clients built on grpc-go before 1.64 (kubelet and crictl up to 1.30) and Python's grpcio with a
+//! `unix:` target send the path. The adapter inspects the bytes of a connection on their way to h2,
+//! up to the first HEADERS frame. If the first authority is valid, the adapter stops inspecting the
+//! connection permanently. Otherwise it rewrites the header blocks of that connection.
 
 mod headers;
 pub mod hpack;
@@ -17,22 +19,22 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 pub use rewriter::HeaderRewriter;
 
-/// Bytes that are read at once while the adapter watches.
+/// Maximum bytes of one read while the adapter inspects the stream.
 const CHUNK: usize = 16 << 10;
 
-/// The reading half of a client's stream, whose requests h2 will take.
+/// The reading half of a client's stream, from which h2 reads requests.
 #[derive(Debug)]
 pub struct AuthorityRewriter<S> {
     stream: S,
-    /// `None` once the client's own bytes will do.
+    /// `None` once the client's bytes pass unchanged.
     scanner: Option<Box<HeaderRewriter>>,
-    /// What the scanner let through and h2 has not read yet.
+    /// Bytes that the scanner has let through and h2 has not read yet.
     passed: BytesMut,
     at_end: bool,
 }
 
 impl<S> AuthorityRewriter<S> {
-    /// Begins to watch a stream of which nothing has been read.
+    /// Creates the adapter of a stream from which nothing has been read.
     #[must_use]
     pub fn new(stream: S) -> Self {
         Self { stream, scanner: Some(Box::default()), passed: BytesMut::new(), at_end: false }
@@ -40,7 +42,8 @@ impl<S> AuthorityRewriter<S> {
 }
 
 impl<S: AsyncRead + Unpin> AuthorityRewriter<S> {
-    /// Reads from the client until the scanner lets something through, steps aside, or the client has ended.
+    /// Reads from the client until the scanner lets bytes through or stops, or the client's stream
+    /// ends.
     fn poll_scan(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.passed.is_empty() && !self.at_end {
             let Some(scanner) = &mut self.scanner else { break };
@@ -49,7 +52,8 @@ impl<S: AsyncRead + Unpin> AuthorityRewriter<S> {
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
             self.at_end = chunk.filled().is_empty();
             let goes_on = if self.at_end {
-                // The client ended in the middle of something: h2 gets what was held, as it came, and judges it.
+                // The client's stream ended in the middle of a frame. h2 receives the held bytes
+                // unchanged, and judges them.
                 scanner.flush_held(&mut self.passed);
                 false
             } else {

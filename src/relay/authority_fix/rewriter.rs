@@ -1,4 +1,4 @@
-//! The scanner: finds the header blocks in a client's bytes and lets everything else through as it came.
+//! The scanner: finds the header blocks in a client's bytes, and passes all other bytes unchanged.
 
 use bytes::{BufMut as _, BytesMut};
 
@@ -8,35 +8,37 @@ use crate::relay::h2_settings;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The length of a frame's header.
+/// Length of a frame header in bytes.
 const HEAD: usize = 9;
 
-/// What the header fields of one request, and the frames of one block, may be together in bytes: what h2 is told too.
+/// Maximum bytes of the header fields of one request, and of the frames of one header block. h2 has
+/// the same limit.
 const MAX_LIST: usize = h2_settings::REQUEST_HEADER_LIST as usize;
 
-/// Reads one direction of a connection, from the client's first byte on.
+/// Scans one direction of a connection, from the client's first byte.
 ///
-/// It holds bytes only while it has a part of a frame header or of a header block in hand. Whatever breaks the framing is
-/// let through as it came, for h2 to answer as HTTP/2 says; a block that breaks HPACK is replaced by another broken one.
+/// The rewriter holds bytes only while a frame header or a header block is incomplete. Bytes that
+/// break the framing pass unchanged, so that h2 answers them as HTTP/2 requires. A block that
+/// breaks HPACK is replaced by another invalid block.
 #[derive(Debug)]
 pub struct HeaderRewriter {
     expects: ParseState,
-    /// The part of a frame header, or the whole frames of a header block, as they came.
+    /// Received bytes of a frame header, or of the frames of a header block, unchanged.
     held: BytesMut,
     block: Option<Block>,
     decoder: HpackDecoder,
-    /// Set once the first authority was found to need mending.
+    /// Set once the first authority was found to be invalid. Each header block is rewritten then.
     mends: bool,
 }
 
-/// What the next bytes are.
+/// Part of the connection to which the next bytes belong.
 #[derive(Clone, Copy, Debug)]
 enum ParseState {
-    /// So many bytes of the preface have been seen.
+    /// The preface, of which this many bytes have been received.
     Preface(usize),
-    /// A frame header; what has come of it begins at `from` in `held`.
+    /// A frame header. Its received bytes begin at `from` in `held`.
     Head { from: usize },
-    /// So many bytes of a frame that does not concern us.
+    /// A frame that is neither HEADERS nor CONTINUATION, of which this many bytes are missing.
     Other(usize),
     /// The payload of a HEADERS or CONTINUATION frame, whose header begins at `from` in `held`.
     Payload { from: usize, length: usize },
@@ -50,12 +52,12 @@ struct Block {
     fragments: BytesMut,
 }
 
-/// What to do after a step.
+/// Result of a step.
 enum Step {
     Continue,
-    /// Wait for more bytes.
+    /// More bytes are needed.
     NeedMore,
-    /// Let everything through from here on.
+    /// All bytes from here on pass unchanged.
     Passthrough,
 }
 
@@ -72,8 +74,8 @@ impl Default for HeaderRewriter {
 }
 
 impl HeaderRewriter {
-    /// Scans the next bytes; what may go on is put behind `passed`. False when there is nothing left to scan for: then all
-    /// that was held has been passed, and what follows goes through as it comes.
+    /// Scans the next bytes, and appends the bytes that may pass to `passed`. Returns `false` once
+    /// the scan is over: all held bytes are then in `passed`, and later bytes need no scan.
     pub fn scan(&mut self, mut bytes: &[u8], passed: &mut BytesMut) -> bool {
         loop {
             match self.step(&mut bytes, passed) {
@@ -88,7 +90,7 @@ impl HeaderRewriter {
         }
     }
 
-    /// Lets go of what is held, as it came.
+    /// Appends the held bytes to `passed`, unchanged.
     pub fn flush_held(&mut self, passed: &mut BytesMut) {
         passed.unsplit(self.held.split());
         self.block = None;
@@ -139,7 +141,7 @@ impl HeaderRewriter {
         }
     }
 
-    /// A frame header is complete: is it one of ours?
+    /// Handles a complete frame header.
     fn on_frame_head(&mut self, from: usize, passed: &mut BytesMut) -> Step {
         let head = &self.held[from..];
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -149,7 +151,8 @@ impl HeaderRewriter {
             self.expects = if length == 0 { ParseState::Head { from: 0 } } else { ParseState::Other(length) };
             return Step::Continue;
         }
-        // Any other frame inside a header block, or a continuation of nothing, breaks the connection.
+        // Another frame inside a header block, or a CONTINUATION outside one, is a connection
+        // error.
         let is_in_place = match &self.block {
             None => kind == HEADERS && stream != [0; 4],
             Some(block) => kind == CONTINUATION && stream == block.stream,
@@ -159,18 +162,18 @@ impl HeaderRewriter {
         }
         if self.held.len() + length > MAX_LIST {
             if self.mends {
-                // h2's HPACK state is not the client's any more, so this block cannot be passed on as it came.
+                // h2's HPACK state differs from the client's, so this block cannot pass unchanged.
                 self.held.clear();
                 headers::put_frames(stream, false, &headers::broken(), passed);
             }
             return Step::Passthrough;
         }
         self.expects = ParseState::Payload { from, length };
-        // An empty payload is complete already.
+        // An empty payload is already complete.
         if length == 0 { self.on_payload(from, passed) } else { Step::Continue }
     }
 
-    /// A frame of a header block is complete.
+    /// Handles a complete frame of a header block.
     fn on_payload(&mut self, from: usize, passed: &mut BytesMut) -> Step {
         let (head, payload) = self.held[from..].split_at(HEAD);
         let (kind, flags) = (head[3], head[4]);
@@ -190,14 +193,15 @@ impl HeaderRewriter {
         self.on_block(passed)
     }
 
-    /// A header block is complete: it is mended, or the first one shows that none needs to be.
+    /// Handles a complete header block. The first block decides whether header blocks are
+    /// rewritten.
     fn on_block(&mut self, passed: &mut BytesMut) -> Step {
         let Some(block) = self.block.take() else { return Step::Passthrough };
         let decoded = self.decoder.decode(&block.fragments);
         if !self.mends {
             match &decoded {
                 Ok(fields) if headers::has_invalid_authority(fields) => self.mends = true,
-                // Valid, or broken in a way that h2 will see just as well.
+                // The block is valid, or broken in a way that h2 detects as well.
                 _ => return Step::Passthrough,
             }
         }
@@ -208,12 +212,12 @@ impl HeaderRewriter {
     }
 }
 
-/// The stream that a frame header names; its first bit is reserved and means nothing.
+/// Returns the stream identifier in a frame header, without its reserved first bit.
 fn stream_id(head: &[u8]) -> [u8; 4] {
     [head[5] & 0x7f, head[6], head[7], head[8]]
 }
 
-/// Takes the first bytes of a slice off it.
+/// Removes the first `length` bytes from a slice, and returns them.
 fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
     let (taken, rest) = bytes.split_at(length);
     *bytes = rest;

@@ -1,11 +1,11 @@
-//! Reading header blocks (RFC 7541, 3 and 6).
+//! Decodes header blocks (RFC 7541, sections 3 and 6).
 
 use bytes::Bytes;
 
 use super::table::{DynamicTable, MAX_SIZE};
 use super::{HeaderField, HpackError, huffman, integer};
 
-/// Reads the header blocks of one direction of a connection, in order.
+/// Decodes the header blocks of one direction of a connection, in order.
 #[derive(Debug)]
 pub struct HpackDecoder {
     table: DynamicTable,
@@ -13,13 +13,15 @@ pub struct HpackDecoder {
 }
 
 impl HpackDecoder {
-    /// A decoder for a new connection. `max_list` bounds the fields of one block, in bytes as HTTP/2 counts them.
+    /// Creates a decoder for a new connection. `max_list` limits the fields of one block, in bytes
+    /// as HTTP/2 counts them.
     #[must_use]
     pub fn new(max_list: usize) -> Self {
         Self { table: DynamicTable::default(), max_list }
     }
 
-    /// Reads one whole block. After an error the decoder is of no more use, nor is the connection.
+    /// Decodes one complete block. After an error, neither the decoder nor the connection can be
+    /// used any further.
     pub fn decode(&mut self, mut block: &[u8]) -> Result<Vec<HeaderField>, HpackError> {
         let mut fields = Vec::new();
         let mut size = 0;

@@ -1,10 +1,11 @@
-//! Writing header blocks: every field as a plain literal, so that no state can go wrong.
+//! Encodes header blocks. Every field is a literal without indexing, so that the encoder has no
+//! state.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::{HeaderField, integer};
 
-/// A block that any decoder reads, whatever it has read before.
+/// Returns a block that any decoder can read, whatever the decoder's state is.
 #[must_use]
 pub fn encode(fields: &[HeaderField]) -> Bytes {
     let mut block = BytesMut::with_capacity(fields.iter().map(HeaderField::size).sum());

@@ -1,13 +1,14 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B), decoded.
+//! Decodes the Huffman code of HPACK (RFC 7541, appendix B).
 //!
-//! It is a canonical code: codes of one length are consecutive numbers in the order of their symbols, and each length goes
-//! on where the shorter one ended. So the lengths alone say everything.
+//! The code is canonical: codes of one length are consecutive numbers in the order of their
+//! symbols, and the codes of each length continue after those of the shorter length. The lengths
+//! alone therefore define the code.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::HpackError;
 
-/// The length in bits of the code of each byte; the last one is the end-of-string symbol's.
+/// Length in bits of the code of each byte. The last entry belongs to the end-of-string symbol.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -24,7 +25,7 @@ const LENGTHS: [u8; 257] = [
 const END_OF_STRING: u16 = 256;
 const MAX_CODE_BITS: usize = 30;
 
-/// The codes of each length: which number the first one is, how many there are, and where their symbols begin.
+/// Codes by length: the first code, the number of codes, and the position of their symbols.
 struct Codes {
     first: [u32; MAX_CODE_BITS + 1],
     count: [u32; MAX_CODE_BITS + 1],
@@ -63,7 +64,7 @@ impl Codes {
     }
 }
 
-/// Decodes a string. `limit` bounds what comes out, in bytes.
+/// Decodes a string. `limit` is the maximum number of decoded bytes.
 pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Bytes, HpackError> {
     let mut decoded = BytesMut::with_capacity((encoded.len() * 8 / 5).min(limit));
     let (mut code, mut length) = (0_u32, 0_usize);
@@ -76,7 +77,7 @@ pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Bytes, HpackError> 
         let Some(nth) = code.checked_sub(CODES.first[length]).filter(|nth| *nth < CODES.count[length]) else {
             continue;
         };
-        // Every symbol but the end of string is a byte, and an end of string inside a string is an error.
+        // Each symbol except end-of-string is a byte. An end-of-string inside a string is an error.
         let symbol = CODES.symbols[CODES.start[length] + nth as usize];
         decoded.put_u8(u8::try_from(symbol).map_err(|_| HpackError::Huffman)?);
         if decoded.len() > limit {
@@ -84,7 +85,7 @@ pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Bytes, HpackError> 
         }
         (code, length) = (0, 0);
     }
-    // What is left is padding: the beginning of the end-of-string code, which is all ones.
+    // The remaining bits are padding: the beginning of the end-of-string code, which is all ones.
     if length > 7 || code != (1 << length) - 1 {
         return Err(HpackError::Huffman);
     }

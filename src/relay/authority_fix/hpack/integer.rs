@@ -1,10 +1,11 @@
-//! Integers with a prefix of less than eight bits (RFC 7541, 5.1).
+//! Integers with a prefix of fewer than eight bits (RFC 7541, section 5.1).
 
 use bytes::{BufMut as _, BytesMut};
 
 use super::HpackError;
 
-/// Reads an integer whose first `prefix` bits lie in the first byte; returns it and the bytes behind it.
+/// Reads an integer whose first `prefix` bits are in the first byte. Returns the integer and the
+/// bytes after it.
 pub(super) fn decode(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), HpackError> {
     let (&first, mut rest) = bytes.split_first().ok_or(HpackError::CutOff)?;
     let mask = (1_u32 << prefix) - 1;
@@ -17,7 +18,8 @@ pub(super) fn decode(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), HpackE
         let (&byte, behind) = rest.split_first().ok_or(HpackError::CutOff)?;
         rest = behind;
         let bits = u32::from(byte & 0x7f);
-        // Five groups of seven bits are more than 32 bits; what does not fit is no length and no index.
+        // Five groups of seven bits exceed 32 bits. A larger value is neither a valid length nor a
+        // valid index.
         let added = bits.checked_mul(1_u32.checked_shl(shift).ok_or(HpackError::Integer)?);
         value = added.and_then(|added| value.checked_add(added)).ok_or(HpackError::Integer)?;
         if byte & 0x80 == 0 {
@@ -27,7 +29,7 @@ pub(super) fn decode(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), HpackE
     }
 }
 
-/// Writes the length of a string that is not Huffman-coded: seven bits of prefix, and no flag.
+/// Writes the length of a string that is not Huffman-coded: a prefix of seven bits, and no flag.
 pub(super) fn encode_length(length: usize, out: &mut BytesMut) {
     const MASK: usize = 0x7f;
     let low = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);

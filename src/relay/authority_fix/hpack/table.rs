@@ -1,4 +1,5 @@
-//! The two tables of header fields that HPACK refers to by index (RFC 7541, 2.3 and appendix A).
+//! The static and the dynamic table, to which header blocks refer by index (RFC 7541, section 2.3
+//! and appendix A).
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 
 use super::{HeaderField, HpackError};
 
-/// The static table; the first entry has index 1.
+/// The static table. The first entry has index 1.
 const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -71,10 +72,10 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The size of the dynamic table that HTTP/2 starts with, and that we never raise.
+/// Size in bytes with which the dynamic table of HTTP/2 starts. The relay never raises it.
 pub(super) const MAX_SIZE: usize = 4096;
 
-/// Fields that the peer asked to be remembered, newest first.
+/// Fields that the peer added to the dynamic table, newest first.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     newest_first: VecDeque<HeaderField>,
@@ -89,7 +90,7 @@ impl Default for DynamicTable {
 }
 
 impl DynamicTable {
-    /// The field with an index, in either table.
+    /// Returns the field with an index of either table.
     pub(super) fn get(&self, index: usize) -> Result<HeaderField, HpackError> {
         let zero_based = index.checked_sub(1).ok_or(HpackError::Index(index))?;
         if let Some((name, value)) = STATIC.get(zero_based) {
@@ -99,7 +100,8 @@ impl DynamicTable {
         self.newest_first.get(zero_based - STATIC.len()).cloned().ok_or(HpackError::Index(index))
     }
 
-    /// Remembers a field; older ones make room. One that is larger than the whole table empties it.
+    /// Adds a field. Older fields are evicted to make room. A field larger than the table empties
+    /// it.
     pub(super) fn insert(&mut self, field: HeaderField) {
         let size = field.size();
         self.shrink_to(self.limit.saturating_sub(size));
@@ -109,7 +111,7 @@ impl DynamicTable {
         }
     }
 
-    /// Sets how much may be remembered.
+    /// Sets the maximum size of the table in bytes.
     pub(super) fn set_limit(&mut self, limit: usize) -> Result<(), HpackError> {
         if limit > MAX_SIZE {
             return Err(HpackError::TableSize(MAX_SIZE));

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// No block in these tests is larger.
+/// Limit in bytes, which only the block of `a_small_block_cannot_grow_large` exceeds.
 const MAX_LIST: usize = 1 << 20;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -14,7 +14,8 @@ fn decode(block: &[u8]) -> Result<Vec<HeaderField>, HpackError> {
     HpackDecoder::new(MAX_LIST).decode(block)
 }
 
-/// The three requests of RFC 7541, C.3 and C.4: the second and third lean on what the first left in the table.
+/// Decodes the three requests of RFC 7541, C.3 and C.4. The second and the third refer to fields
+/// that earlier requests added to the table.
 fn expect_three_requests(blocks: [&str; 3]) {
     let mut decoder = HpackDecoder::new(MAX_LIST);
     let common = |scheme, path| {
@@ -54,7 +55,7 @@ fn requests_with_huffman() {
 #[test]
 fn a_small_table_forgets_the_oldest() {
     let mut decoder = HpackDecoder::new(MAX_LIST);
-    // Limit 64; then two fields of 34 bytes each, of which only the second fits.
+    // The limit is 64 bytes. Of the two fields of 34 bytes each, only the second fits.
     let fields = decoder.decode(&hex("3f21 4001 61 01 31 4001 62 01 32")).unwrap();
     assert_eq!(fields, [HeaderField::new("a", "1"), HeaderField::new("b", "2")]);
     assert_eq!(decoder.decode(&[0xbe]).unwrap(), [HeaderField::new("b", "2")]);
@@ -86,7 +87,7 @@ fn broken_blocks_are_named() {
 
 #[test]
 fn a_small_block_cannot_grow_large() {
-    // One entry of about 4 KiB in the table, then 100,000 references to it.
+    // The table holds an entry of about 4 KiB, to which the block refers 100,000 times.
     let mut decoder = HpackDecoder::new(MAX_LIST);
     let mut block = hex("40 01 61 7f a1 1e");
     block.extend([b'x'; 4000]);

@@ -13,7 +13,8 @@ fn head(authority: &str) -> Bytes {
     hpack::encode(&[HeaderField::new(":method", "POST"), HeaderField::new(":authority", authority)])
 }
 
-/// Scans a connection's bytes in pieces of the given lengths; returns what came through and whether it still scans.
+/// Scans a connection's bytes in pieces of the given lengths. Returns the passed bytes and whether
+/// the scan continues.
 fn scan(bytes: &[u8], mut pieces: impl Iterator<Item = usize>) -> (BytesMut, bool) {
     let (mut scanner, mut passed, mut rest) = (HeaderRewriter::default(), BytesMut::new(), bytes);
     while !rest.is_empty() {
@@ -30,7 +31,8 @@ fn whole(bytes: &[u8]) -> (BytesMut, bool) {
     scan(bytes, std::iter::empty())
 }
 
-/// A preface, settings, a window update, then a request with this authority, its data, and another request.
+/// Returns a preface, settings, a window update, a request with this authority and with data, and
+/// another request.
 fn connection(authority: &str) -> Vec<u8> {
     [
         PREFACE.to_vec(),
