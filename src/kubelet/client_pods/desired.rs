@@ -1,4 +1,5 @@
-//! What clients have done through the relay → what is kept alive of it. A fold, which does nothing itself.
+//! Computes the desired state of client pods from the clients' actions. A pure fold without
+//! effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +10,18 @@ use crate::cri::RedactedBytes;
 use crate::manifest::pod::identity;
 use crate::object_ref::PodRef;
 
-/// Why something is not kept that a client has stopped or removed.
+/// Reason why a released container is not restarted.
 const RELEASED_REASON: &str = "stopped or removed by a client";
 
-/// How many containers are remembered of a sandbox that their owner has let go.
+/// Maximum number of released containers that are remembered per pod.
 const MAX_RELEASED: usize = 64;
 
-/// The request with which a client had something made, as its bytes came; or why they are not known.
+/// The request by which a client created an object, in its original bytes, or the reason why these
+/// are unknown.
 pub(crate) type CapturedRequest = Result<RedactedBytes, String>;
 
-/// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
+/// Identity of a pod. It has the names in addition to the uid, because people who write pods by
+/// hand copy uids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodKey {
     pub(super) namespace: String,
@@ -26,88 +29,91 @@ pub struct PodKey {
     pub(super) uid: String,
 }
 
-/// Something that was done with a pod: by a client through the relay, where nothing else is said.
+/// An action that changes the desired state of a client pod. Unless stated otherwise, a client took
+/// it through the relay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientAction {
-    /// It had a sandbox made, with this id.
+    /// The client created a sandbox with this id.
     SandboxCreated(Option<String>, CapturedRequest),
-    /// We have made another sandbox, with this id.
+    /// probeshim created another sandbox, with this id.
     SandboxRecreated(String),
-    /// It had a container made, of this name.
+    /// The client created a container.
     ContainerCreated {
-        /// The container's name.
+        /// Name of the container.
         name: String,
-        /// Its id.
+        /// Id of the container, if it is known.
         id: Option<String>,
-        /// The request.
+        /// The `CreateContainer` request.
         request: CapturedRequest,
     },
-    /// It had one started.
+    /// The client started the container of this name.
     ContainerStarted(String),
-    /// We have made another attempt of one.
+    /// probeshim created another attempt of a container.
     ContainerRecreated {
-        /// The container's name.
+        /// Name of the container.
         name: String,
-        /// The id of the attempt.
+        /// Id of the new attempt, if it is known.
         id: Option<String>,
-        /// Its number.
+        /// Number of the attempt.
         attempt: u32,
     },
-    /// One has ended, and is not started again for it: the container of this name and id.
+    /// The container of this name and id has ended, and its restart policy does not restart it.
     ContainerCompleted(String, String),
-    /// It had one stopped or removed, which is its own again.
+    /// The client stopped or removed the container of this name, which is released.
     ContainerReleased(String),
-    /// It had the sandbox stopped, with everything in it.
+    /// The client stopped the sandbox: all containers are released.
     PodReleased,
-    /// It had the sandbox removed.
+    /// The client removed the sandbox.
     SandboxRemoved,
-    /// The sandbox is not there any more, whoever has removed it.
+    /// The sandbox no longer exists, whoever removed it.
     SandboxGone,
 }
 
-/// What is kept, by pods.
+/// Desired state of all client pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DesiredState(BTreeMap<PodKey, ClientPod>);
 
-/// What is kept of a pod.
+/// Desired state of a client pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClientPod {
     pub(super) sandbox: CapturedRequest,
-    /// The id of the newest sandbox, be it the client's or one of ours.
+    /// Id of the newest sandbox, created by the client or by probeshim.
     pub(super) sandbox_id: Option<String>,
-    /// Its containers, in the order in which they were made.
+    /// Containers of the pod, in the order in which the client created them.
     pub(super) containers: Vec<ClientContainer>,
 }
 
-/// What is kept of a container.
+/// Desired state of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClientContainer {
     pub(super) name: String,
     pub(super) request: CapturedRequest,
     pub(super) stage: ClientStage,
-    /// The id of the instance that its owner has made, by which one request is told from the same that was sent before.
+    /// Id of the instance that the client created. It distinguishes equal requests that were sent
+    /// one after the other.
     pub(super) first: Option<String>,
-    /// The id of its newest instance, be it the client's or one of ours.
+    /// Id of the newest instance, created by the client or by probeshim.
     pub(super) id: Option<String>,
-    /// The last attempt of it that we have made; 0 for none.
+    /// Last attempt that probeshim created; 0 for none.
     pub(super) attempt: u32,
 }
 
-/// How far a client has come with a container.
+/// Stage of a container in the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ClientStage {
-    /// It has it made.
+    /// The client has created the container.
     Created,
-    /// It has it started: from then on it is kept alive.
+    /// The client has started the container. It is restarted from now on.
     Started,
-    /// It has ended, and its policy is that it is not started again: nor is it once nobody remembers that it was there.
+    /// The container has ended and its policy does not restart it. It stays ended after its
+    /// instances have been removed.
     Finished,
-    /// It has it stopped or removed.
+    /// The client has stopped or removed the container.
     Released,
 }
 
 impl PodKey {
-    /// The key of a pod, if all its names are known.
+    /// Returns the key of a pod, if its namespace, name and uid are known.
     #[must_use]
     pub fn from_pod_ref(pod: &PodRef) -> Option<Self> {
         let PodRef { namespace, name, uid, .. } = pod;
@@ -122,7 +128,7 @@ impl fmt::Display for PodKey {
 }
 
 impl DesiredState {
-    /// Takes what was done with a pod.
+    /// Applies an action to a pod.
     pub(super) fn take(&mut self, key: &PodKey, act: ClientAction) {
         match act {
             ClientAction::SandboxCreated(id, request) => {
@@ -131,7 +137,8 @@ impl DesiredState {
             }
             ClientAction::SandboxRemoved => drop(self.0.remove(key)),
             ClientAction::SandboxGone => {
-                // What is kept alive is made again, with its sandbox; of the rest nobody knows any more.
+                // A pod with a container to restart stays, and gets another sandbox. Other pods no
+                // longer exist.
                 let lives_on = |it: &ClientContainer| it.is_restartable() && it.stage == ClientStage::Started;
                 if !self.0.get(key).is_some_and(|pod| pod.containers.iter().any(lives_on)) {
                     self.0.remove(key);
@@ -151,7 +158,7 @@ impl DesiredState {
         }
     }
 
-    /// A pod of which something is known from now on.
+    /// Returns a pod, and adds it if it is unknown.
     fn seen(&mut self, key: &PodKey) -> &mut ClientPod {
         let not_seen = || ClientPod {
             sandbox: Err(not_seen("RunPodSandbox")),
@@ -161,12 +168,12 @@ impl DesiredState {
         self.0.entry(key.clone()).or_insert_with(not_seen)
     }
 
-    /// What is kept of a pod.
+    /// Returns the desired state of a pod.
     pub(super) fn pod(&self, key: &PodKey) -> Option<&ClientPod> {
         self.0.get(key)
     }
 
-    /// Puts back what was kept before.
+    /// Adds a pod from the state store.
     pub(super) fn restore(&mut self, key: PodKey, client_pod: ClientPod) {
         self.0.insert(key, client_pod);
     }
@@ -177,12 +184,12 @@ impl DesiredState {
 }
 
 impl ClientContainer {
-    /// Whether it is kept alive, or was until its end.
+    /// Whether the container is restarted, or was until it finished.
     pub(super) fn is_restartable(&self) -> bool {
         matches!(self.stage, ClientStage::Started | ClientStage::Finished) && self.request.is_ok()
     }
 
-    /// It is its owner's again; what it was made with is nobody's business any more.
+    /// Releases the container, and forgets its request.
     fn release(&mut self) {
         (self.request, self.stage, self.attempt) =
             (Err(RELEASED_REASON.to_owned()), ClientStage::Released, 0);
@@ -190,7 +197,7 @@ impl ClientContainer {
 }
 
 impl ClientPod {
-    /// Takes what was done with a pod of which something is known.
+    /// Applies an action to a pod that is known.
     fn take(&mut self, act: ClientAction) {
         match act {
             ClientAction::SandboxRecreated(id) => self.sandbox_id = Some(id),
@@ -198,7 +205,8 @@ impl ClientPod {
                 if let Some(container) = self.container(&name) {
                     (container.id, container.attempt) = (id, attempt);
                     if container.stage == ClientStage::Finished {
-                        // It was wanted otherwise meanwhile.
+                        // The container was restarted after all, for example because its restart
+                        // policy has changed.
                         container.stage = ClientStage::Started;
                     }
                 }
@@ -248,7 +256,7 @@ impl ClientPod {
         }
     }
 
-    /// What is known of the container of a name.
+    /// Returns the container of a name.
     pub(super) fn newest(&self, name: &str) -> Option<&ClientContainer> {
         self.containers.iter().find(|known| known.name == name)
     }
@@ -257,7 +265,8 @@ impl ClientPod {
         self.containers.iter_mut().find(|known| known.name == name)
     }
 
-    /// Names that nobody uses any more would become more and more in a sandbox that lives long.
+    /// Removes the oldest released container if there are too many. A sandbox that exists for long
+    /// may have containers of ever new names.
     fn forget_the_oldest(&mut self) {
         let is_released = |it: &ClientContainer| it.stage == ClientStage::Released;
         if self.containers.iter().filter(|it| is_released(it)).count() > MAX_RELEASED
@@ -267,12 +276,12 @@ impl ClientPod {
         }
     }
 
-    /// Whether its owner has let a container go.
+    /// Whether the client has released a container.
     pub(super) fn is_released(&self, container: &str) -> bool {
         self.newest(container).is_some_and(|known| known.stage == ClientStage::Released)
     }
 
-    /// Why a container is not started again when it ends, if it is not.
+    /// Returns the reason why a container is not restarted when it ends; `None` if it is restarted.
     pub(super) fn not_restartable_reason(&self, container: &str) -> Option<&str> {
         match self.newest(container) {
             None => Some("its CreateContainer was not seen"),
@@ -307,7 +316,7 @@ mod tests {
         ClientAction::ContainerCreated { name: name.to_owned(), id, request }
     }
 
-    /// The names of containers that are kept alive, after all of this was done.
+    /// Returns the names of the containers that are restarted after these actions.
     fn applied(acts: Vec<ClientAction>) -> Vec<String> {
         let mut desired = DesiredState::default();
         for act in acts {

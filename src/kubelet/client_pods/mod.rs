@@ -28,14 +28,14 @@ use desired::{ClientContainer, ClientPod, ClientStage, DesiredState};
 pub(crate) use recorder::{ClientActionRecorder, Restarter};
 pub(crate) use store::ClientPodStore;
 
-/// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.
+/// Client pods and their desired state, backed by the state store. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ClientPods {
     state: StateStore,
     now: watch::Sender<Arc<ClientPodsSnapshot>>,
 }
 
-/// What is kept alive, and what is not.
+/// Desired state of the client pods at one time, and the pods computed from it.
 #[derive(Clone, Debug, Default)]
 pub struct ClientPodsSnapshot {
     desired: DesiredState,
@@ -43,7 +43,7 @@ pub struct ClientPodsSnapshot {
 }
 
 impl ClientPods {
-    /// Goes on with what was kept before.
+    /// Restores the client pods of an earlier process. Fails if the stored state is invalid.
     pub fn new(snapshot: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
         let mut now = ClientPodsSnapshot { desired: persist::read(snapshot)?, pods: BTreeMap::new() };
         for key in now.keys() {
@@ -52,25 +52,25 @@ impl ClientPods {
         Ok(Self { state, now: watch::Sender::new(Arc::new(now)) })
     }
 
-    /// Returns the pods that are kept alive, as they change.
+    /// Returns a receiver of the client pods.
     #[must_use]
     pub fn pods(&self) -> watch::Receiver<Arc<ClientPodsSnapshot>> {
         self.now.subscribe()
     }
 
-    /// Returns the pods that are kept alive as a source of the built-in kubelet.
+    /// Returns the client pods as a source of the built-in kubelet.
     #[must_use]
     pub(crate) fn source(&self) -> ClientPodSource {
         ClientPodSource(self.pods())
     }
 
-    /// What is kept alive now.
+    /// Returns the current client pods.
     #[must_use]
     pub fn snapshot(&self) -> Arc<ClientPodsSnapshot> {
         self.now.borrow().clone()
     }
 
-    /// Something was done with a pod.
+    /// Applies an action to a pod, stores the result and publishes it.
     pub fn record(&self, key: &PodKey, act: ClientAction) {
         self.now.send_if_modified(|now| {
             let now = Arc::make_mut(now);
@@ -86,7 +86,7 @@ impl ClientPods {
     }
 }
 
-/// The pods of clients as they change.
+/// The pod source of client pods.
 #[derive(Debug)]
 pub(crate) struct ClientPodSource(watch::Receiver<Arc<ClientPodsSnapshot>>);
 
@@ -105,18 +105,18 @@ impl PodSource for ClientPodSource {
 }
 
 impl ClientPodsSnapshot {
-    /// All pods of which anything is known.
+    /// Returns the keys of all pods, including those without a container to restart.
     #[must_use]
     pub fn keys(&self) -> Vec<PodKey> {
         self.desired.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    /// Those that are kept alive.
+    /// Returns the pods with at least one container to restart.
     pub(super) fn all(&self) -> Vec<Arc<Pod>> {
         self.pods.values().cloned().collect()
     }
 
-    /// Makes a pod anew of what is known of it.
+    /// Computes a pod again from its desired state.
     fn update_pod(&mut self, key: &PodKey) {
         match self.desired.pod(key).and_then(|client_pod| pod(key, client_pod)) {
             Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
@@ -124,32 +124,32 @@ impl ClientPodsSnapshot {
         }
     }
 
-    /// The id of the newest sandbox of a pod, as far as it is known.
+    /// Returns the id of the newest sandbox of a pod, if it is known.
     #[must_use]
     pub fn newest_sandbox(&self, pod: &PodKey) -> Option<&str> {
         self.desired.pod(pod)?.sandbox_id.as_deref()
     }
 
-    /// The id of the newest container of a name, as far as it is known.
+    /// Returns the id of the newest instance of a container, if it is known.
     #[must_use]
     pub fn newest(&self, pod: &PodKey, container: &str) -> Option<&str> {
         self.desired.pod(pod)?.newest(container)?.id.as_deref()
     }
 
-    /// Whether a container has been made by its owner, and has not been seen to be started.
+    /// Whether a client has created a container and was not seen to start it.
     #[must_use]
     pub fn is_created_only(&self, pod: &PodKey, container: &str) -> bool {
         let known = self.desired.pod(pod).and_then(|client_pod| client_pod.newest(container));
         known.is_some_and(|known| known.stage == ClientStage::Created)
     }
 
-    /// Whether the owner of a container has stopped or removed it.
+    /// Whether a client has stopped or removed a container.
     #[must_use]
     pub fn is_released(&self, pod: &PodKey, container: &str) -> bool {
         self.desired.pod(pod).is_some_and(|client_pod| client_pod.is_released(container))
     }
 
-    /// Why a container of a pod is not started again when it ends, if it is not.
+    /// Returns the reason why a container is not restarted when it ends; `None` if it is restarted.
     #[must_use]
     pub fn obstacle(&self, pod: &PodKey, container: &str) -> Option<String> {
         match self.desired.pod(pod) {
@@ -159,7 +159,7 @@ impl ClientPodsSnapshot {
     }
 }
 
-/// A pod with those of its containers that are kept alive, if there are any.
+/// Returns a pod with the containers to restart; `None` if there are none.
 fn pod(key: &PodKey, client_pod: &ClientPod) -> Option<Pod> {
     let containers: Vec<Arc<Container>> =
         client_pod.containers.iter().filter_map(container).map(Arc::new).collect();

@@ -1,4 +1,4 @@
-//! What is kept, as it lies on disk.
+//! Stored form of the client pods.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use super::desired::{CapturedRequest, ClientContainer, ClientPod, ClientStage, D
 use crate::cri::RedactedBytes;
 use crate::state::{self, StateError, StateStore, StateTable};
 
-/// A sandbox.
+/// Stored form of a sandbox.
 #[derive(Serialize, Deserialize)]
 struct StoredSandbox {
     pod: PodKey,
@@ -16,11 +16,11 @@ struct StoredSandbox {
     request: StoredRequest,
 }
 
-/// A container.
+/// Stored form of a container.
 #[derive(Serialize, Deserialize)]
 struct StoredContainer {
     pod: PodKey,
-    /// Which place it has in the pod.
+    /// Index of the container in its pod.
     place: usize,
     name: String,
     request: StoredRequest,
@@ -30,16 +30,16 @@ struct StoredContainer {
     attempt: u32,
 }
 
-/// The bytes of a request, or why they are not known.
+/// Stored form of a captured request: its bytes, or the reason why they are unknown.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum StoredRequest {
-    /// In base64.
+    /// The bytes in base64.
     Whole(String),
     Missing(String),
 }
 
-/// Reads what was kept before.
+/// Reads the client pods from the state store.
 pub(super) fn read(snapshot: &state::Snapshot) -> Result<DesiredState, StateError> {
     let mut desired = DesiredState::default();
     let mut containers: Vec<StoredContainer> =
@@ -62,7 +62,7 @@ pub(super) fn read(snapshot: &state::Snapshot) -> Result<DesiredState, StateErro
     Ok(desired)
 }
 
-/// Writes what has changed of a pod.
+/// Writes the changes of a pod to the state store.
 pub(super) fn write(state: &StateStore, key: &PodKey, before: Option<&ClientPod>, now: Option<&ClientPod>) {
     let name = |container: &ClientContainer| format!("{key}/{}", container.name);
     let known = |client_pod: Option<&ClientPod>| {

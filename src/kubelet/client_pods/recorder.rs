@@ -1,4 +1,4 @@
-//! Turns observed client calls into the actions that pods of clients and their saved state depend on.
+//! Turns observed calls of clients into actions on client pods.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -15,13 +15,14 @@ use crate::relay::CallInfo;
 use crate::tap::{DecodedCall, StopRequest};
 use crate::terminal::sanitize;
 
-/// Why what is made is not kept alive, where nothing is.
+/// Reason why an object is not restarted if its request was not captured.
 const RESTART_WAS_OFF: &str = "created while --enforce restart was off";
 
-/// How much may be there of which no names are known; of the rest it is only known that it was not seen.
+/// Maximum number of objects whose names are unknown. The oldest beyond it are dropped; for their
+/// containers only the fact is known that the request was not seen.
 const MAX_UNNAMED: usize = 256;
 
-/// Records what clients do with their pods, for the kubelet that restarts them.
+/// Records the actions of clients on their pods, for the built-in kubelet that restarts them.
 #[derive(Debug)]
 pub(crate) struct ClientActionRecorder {
     client_pods: ClientPods,
@@ -33,7 +34,7 @@ pub(crate) struct ClientActionRecorder {
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
-/// The built-in kubelet as it restarts client pods, and the recorder of its events.
+/// The built-in kubelet that restarts client pods, and the recorder of its events.
 #[derive(Debug)]
 pub(crate) struct Restarter {
     /// The built-in kubelet, once it runs.
@@ -42,7 +43,7 @@ pub(crate) struct Restarter {
     pub(crate) events: Arc<EventRecorder>,
 }
 
-/// The object of a stop or remove request: its id, or a prefix of it.
+/// Target of a stop or remove request: an id, or a prefix of it.
 #[derive(Debug)]
 enum CallTarget {
     Sandbox(String),
@@ -54,7 +55,8 @@ impl ClientActionRecorder {
         Self { client_pods, restarter, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
-    /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
+    /// Called when a client sends a stop or remove request. Before the first list its target may be
+    /// unknown.
     pub(crate) fn on_stop_requested(
         &mut self,
         inventory: &Inventory,
@@ -79,14 +81,14 @@ impl ClientActionRecorder {
         if let Some((key, action)) = self.client_action(inventory, ended) {
             self.client_pods.record(&key, action);
         } else if let Some(unnamed_target) = unnamed_target(ended) {
-            // Some may have gone before their names were known.
+            // Objects may have been removed before their names were known.
             self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MAX_UNNAMED));
             self.awaiting_names.push(unnamed_target);
             self.record_named(inventory);
         }
     }
 
-    /// Records actions whose target has a name by now.
+    /// Records the actions whose targets have names now.
     pub(crate) fn record_named(&mut self, inventory: &Inventory) {
         self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
@@ -106,7 +108,8 @@ impl ClientActionRecorder {
         });
     }
 
-    /// Called after the first complete list. Records the stops of before, and the client pods without a sandbox.
+    /// Called after the first complete list. Records the earlier stops, and the client pods without
+    /// a sandbox.
     pub(crate) fn on_first_list(&mut self, inventory: &Inventory) {
         for target in std::mem::take(&mut self.stopped_before_first_list) {
             if let Some((key, action)) = self.release(inventory, &target) {
@@ -123,7 +126,8 @@ impl ClientActionRecorder {
         }
     }
 
-    /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
+    /// Called when a container runs or has run. If a client created it, the client also started it,
+    /// although the call may not have been seen.
     pub(crate) fn on_started(&self, inventory: &Inventory, container: &Container) {
         let has_run = match container.state {
             ContainerState::ContainerRunning => true,
@@ -149,7 +153,8 @@ impl ClientActionRecorder {
         }
     }
 
-    /// A container has ended: tells why it is not started again, where others are.
+    /// Called when a container has exited. Records why it is not restarted, if containers are
+    /// restarted at all.
     pub(crate) fn on_exited(&self, inventory: &Inventory, container: &Arc<Container>) {
         let Some(Restarter { kubelet, events }) = &self.restarter else { return };
         if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(inventory, container) {
@@ -167,7 +172,7 @@ impl ClientActionRecorder {
         }
     }
 
-    /// Returns the action that an ended call stands for.
+    /// Returns the action that a successful call implies.
     fn client_action(
         &self,
         inventory: &Inventory,
@@ -179,7 +184,7 @@ impl ClientActionRecorder {
         let (method, call) = (ended.call.method.label(), &ended.call);
         let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_ref());
         let container = call.container.as_ref();
-        // A sandbox may be older than we are, and its pod known of the call alone.
+        // The sandbox may be older than this process; then only the call names its pod.
         let pod_key = || {
             let known = inventory.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
             known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
@@ -208,7 +213,8 @@ impl ClientActionRecorder {
                 let (key, name) = names(inventory, inventory.container(container?.id.as_ref()?)?)?;
                 (key, ClientAction::ContainerStarted(name))
             }
-            // What was announced as well is known by then; what was not is known now.
+            // Usually recorded when the request was sent. This covers targets that were unknown
+            // then.
             ("StopContainer" | "RemoveContainer", false) => {
                 self.release(inventory, &CallTarget::Container(container?.id.clone()?))?
             }
@@ -223,7 +229,7 @@ impl ClientActionRecorder {
         Some(action)
     }
 
-    /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
+    /// Returns the release that a stop or remove request implies. Older instances are not released.
     fn release(&self, inventory: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
         match target {
             CallTarget::Sandbox(id) => {
@@ -240,8 +246,9 @@ impl ClientActionRecorder {
         }
     }
 
-    /// Whether there is no later one of a container: what has ended before is tidied up by many. Attempts do not tell, since clients begin with 0
-    /// again when they replace something; but what was made last is known.
+    /// Whether a container is the newest of its name. Clients and garbage collection also remove
+    /// older instances, which is no release. Attempts alone do not decide, because clients begin
+    /// with 0 again when they replace a container; the last created instance is known.
     fn is_newest(&self, inventory: &Inventory, container: &Container) -> bool {
         let Some((key, name)) = names(inventory, container) else { return true };
         let snapshot = self.client_pods.snapshot();
@@ -275,10 +282,11 @@ impl ClientActionRecorder {
     }
 }
 
-/// The request of a call that has made something, or why it is not kept.
+/// Returns the request of a call that created an object, or the reason why it is not stored.
 fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     if ended.info.is_from_kubelet() {
-        // It keeps them itself, and what is in them is not for our disk.
+        // A kubelet restarts its pods itself, and their requests may hold secrets that must not be
+        // written to disk.
         return Err("a kubelet has made it".to_owned());
     }
     match ended.request.take() {
@@ -288,7 +296,7 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     }
 }
 
-/// Returns the object that a successful call created, if its names are unknown.
+/// Returns the object that a successful call created, if its request is unknown, with the reason.
 fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
     if !ended.is_ok() || is_internal(&ended.info) {
         return None;
@@ -302,13 +310,13 @@ fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
     captured(ended).err().map(|reason| (target, reason))
 }
 
-/// The pod of a container, and its own name.
+/// Returns the pod and the name of a container.
 fn names(inventory: &Inventory, container: &Container) -> Option<(PodKey, String)> {
     let key = PodKey::from_pod_ref(&inventory.sandbox_of(container)?.pod)?;
     Some((key, container.container_ref.name.clone()?))
 }
 
-/// Whether a call is one that we have made.
+/// Whether probeshim made the call itself.
 fn is_internal(head: &CallInfo) -> bool {
     is_own_process(head.peer.as_ref().and_then(|peer| peer.pid))
 }

@@ -8,15 +8,15 @@ use super::ClientPods;
 use crate::lockfile::LockError;
 use crate::state::{Snapshot, StateError, StateStore};
 
-/// The message if the state directory is locked or cannot be opened.
+/// Message if the state directory is locked or cannot be opened.
 const STOPS_NOT_RECORDED: &str = "what clients stop is not recorded for --enforce restart";
 
-/// Client pods, and the state store that outlives this process.
+/// Client pods, and the state store that keeps them when probeshim ends.
 #[derive(Debug)]
 pub(crate) struct ClientPodStore {
     pub(crate) client_pods: ClientPods,
     pub(crate) state: StateStore,
-    /// Content of the store at the start.
+    /// Content of the store when it was opened.
     pub(crate) snapshot: Snapshot,
 }
 
@@ -28,8 +28,9 @@ impl ClientPodStore {
         Ok(Self { client_pods, state, snapshot })
     }
 
-    /// Opens the state of a directory if it has client pods and no other process uses it. The kubelet that restarts them next must know what
-    /// their clients have stopped meanwhile.
+    /// Opens the state of a directory if it has client pods and no other process uses it. The
+    /// built-in kubelet that restarts them next must know which containers clients have stopped
+    /// meanwhile.
     pub(crate) fn open_if_used(dir: &Path) -> Option<Self> {
         if !StateStore::exists(dir) {
             return None;
