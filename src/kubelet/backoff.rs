@@ -1,4 +1,5 @@
-//! How long it is waited before a container that fails is started again, or an image that is not to be had is pulled again.
+//! Back-offs: delays before a failed container is restarted or a failed image pull is repeated
+//! (client-go: `flowcontrol.Backoff`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,26 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
-/// What is waited at first, and at most.
+/// Initial and maximum delay.
 const FIRST: Duration = Duration::from_secs(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// After so long, what was waited before counts no more (the kubelet's housekeeping), though it be waited for at that time.
+/// Time since the last failure after which the delay is reset, even if the delay has not passed
+/// (client-go: `flowcontrol.Backoff`: `GC`, which the kubelet's housekeeping calls).
 const RESET_AFTER: Duration = Duration::from_secs(600);
 
-/// Who waits for how long, by keys.
+/// Back-offs by keys.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     entries: Mutex<HashMap<String, BackoffEntry>>,
-    /// Where that outlives us.
+    /// Table of the state store in which the entries are kept, if any.
     state: Option<(StateStore, StateTable)>,
 }
 
-/// What is remembered of something that fails.
+/// The current delay of a failing object.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct BackoffEntry {
     delay: Duration,
-    /// When that was noted.
+    /// Time at which the delay was set.
     noted: SystemTime,
 }
 
@@ -36,25 +38,25 @@ impl BackoffEntry {
         since(self.noted, now) > RESET_AFTER
     }
 
-    /// Whether it is time again after a failure. One that is still to come was noted before the clock was set back: it is not waited for until
-    /// then.
+    /// Fails if the delay since a failure has not passed. A time of failure in the future means
+    /// that the clock was set back, and is ignored.
     fn wait(&self, failed: SystemTime, now: SystemTime) -> Result<(), BackoffError> {
         let until = failed + self.delay;
         if failed <= now && now < until { Err(BackoffError { delay: self.delay, until }) } else { Ok(()) }
     }
 }
 
-/// It is not time yet.
+/// The back-off of an operation has not passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackoffError {
-    /// What is waited in all.
+    /// The whole delay.
     pub(super) delay: Duration,
-    /// Until when.
+    /// Time at which the delay ends.
     pub(super) until: SystemTime,
 }
 
 impl Backoff {
-    /// What was remembered before goes on, and is remembered there from now on.
+    /// Restores the entries of a table, and stores changes in the same table.
     pub(super) fn restore(
         snapshot: &Snapshot,
         state: &StateStore,
@@ -64,7 +66,8 @@ impl Backoff {
         Ok(Self { entries: Mutex::new(entries), state: Some((state.clone(), table)) })
     }
 
-    /// Tries something again that failed at a time; the next time it will be waited longer.
+    /// Permits the retry of an operation that failed at `failed`, and doubles the next delay. Fails
+    /// if the delay has not passed.
     pub(super) fn check_and_record(
         &self,
         key: &str,
@@ -72,7 +75,8 @@ impl Backoff {
         now: SystemTime,
     ) -> Result<(), BackoffError> {
         let known = self.lock().get(key).filter(|entry| !entry.is_forgotten(now)).copied();
-        // What seems to fail later than now has failed before the clock was set back, or by a clock that goes before ours.
+        // A failure after `now` means that the clock was set back, or that the runtime's clock is
+        // ahead. The delay then counts from the time at which it was set.
         let expects_wrong = failed > now;
         let wait =
             known.map_or(Ok(()), |entry| entry.wait(if expects_wrong { entry.noted } else { failed }, now));
@@ -82,18 +86,18 @@ impl Backoff {
         wait
     }
 
-    /// Whether it is time for something that was noted to have failed before.
+    /// Fails if the delay since the last recorded failure has not passed.
     pub(super) fn check(&self, key: &str, now: SystemTime) -> Result<(), BackoffError> {
         let known = self.lock().get(key).copied();
         known.map_or(Ok(()), |entry| entry.wait(entry.noted, now))
     }
 
-    /// Something has failed now. Returns what is waited before it is tried again.
+    /// Records a failure at `now`. Returns the delay before the retry.
     pub(super) fn record_failure(&self, key: &str, now: SystemTime) -> Duration {
         self.note(key, now)
     }
 
-    /// The next time it will be waited longer than the last time, unless that was long ago.
+    /// Doubles the delay, or sets the initial delay if the last failure was long ago.
     fn note(&self, key: &str, now: SystemTime) -> Duration {
         let mut entries = self.lock();
         entries.retain(|key, entry| {
@@ -117,7 +121,7 @@ impl Backoff {
     }
 }
 
-/// How long after one time another is; no time where it is before.
+/// Returns the time from `earlier` to `later`; zero if `later` is before `earlier`.
 fn since(earlier: SystemTime, later: SystemTime) -> Duration {
     later.duration_since(earlier).unwrap_or_default()
 }
@@ -130,7 +134,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// Table 9.9, `DoBackOff`.
+    /// Upstream: `kuberuntime_manager_test.go`: `TestDoBackOff`.
     #[test]
     fn each_time_twice_as_long_up_to_five_minutes() {
         let (backoff, mut now, mut waited) = (Backoff::default(), 0, Vec::new());
@@ -178,7 +182,7 @@ mod tests {
         assert_eq!(backoff.check("image", at(1000)), Ok(()));
     }
 
-    /// Where the runtime's clock goes before ours, it is waited from the last start on.
+    /// If the runtime's clock is ahead, the delay counts from the last start.
     #[test]
     fn a_clock_that_goes_before_ours_does_not_do_away_with_it() {
         let backoff = Backoff::default();
@@ -189,7 +193,8 @@ mod tests {
         assert!(backoff.check_and_record("main", at(5012), at(29)).is_err());
     }
 
-    /// An image that is not to be had is pulled again so long after the last pull has failed, however long that took.
+    /// The delay of an image pull counts from the end of the failed pull, regardless of the
+    /// duration of the pull.
     #[test]
     fn a_pull_is_waited_for_from_its_end_on() {
         let backoff = Backoff::default();

@@ -1,4 +1,5 @@
-//! Rotates the logs of containers (kubelet: `container_log_manager.go`). Runtimes write logs, and never limit them.
+//! Rotates the logs of containers (kubelet: `container_log_manager.go`). Runtimes write logs, and
+//! never limit them.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -19,13 +20,13 @@ use crate::cri::v1::{
 };
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 
-/// Rotates the logs of the containers of the pods.
+/// Rotates the logs of the containers of managed pods.
 #[derive(Debug)]
 pub(super) struct ContainerLogManager {
     context: Arc<WorkerContext>,
     pod_workers: Arc<PodWorkers>,
     policy: LogRotatePolicy,
-    /// Containers whose logs could not be rotated the last time, which was logged.
+    /// Containers with a failed rotation. The first failure of each was logged.
     failing: HashSet<String>,
 }
 
@@ -38,7 +39,8 @@ impl ContainerLogManager {
         Self { context, pod_workers, policy, failing: HashSet::new() }
     }
 
-    /// Checks all logs again and again. Beside a kubelet nothing is rotated: it rotates the logs of every container.
+    /// Checks all logs at the monitor interval. Rotates nothing while a kubelet uses the runtime,
+    /// because the kubelet rotates the logs of every container.
     pub(super) async fn run(mut self) {
         let Some(max_size) = self.policy.max_size else { return };
         loop {
@@ -49,7 +51,8 @@ impl ContainerLogManager {
         }
     }
 
-    /// Checks the log of each running container, one after the other: the kubelet has one worker by default.
+    /// Checks the logs of the running containers one after another: the kubelet has one worker by
+    /// default.
     async fn rotate_logs(&mut self, max_size: u64) {
         let containers = match self.running_containers().await {
             Ok(containers) => containers,
@@ -72,7 +75,7 @@ impl ContainerLogManager {
         }
     }
 
-    /// Lists the running containers of the pods that are played.
+    /// Lists the running containers of managed pods.
     async fn running_containers(&self) -> Result<Vec<Container>, RotateError> {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });

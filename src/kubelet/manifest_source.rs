@@ -16,14 +16,14 @@ use crate::manifest::pod::Pod;
 use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
-/// Interval between two checks of the files.
+/// Interval between checks of the files.
 const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The pods of manifests.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestSource {
     files: Files,
-    /// Pods and objects of all files together.
+    /// Pods and objects of all files.
     pod_set: Arc<PodSet>,
     /// Probes of other sources.
     specs: SpecResolver,
@@ -32,8 +32,9 @@ pub struct ManifestSource {
 }
 
 impl ManifestSource {
-    /// Reads files and directories. Fails with everything that is wrong with them. `ignore_unsupported`: unsupported fields are left out.
-    /// `redact`: errors do not show values. `specs`: probes of other sources.
+    /// Reads files and directories. Fails with all problems in them. `ignore_unsupported`:
+    /// unsupported fields are left out. `redact`: errors do not show values. `specs`: probes of
+    /// other sources.
     pub fn read(
         paths: &[PathBuf],
         ignore_unsupported: bool,
@@ -51,31 +52,31 @@ impl ManifestSource {
         if !problems.is_empty() {
             return Err(problems);
         }
-        // The caller reports what is left out.
+        // The caller reports the warnings.
         let known = source.all_problems();
         source.problems_reported.take(known);
         Ok(source)
     }
 
-    /// The files and folders in which they are.
+    /// Returns the paths of the files and directories.
     #[must_use]
     pub fn paths(&self) -> &BTreeSet<PathBuf> {
         &self.paths
     }
 
-    /// How many pods there are.
+    /// Returns the number of pods.
     #[must_use]
     pub fn count(&self) -> usize {
         self.pod_set.pods.len()
     }
 
-    /// What is left out because it is not to be had here.
+    /// Returns warnings about unsupported parts of the manifests that are left out.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.files.warnings().into_iter().collect()
     }
 
-    /// How often each kind is there that nobody reads.
+    /// Returns the number of documents of each ignored kind.
     #[must_use]
     pub fn ignored_kinds(&self) -> BTreeMap<String, usize> {
         let mut kinds = BTreeMap::new();
@@ -93,7 +94,8 @@ impl ManifestSource {
         with_pods(&self.specs, self.pod_set.pods.iter())
     }
 
-    /// Reads the files again and again, until the returned source is dropped. Records problems as events.
+    /// Rereads the files periodically until the returned source is dropped. Records problems as
+    /// events.
     pub(crate) fn watch(mut self, events: Arc<EventRecorder>) -> ManifestWatch {
         let (specs, published) = (self.specs.clone(), watch::Sender::new(self.pod_set.clone()));
         let pod_sets = published.subscribe();
@@ -109,7 +111,8 @@ impl ManifestSource {
         ManifestWatch { pod_sets, specs, is_lost: false, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Reads the files that have changed. Returns whether their content is another one. A pod with errors stays as it was.
+    /// Reads the files that have changed. Returns whether their content has changed. A pod with
+    /// errors keeps its previous manifest.
     async fn rescan(&mut self) -> bool {
         let (files, has_changed) = rescan_blocking(std::mem::take(&mut self.files)).await;
         self.files = files;
@@ -123,13 +126,13 @@ impl ManifestSource {
         has_changed
     }
 
-    /// Records events for new problems and for those that are resolved.
+    /// Records events for new problems and for resolved problems.
     fn report_problems(&mut self, events: &EventRecorder) {
         let problems = self.all_problems();
         self.problems_reported.report(problems, events);
     }
 
-    /// Returns what is wrong, and what is left out.
+    /// Returns all problems and warnings.
     fn all_problems(&self) -> BTreeSet<String> {
         let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
         self.problems().into_iter().chain(left_out).collect()
@@ -142,12 +145,12 @@ impl ManifestSource {
     }
 }
 
-/// The pods of manifests as they change.
+/// Publishes the pods of manifests as the manifests change.
 #[derive(Debug)]
 pub(crate) struct ManifestWatch {
     pod_sets: watch::Receiver<Arc<PodSet>>,
     specs: SpecResolver,
-    /// Whether the task has panicked, which was logged.
+    /// Whether the task has panicked, and the panic was logged.
     is_lost: bool,
     _task: AbortOnDropHandle<()>,
 }

@@ -14,22 +14,22 @@ use crate::cri::PROCRUN_RUNTIME_NAME;
 use crate::events::{Event, reason};
 use crate::terminal::sanitize;
 
-/// Interval between attempts to ask a runtime that does not answer.
+/// Interval between requests to a runtime that does not respond.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether mounts of probeshim reach the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mounting {
-    /// The runtime sees them.
+    /// Mounts reach the runtime.
     Reaches,
-    /// There are none: probeshim is not root, or the runtime mounts no volumes.
+    /// probeshim makes no mounts: it is not root, or the runtime mounts no volumes.
     Never,
-    /// They do not reach the runtime, for this reason.
+    /// Mounts do not reach the runtime, for this reason.
     Unreachable(String),
 }
 
 impl WorkerContext {
-    /// Returns what becomes of mounts for the runtime. Fails where the runtime does not answer.
+    /// Returns whether mounts reach the runtime. Fails if the runtime does not respond.
     pub(super) async fn mounting(&self) -> Result<Mounting, String> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Mounting::Never);
@@ -38,16 +38,18 @@ impl WorkerContext {
         if runtime == PROCRUN_RUNTIME_NAME {
             return Ok(Mounting::Never);
         }
-        // The runtime may have been restarted elsewhere since.
+        // The runtime may have been restarted in another mount namespace.
         match pod_dir::obstacle(self.runtime.socket.as_path(), &self.node.pods).await {
             Ok(Some(reason)) => Ok(Mounting::Unreachable(reason)),
-            // If this cannot be determined, assume that the runtime sees our mounts, as on most nodes.
+            // If this cannot be determined, mounts are assumed to reach the runtime, as on most
+            // nodes.
             Ok(None) | Err(_) => Ok(Mounting::Reaches),
         }
     }
 
-    /// Returns whether subPaths are bind-mounted for the runtime: probeshim must be root, and the runtime must mount volumes. Fails where the
-    /// mounts do not reach the runtime, because a container would find an empty directory instead of its files.
+    /// Returns whether subPaths are bind-mounted for the runtime. This requires that probeshim is
+    /// root and that the runtime mounts volumes. Fails if mounts do not reach the runtime, because
+    /// a container would then find an empty directory instead of its files.
     pub(super) async fn binds_subpaths(&self) -> Result<bool, String> {
         match self.mounting().await? {
             Mounting::Reaches => Ok(true),
@@ -58,7 +60,7 @@ impl WorkerContext {
         }
     }
 
-    /// Reports, if the runtime answers, that mounts do not reach it.
+    /// Records an event if the runtime responds and mounts do not reach it.
     pub(super) async fn report_unreachable_mounts(&self) {
         if let Ok(Mounting::Unreachable(reason)) = self.mounting().await {
             let message = format!(
@@ -86,7 +88,7 @@ impl WorkerContext {
     }
 }
 
-/// Reports, once the runtime answers, that mounts do not reach it.
+/// Waits until the runtime responds, and records an event if mounts do not reach it.
 pub(super) async fn report_unreachable(context: Arc<WorkerContext>) {
     while context.runtime.name().await.is_err() {
         sleep(RETRY_INTERVAL).await;

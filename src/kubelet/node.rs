@@ -1,4 +1,4 @@
-//! What of this node ends up in pods.
+//! Properties of this node that become part of pods.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,41 +9,44 @@ use crate::manifest::pod::Dns;
 use crate::net::node_ip;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
-/// Where this node says how names are resolved.
+/// Path of the node's resolver configuration.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Where the kernel tells which sizes huge pages have.
+/// Directory in which the kernel lists the sizes of huge pages.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
-/// The most nameservers that resolvers heed, as the kubelet counts.
+/// Maximum number of nameservers that a resolver uses (kubelet: `network/dns/dns.go`;
+/// `validation.MaxDNSNameservers`).
 pub(super) const MAX_DNS_NAMESERVERS: usize = 3;
 
-/// What is known of this node.
+/// Properties of this node.
 #[derive(Clone, Debug)]
 pub(super) struct NodeInfo {
     pub(super) name: String,
-    /// Its address.
+    /// IP address of the node.
     pub(super) address: String,
-    /// Bytes of memory.
+    /// Size of the memory in bytes.
     pub(super) memory: u64,
-    /// The sizes of huge pages, as CRI names them: `2MB`, `1GB`.
+    /// Sizes of huge pages in the notation of the CRI: `2MB`, `1GB`.
     pub(super) page_sizes: Vec<String>,
     pub(super) dns: Dns,
-    /// Processors.
+    /// Number of processors.
     pub(super) cpus: usize,
-    /// What it calls others.
+    /// Content of the node's `/etc/hosts`.
     pub(super) etc_hosts: String,
-    /// Where the logs of pods are, and whether they stay there.
+    /// Directory of the pods' logs.
     pub(super) logs: PathBuf,
+    /// Whether the logs of removed pods are kept.
     pub(super) keep_logs: bool,
-    /// Where the files of pods are.
+    /// Directory of the pods' directories.
     pub(super) pods: PathBuf,
-    /// Where what outlives us is, which tells our pods from others'.
+    /// State directory. A label with its path distinguishes our pods from those of other
+    /// probeshims.
     pub(super) state: String,
 }
 
 impl NodeInfo {
-    /// This node, with these folders.
+    /// Returns this node with these directories. `keep_logs`: the logs of removed pods are kept.
     pub(super) fn detect(logs: PathBuf, keep_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
@@ -57,7 +60,7 @@ impl NodeInfo {
     }
 }
 
-/// Reads what a resolver reads.
+/// Parses a resolver configuration.
 fn dns(text: &str) -> Dns {
     let mut dns = Dns { include_node_config: true, ..Dns::default() };
     for line in text.lines() {
@@ -75,7 +78,8 @@ fn dns(text: &str) -> Dns {
     dns
 }
 
-/// Folders are called by the size in kB: `hugepages-2048kB`.
+/// Returns the sizes of huge pages. The kernel names each directory by the size in kB:
+/// `hugepages-2048kB`.
 fn page_sizes(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size =

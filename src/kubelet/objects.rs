@@ -1,10 +1,11 @@
-//! The ConfigMaps, Secrets and RuntimeClasses that pods may refer to, as they are now.
+//! The current ConfigMaps, Secrets and RuntimeClasses to which pods may refer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::manifest::ConfigObjects;
 
-/// The current objects. Pods look them up when a container starts or a volume is set up.
+/// The current objects. A pod worker looks objects up when it starts a container or sets up a
+/// volume.
 #[derive(Debug, Default)]
 pub(super) struct ObjectStore(Mutex<Arc<ConfigObjects>>);
 

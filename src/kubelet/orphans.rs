@@ -11,10 +11,10 @@ use super::pod_registry::orphan_pod;
 use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::manifest::pod::Pod;
 
-/// Interval between attempts to ask a runtime that does not answer.
+/// Interval between requests to a runtime that does not respond.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pods of an earlier run that no manifest has any more.
+/// Orphans: pods of an earlier run that are in no manifest.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     /// Pods with a sandbox in the runtime.
@@ -23,12 +23,12 @@ pub(super) struct Orphans {
     pub(super) removed: Vec<Arc<Pod>>,
 }
 
-/// Finds orphans as soon as the runtime answers.
+/// Finds orphans as soon as the runtime responds.
 pub(super) async fn find_orphans(context: Arc<WorkerContext>, wanted: Vec<Arc<Pod>>) -> Orphans {
     let there = loop {
         match context.runtime.list_managed(&context.node.state).await {
             Ok(there) => break there,
-            // The PLEG reports that the runtime does not answer.
+            // The PLEG reports that the runtime does not respond.
             Err(_) => sleep(RETRY_INTERVAL).await,
         }
     };

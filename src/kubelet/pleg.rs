@@ -1,5 +1,5 @@
-//! Looks once a second what has become of the containers and sandboxes of the node, and wakes the pods to which something has happened
-//! (as the kubelet's PLEG).
+//! The pod lifecycle event generator: relists the containers and sandboxes of the node every
+//! second, and wakes the pod workers with changes (kubelet: `pleg/generic.go`: `GenericPLEG`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::context::WorkerContext;
 use super::pod_workers::PodWorkers;
 use crate::terminal::sanitize;
 
-/// From the end of one look to the next.
+/// Interval from the end of one relist to the start of the next.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks again and again.
+/// Relists forever.
 pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers>) {
     let mut is_reported = false;
     loop {

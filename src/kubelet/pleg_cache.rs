@@ -1,17 +1,18 @@
-//! The last states of sandboxes and containers, in which changes are found (kubelet: `pleg/generic.go`: `podRecords`).
+//! States of sandboxes and containers at the last relist (kubelet: `pleg/generic.go`:
+//! `podRecords`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The last states of each pod, by its identity.
+/// The last states of each pod, by the pod's identity.
 #[derive(Debug, Default)]
 pub(super) struct PlegCache(Mutex<HashMap<String, PodStates>>);
 
-/// The states of the sandboxes and containers of a pod, by their ids.
+/// States of the sandboxes and containers of a pod, by their ids.
 pub(super) type PodStates = HashMap<String, i32>;
 
 impl PlegCache {
-    /// Sets the states of a pod. Returns whether they have changed.
+    /// Stores the states of a pod. Returns whether they have changed.
     pub(super) fn set(&self, pod: &str, record: PodStates) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = records.get(pod) != Some(&record);
@@ -21,7 +22,8 @@ impl PlegCache {
         is_new
     }
 
-    /// Returns whether the runtime has ever listed a pod, even without anything of it.
+    /// Returns whether the runtime has ever been listed for a pod, even if the list held nothing of
+    /// the pod.
     pub(super) fn knows(&self, pod: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(pod)
     }

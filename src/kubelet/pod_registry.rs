@@ -1,4 +1,5 @@
-//! The registered pods, which outlive the process: pods that continue, and pods whose termination continues (kubelet: pod manager).
+//! Registered pods. The registry survives a restart of probeshim, so that pods and their
+//! terminations continue (kubelet: pod manager).
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -10,33 +11,34 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::pod::{Pod, PodOrigin};
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
-/// What is remembered of pods that are played, by their uids. It outlives us.
+/// Registered pods by their uids, kept in the state store.
 #[derive(Debug)]
 pub(super) struct PodRegistry {
     known: Mutex<HashMap<String, RegisteredPod>>,
     state: StateStore,
-    /// What is played now: files and folders.
+    /// Files and directories of the current manifests.
     paths: BTreeSet<PathBuf>,
 }
 
-/// What is remembered of one.
+/// A registered pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RegisteredPod {
     namespace: String,
     name: String,
-    /// The files and folders that were played when it was.
+    /// Files and directories of the manifests when the pod was last registered.
     paths: BTreeSet<PathBuf>,
-    /// When it was seen first.
+    /// Time at which the pod was first registered.
     started: SystemTime,
     is_ending: bool,
-    /// Whether it was not there before us.
+    /// Whether this process registered the pod first.
     #[serde(skip)]
     is_new: bool,
 }
 
 impl PodRegistry {
-    /// Those that are kept, where these files and folders are played.
+    /// Restores the registered pods. `paths` are the files and directories of the current
+    /// manifests.
     pub(super) fn new(
         snapshot: &Snapshot,
         state: StateStore,
@@ -46,7 +48,7 @@ impl PodRegistry {
         Ok(Self { known: Mutex::new(known), state, paths })
     }
 
-    /// A pod is played. Returns since when.
+    /// Registers a pod. Returns the time at which the pod was first registered.
     pub(super) fn register(&self, pod: &Pod) -> SystemTime {
         let mut known = self.lock();
         let memory = known.entry(pod.uid.clone()).or_insert_with(|| RegisteredPod {
@@ -62,17 +64,17 @@ impl PodRegistry {
         memory.started
     }
 
-    /// Whether a pod was not there before us.
+    /// Returns whether this process registered a pod first.
     pub(super) fn is_new(&self, uid: &str) -> bool {
         self.lock().get(uid).is_some_and(|memory| memory.is_new)
     }
 
-    /// Whether a pod is played, or has been and is not known to be gone.
+    /// Returns whether a pod is registered: it is managed, or it was managed and may still exist.
     pub(super) fn knows(&self, uid: &str) -> bool {
         self.lock().contains_key(uid)
     }
 
-    /// A pod is being ended.
+    /// Records that the termination of a pod has begun.
     pub(super) fn mark_terminating(&self, uid: &str) {
         if let Some(memory) = self.lock().get_mut(uid) {
             memory.is_ending = true;
@@ -80,13 +82,14 @@ impl PodRegistry {
         }
     }
 
-    /// Nothing is left of it.
+    /// Removes a pod of which nothing remains.
     pub(super) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
         self.state.remove(StateTable::Pods, uid);
     }
 
-    /// Those whose end has to go on; or to begin, because what is played had them, or because another of their name is to come.
+    /// Returns the pods to terminate: pods with an unfinished termination, pods that the current
+    /// manifests no longer contain, and pods with the name of a desired pod.
     pub(super) fn pods_to_terminate(&self, wanted: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let is_named = |memory: &RegisteredPod| {
             wanted.iter().any(|pod| (&pod.namespace, &pod.name) == (&memory.namespace, &memory.name))
@@ -96,7 +99,7 @@ impl PodRegistry {
         })
     }
 
-    /// Returns the registered pods that are not wanted and match.
+    /// Returns the registered pods that are not desired and that match.
     pub(super) fn not_desired(
         &self,
         wanted: &[Arc<Pod>],
@@ -104,7 +107,7 @@ impl PodRegistry {
     ) -> Vec<Arc<Pod>> {
         let known = self.lock();
         let is_wanted = |uid: &String| wanted.iter().any(|pod| pod.uid == *uid);
-        // One that is wanted again while it is being ended comes after its end.
+        // A pod that is desired again during its termination is started after the termination.
         let unwanted =
             known.iter().filter(|(uid, memory)| (!is_wanted(uid) || memory.is_ending) && matches(memory));
         unwanted.map(|(uid, memory)| orphan_pod(&memory.namespace, &memory.name, uid)).collect()
@@ -115,7 +118,7 @@ impl PodRegistry {
     }
 }
 
-/// Returns a pod of which only the identity is known.
+/// Returns a pod with a known identity and nothing else.
 pub(super) fn orphan_pod(namespace: &str, name: &str, uid: &str) -> Arc<Pod> {
     Arc::new(Pod::identity_only([namespace, name, uid].map(str::to_owned), PodOrigin::Orphan))
 }

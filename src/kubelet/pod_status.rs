@@ -1,45 +1,46 @@
-//! What the types of Kubernetes do not say themselves about the status of a pod (kubelet: `pkg/api/v1/pod/util.go`, `status_manager.go`).
+//! Accessors for the status types of Kubernetes (kubelet: `pkg/api/v1/pod/util.go`,
+//! `status/status_manager.go`).
 
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     PodStatus,
 };
 
-/// Questions about the status of a pod.
+/// Accessors for the status of a pod.
 pub trait PodStatusExt {
-    /// Returns the phase; nothing before there is one.
+    /// Returns the phase; an empty text if no phase is set.
     fn phase(&self) -> &str;
 
-    /// Returns whether a condition is met.
+    /// Returns whether a condition has the status `True`.
     fn is(&self, condition: &str) -> bool;
 
-    /// Returns whether the pod has ended.
+    /// Returns whether the pod has the phase Succeeded or Failed.
     fn is_terminal(&self) -> bool {
         matches!(self.phase(), "Succeeded" | "Failed")
     }
 
-    /// Returns the containers, those that run first before the others.
+    /// Returns the statuses of the containers, init containers first.
     fn containers(&self) -> impl Iterator<Item = &ContainerStatus>;
 }
 
-/// Questions about the status of a container.
+/// Accessors for the status of a container.
 pub trait ContainerStatusExt {
-    /// Returns why the container waits, if it does.
+    /// Returns the waiting state, if the container is waiting.
     fn waiting(&self) -> Option<&ContainerStateWaiting>;
 
-    /// Returns since when the container runs, if it does.
+    /// Returns the running state, if the container is running.
     fn running(&self) -> Option<&ContainerStateRunning>;
 
-    /// Returns how the container ended, if it did.
+    /// Returns the terminated state, if the container has terminated.
     fn terminated(&self) -> Option<&ContainerStateTerminated>;
 
-    /// Returns how the container before this one ended, if there was one.
+    /// Returns the terminated state of the previous instance, if there is one.
     fn last_terminated(&self) -> Option<&ContainerStateTerminated>;
 
-    /// Returns whether the startup probe has succeeded, as far as there is one.
+    /// Returns whether the container has started, which requires the success of a startup probe.
     fn is_started(&self) -> bool;
 
-    /// Returns how often the container was restarted.
+    /// Returns the restart count.
     fn restarts(&self) -> u32;
 }
 
@@ -83,13 +84,14 @@ impl ContainerStatusExt for ContainerStatus {
     }
 }
 
-/// Makes the status of a pod final: containers whose end was not observed count as killed, and a pod without a terminal phase as failed
-/// (kubelet: `status_manager.go`: `TerminatePod`). `has_sidecar_last`: the last init container is a sidecar.
+/// Makes the status of a pod final: containers with an unobserved end count as killed, and a pod
+/// without a terminal phase as failed (kubelet: `status_manager.go`: `TerminatePod`).
+/// `has_sidecar_last`: the last init container is a sidecar.
 pub(super) fn terminate_pod(status: &mut PodStatus, has_sidecar_last: bool) {
     if has_initialized(status, has_sidecar_last) {
         status.container_statuses.iter_mut().flatten().for_each(terminate_container);
     }
-    // Init containers after the last one that has started stay as they are.
+    // Init containers after the last started one stay unchanged.
     let init = status.init_container_statuses.as_deref_mut().unwrap_or_default();
     let started = init.iter().rposition(has_left_waiting).map_or(1, |last| last + 1);
     init.iter_mut().take(started).for_each(terminate_container);
@@ -104,7 +106,8 @@ pub(super) fn terminate_pod(status: &mut PodStatus, has_sidecar_last: bool) {
     }
 }
 
-/// Returns whether the init containers have ever been done (kubelet: `status_manager.go`: `hasPodInitialized`).
+/// Returns whether the init containers have ever finished (kubelet: `status_manager.go`:
+/// `hasPodInitialized`).
 fn has_initialized(status: &PodStatus, has_sidecar_last: bool) -> bool {
     let Some(last) = status.init_container_statuses.iter().flatten().last() else { return true };
     let is_done = if has_sidecar_last {
@@ -115,7 +118,7 @@ fn has_initialized(status: &PodStatus, has_sidecar_last: bool) -> bool {
     is_done || status.container_statuses.iter().flatten().any(has_left_waiting)
 }
 
-/// Returns whether a container has ever been started.
+/// Returns whether a container was ever started.
 fn has_left_waiting(container: &ContainerStatus) -> bool {
     container.last_terminated().is_some() || container.waiting().is_none()
 }
@@ -136,17 +139,17 @@ fn terminate_container(container: &mut ContainerStatus) {
     (container.ready, container.started) = (false, Some(false));
 }
 
-/// Returns the state of a container that waits.
+/// Returns a container state that is waiting.
 pub(super) fn waiting_state(reason: &str, message: &str) -> ContainerState {
     ContainerState { waiting: Some(waiting(reason, message)), ..ContainerState::default() }
 }
 
-/// Returns why a container waits.
+/// Returns a waiting state. Empty texts are left out.
 pub(super) fn waiting(reason: &str, message: &str) -> ContainerStateWaiting {
     ContainerStateWaiting { reason: non_empty(reason), message: non_empty(message) }
 }
 
-/// Returns a text, unless it is empty: Kubernetes leaves such fields out.
+/// Returns a text; `None` if it is empty, because Kubernetes omits empty fields.
 pub(super) fn non_empty(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
 }

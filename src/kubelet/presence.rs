@@ -1,4 +1,5 @@
-//! Whether a kubelet uses the runtime: where one does, we hold back.
+//! Detects whether a kubelet uses the runtime. While one does, the pod workers start and kill
+//! nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -8,13 +9,14 @@ use tokio::time::Instant;
 use crate::prober::KUBELET_TTL;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
-/// The key of when one was seen last.
+/// Key of the time at which a kubelet was last seen.
 const LAST_SEEN_KEY: &str = "seen";
 
-/// One that was there so long before us is taken to be there still, for as long as one that has just gone.
+/// Age up to which the last observation of a kubelet in an earlier run counts as an observation at
+/// our start.
 const ACTIVE_WINDOW: Duration = Duration::from_secs(600);
 
-/// What is known of a kubelet. It outlives us.
+/// The last observation of a kubelet, kept in the state store.
 #[derive(Debug)]
 pub(super) struct KubeletPresence {
     last_seen: Mutex<LastSeen>,
@@ -24,21 +26,21 @@ pub(super) struct KubeletPresence {
 #[derive(Debug)]
 struct LastSeen {
     last: Option<Instant>,
-    /// When the last one was that has been written down.
+    /// Time of the observation that was last stored.
     noted: Option<Instant>,
 }
 
 impl KubeletPresence {
     pub(super) fn new(snapshot: &Snapshot, state: StateStore) -> Result<Self, StateError> {
         let before: Vec<(String, SystemTime)> = snapshot.entries(StateTable::Kubelet)?;
-        // Where the clock was set back meanwhile, it cannot be told how long ago that was.
+        // If the clock was set back, the age is unknown and counts as recent.
         let is_recent =
             |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < ACTIVE_WINDOW);
         let last = before.iter().any(is_recent).then(Instant::now);
         Ok(Self { last_seen: Mutex::new(LastSeen { last, noted: None }), state })
     }
 
-    /// One has been seen. Tells whether none was there just before.
+    /// Records a call of a kubelet. Returns whether no kubelet was active before.
     pub(super) fn observed(&self) -> bool {
         let (was_there, now) = (self.is_active(), Instant::now());
         let mut last_seen = self.lock();
@@ -50,7 +52,7 @@ impl KubeletPresence {
         !was_there
     }
 
-    /// Whether one is there: two masters would be at odds.
+    /// Returns whether a kubelet is active. Two kubelets would act against each other.
     pub(super) fn is_active(&self) -> bool {
         self.lock().last.is_some_and(|last| last.elapsed() < KUBELET_TTL)
     }

@@ -1,11 +1,13 @@
-//! Containers that are ended for a probe, by their ids: whoever comes after us has to know what ended them.
+//! Containers that were killed for a failed probe, by their ids. A later run of probeshim must know
+//! why they ended.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
-/// Those that are being ended, or have been, and are still there. It outlives us.
+/// Killed containers that still exist, and containers that are being killed. The ids are kept in
+/// the state store.
 #[derive(Debug)]
 pub(super) struct ProbeKilled {
     ids: Mutex<BTreeSet<String>>,
@@ -28,14 +30,14 @@ impl ProbeKilled {
         self.lock().contains(id)
     }
 
-    /// It has been removed.
+    /// Removes a container that was removed from the runtime.
     pub(super) fn forget(&self, id: &str) {
         if self.lock().remove(id) {
             self.state.remove(StateTable::ProbeKilled, id);
         }
     }
 
-    /// Those that are not on the node any more need not be remembered.
+    /// Removes the containers that are no longer on the node.
     pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
         self.lock().retain(|id| {
             let is_there = is_there(id);

@@ -1,4 +1,4 @@
-//! How a pod that is played stands.
+//! Pods as pod workers publish them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,43 +18,44 @@ use crate::redact::{path_without_query, without_queries};
 /// Annotation with the time at which a pod was removed.
 const REMOVED: &str = "probeshim.io/removed";
 
-/// How a pod stands.
+/// The state of a managed pod, as its pod worker published it last.
 #[derive(Clone, Debug)]
 pub struct PublishedPod {
     pub(super) pod: Arc<Pod>,
-    /// Its newest sandbox.
+    /// Id of the newest sandbox.
     pub(super) sandbox: Option<String>,
-    /// `None` before it was looked at for the first time.
+    /// Status of the pod; `None` before the first sync.
     pub(super) status: Option<PodStatus>,
-    /// What the restarts of its containers were counted as when they were seen first: logs of earlier times count.
+    /// Restart count of each container when it was first observed. The count may begin above 0,
+    /// because logs of an earlier run count.
     pub(super) first_seen: BTreeMap<String, u32>,
     pub(super) started: SystemTime,
     pub(super) phase: WorkerPhase,
-    /// Its manifest is gone, or says something else.
+    /// Whether the manifest was removed or changed.
     pub(super) is_deleted: bool,
-    /// Why it has failed, whatever its containers say.
+    /// Reason why the pod has failed, regardless of its containers.
     pub(super) failure: Option<FailureCause>,
-    /// When nothing was left of it: its status is final.
+    /// Time at which nothing remained of the pod. Its status is then final.
     pub(super) removed: Option<SystemTime>,
 }
 
 /// The phase of a pod worker (kubelet: `pod_workers.go`: `PodWorkerState`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerPhase {
-    /// The pod is set up and kept running.
+    /// The pod worker syncs the pod.
     Syncing,
-    /// Its containers are being stopped.
+    /// The pod worker stops the containers.
     Terminating,
-    /// They have stopped: its status is final.
+    /// The containers have stopped, and the status is final.
     Terminated,
 }
 
-/// Why a pod has failed, whatever its containers say.
+/// The reason why a pod has failed, regardless of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureCause {
-    /// It has run for too long.
+    /// The pod exceeded its active deadline (`activeDeadlineSeconds`).
     Deadline,
-    /// A probe has had a container killed that is not started again.
+    /// A container was killed for a failed probe and is not restarted.
     Killed,
 }
 
@@ -65,43 +66,43 @@ impl PublishedPod {
         Self { pod, sandbox, status, first_seen, started, phase, is_deleted: false, failure, removed: None }
     }
 
-    /// Its namespace and name.
+    /// Returns the namespace and name of the pod.
     #[must_use]
     pub fn names(&self) -> (&str, &str) {
         (&self.pod.namespace, &self.pod.name)
     }
 
-    /// Its uid.
+    /// Returns the uid of the pod.
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.pod.uid
     }
 
-    /// Its newest sandbox.
+    /// Returns the id of the newest sandbox.
     #[must_use]
     pub fn sandbox(&self) -> Option<&str> {
         self.sandbox.as_deref()
     }
 
-    /// Since when it is played.
+    /// Returns the time since which the pod is managed.
     #[must_use]
     pub fn started(&self) -> SystemTime {
         self.started
     }
 
-    /// Returns the phase of its worker.
+    /// Returns the phase of the pod worker.
     #[must_use]
     pub fn phase(&self) -> WorkerPhase {
         self.phase
     }
 
-    /// Returns when nothing was left of the pod, if its final status is shown.
+    /// Returns the time at which nothing remained of the pod; `None` before that time.
     #[must_use]
     pub fn removed(&self) -> Option<SystemTime> {
         self.removed
     }
 
-    /// How often the one of its containers has been restarted that has been most often, since it is played.
+    /// Returns the highest number of restarts of one container since the pod was first synced.
     #[must_use]
     pub fn max_restarts(&self) -> u32 {
         let containers = self.status.iter().flat_map(PodStatusExt::containers);
@@ -121,7 +122,7 @@ impl PublishedPod {
         }
     }
 
-    /// Takes what it was found to be.
+    /// Stores the status that a sync computed.
     pub(super) fn update(&mut self, status: PodStatus) {
         for container in status.containers().filter(|container| container.container_id.is_some()) {
             self.first_seen.entry(container.name.clone()).or_insert(container.restarts());
@@ -129,29 +130,30 @@ impl PublishedPod {
         self.status = Some(status);
     }
 
-    /// Whether its manifest is gone, or says something else: it is on its way out.
+    /// Returns whether the manifest was removed or changed, so that the pod is to be terminated.
     #[must_use]
     pub fn is_unwanted(&self) -> bool {
         self.is_deleted
     }
 
-    /// Whether it has failed, or a probe has had a container killed that is not started again.
+    /// Returns whether the pod has failed, or a container was killed for a failed probe and is not
+    /// restarted.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failure.is_some() || self.status.as_ref().is_some_and(|status| status.phase() == "Failed")
     }
 
-    /// Its status, once it was looked at.
+    /// Returns the status of the pod; `None` before the first sync.
     #[must_use]
     pub fn status(&self) -> Option<&PodStatus> {
         self.status.as_ref()
     }
 
-    /// Returns the pod as the kubelet of a node has it.
+    /// Returns the pod as the kubelet of the node `node` has it.
     fn to_pod(&self, node: &str) -> corev1::Pod {
         let Pod { name, namespace, uid, labels, annotations, written_spec, .. } = &*self.pod;
         let mut annotations = annotations.clone();
-        // It says all of it once more.
+        // This annotation repeats the whole manifest.
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
         if let Some(removed) = self.removed.and_then(|removed| Timestamp::try_from(removed).ok()) {
             annotations.insert(REMOVED.to_owned(), removed.to_string());
@@ -166,19 +168,20 @@ impl PublishedPod {
             ..ObjectMeta::default()
         };
         let mut spec = corev1::PodSpec::clone(written_spec);
-        // What was not written, and counts.
+        // Defaults of fields that the manifest omits.
         spec.restart_policy.get_or_insert_with(|| "Always".to_owned());
         spec.dns_policy.get_or_insert_with(|| "ClusterFirst".to_owned());
         let grace = self.pod.spec.termination_grace_period.map(Into::into);
         spec.termination_grace_period_seconds = spec.termination_grace_period_seconds.or(grace);
-        // Wherever it was to be, it is here.
+        // The pod runs on this node, even if the manifest names another.
         spec.node_name = Some(node.to_owned());
         let pending = || PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() };
         corev1::Pod { metadata, spec: Some(spec), status: Some(self.status.clone().unwrap_or_else(pending)) }
     }
 
-    /// Returns the pod as the kubelet of a node shows it in a list: without apiVersion and kind, which k8s-openapi would write. Values of variables
-    /// and headers are for nobody else, and are left out. `redacts` leaves out commands and query strings as well.
+    /// Returns the pod as the kubelet of the node `node` shows it in a list: without `apiVersion`
+    /// and `kind`, which k8s-openapi would write. Values of environment variables and headers may
+    /// be secret and are left out. `redacts` leaves out commands and query strings as well.
     pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
         let corev1::Pod { metadata, spec, status } = self.to_pod(node);
         let (mut spec, mut status) = (json!(spec), json!(status));
@@ -198,7 +201,7 @@ impl PublishedPod {
     }
 }
 
-/// Writes missing times as null where Kubernetes does: k8s-openapi leaves them out.
+/// Adds the missing times that Kubernetes writes as null: k8s-openapi omits them.
 fn insert_null_times(status: &mut Value) {
     for condition in elements(status, "conditions") {
         insert_nulls(condition, &["lastProbeTime"]);
@@ -223,7 +226,7 @@ fn insert_nulls(value: &mut Value, fields: &[&str]) {
     }
 }
 
-/// Leaves out, wherever they are, values of headers, and commands and query strings where that is wanted.
+/// Removes the values of headers at any depth, and with `redacts` also commands and query strings.
 fn redact(value: &mut Value, redacts: bool) {
     match value {
         Value::Object(object) => {
@@ -247,7 +250,7 @@ fn redact(value: &mut Value, redacts: bool) {
     }
 }
 
-/// Leaves out query strings of the messages in a status.
+/// Removes query strings from the messages in a status.
 fn redact_messages(value: &mut Value) {
     match value {
         Value::Object(object) => {

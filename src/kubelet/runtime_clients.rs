@@ -1,4 +1,4 @@
-//! Connections to the runtime, and what it tells of itself and of pods.
+//! Connections to the runtime, and queries about the runtime and its pods.
 
 use std::collections::HashMap;
 
@@ -22,13 +22,13 @@ use crate::cri::{
 use crate::manifest::pod::{Pod, PodOrigin, identity};
 use crate::socket::SocketPath;
 
-/// Connections to the runtime: calls that change something go through the relay, where they are seen like those of clients; calls that
-/// only ask go to the runtime itself.
+/// Connections to the runtime. Calls that change something pass through the relay, which records
+/// them like those of clients. Queries go to the runtime directly.
 #[derive(Debug)]
 pub(super) struct RuntimeClients {
     pub(super) relay_client: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
-    /// Sends requests of clients again, unchanged but for single fields.
+    /// Client that resends the captured requests of clients with few fields changed.
     pub(super) raw_client: RawClient,
     pub(super) client: MeteredRuntimeClient,
     /// Socket of the runtime.
@@ -36,13 +36,13 @@ pub(super) struct RuntimeClients {
     name: OnceCell<String>,
 }
 
-/// The identity of the pod that a sandbox is made for.
+/// Returns the identity of a sandbox's pod.
 fn identity_of(metadata: &PodSandboxMetadata) -> String {
     identity(&metadata.namespace, &metadata.name, &metadata.uid)
 }
 
 impl RuntimeClients {
-    /// Connects to the runtime, and to the relay in front of it.
+    /// Creates connections to the runtime and to the relay in front of it.
     pub(super) fn new(relay_socket: &SocketPath, runtime: &MeteredChannel) -> Self {
         Self {
             relay_client: runtime_client(relay_socket),
@@ -77,7 +77,7 @@ impl RuntimeClients {
     /// Returns the status of a pod, and the states of its sandboxes and containers.
     pub(super) async fn pod_status(&self, pod: &Pod) -> Result<(RuntimePodStatus, PodStates), Status> {
         let mut client = self.client.clone();
-        // Clients label their pods as they like.
+        // The labels of a client's pod are the client's choice.
         let label_selector = || match pod.origin {
             PodOrigin::Client { .. } => HashMap::new(),
             PodOrigin::Manifest | PodOrigin::Orphan => HashMap::from([(POD_UID.to_owned(), pod.uid.clone())]),
@@ -146,7 +146,7 @@ impl RuntimeClients {
         Ok(records)
     }
 
-    /// Returns the labels of all sandboxes of pods that were run with a state directory.
+    /// Returns the labels of all sandboxes of pods that ran with the state directory `state`.
     pub(super) async fn list_managed(&self, state: &str) -> Result<Vec<HashMap<String, String>>, Status> {
         let label_selector = HashMap::from([(STATE_LABEL.to_owned(), state.to_owned())]);
         let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };

@@ -1,4 +1,5 @@
-//! What the runtime says of a pod: its sandboxes and containers, the newest first.
+//! The status of a pod in the runtime: its sandboxes and containers, the newest first (kubelet:
+//! `container/runtime.go`: `PodStatus`).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,57 +11,59 @@ use crate::cri::v1;
 use crate::manifest::ContainerSpec;
 use crate::probe::kubelet_annotations;
 
-/// What the runtime says of a pod.
+/// The status of a pod in the runtime.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuntimePodStatus {
     pub(super) sandboxes: Vec<SandboxInstance>,
     pub(super) containers: Vec<ContainerInstance>,
 }
 
-/// A sandbox.
+/// A sandbox of the pod.
 #[derive(Clone, Debug)]
 pub(super) struct SandboxInstance {
     pub(super) id: Arc<str>,
     pub(super) attempt: u32,
     pub(super) is_ready: bool,
-    /// Whether no container is in it.
+    /// Whether the sandbox has no containers.
     pub(super) is_empty: bool,
     pub(super) is_host_network: bool,
     pub(super) created_at: i64,
-    /// Its addresses, the first one first.
+    /// IP addresses of the sandbox, the primary one first.
     pub(super) addresses: Vec<String>,
 }
 
-/// A container that has been made under some name.
+/// A container instance of the pod.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerInstance {
     pub(super) id: Arc<str>,
     pub(super) name: String,
     pub(super) state: InstanceState,
-    /// In nanoseconds since 1970; 0 where it has not come to that.
+    /// Time of creation in nanoseconds since 1970, as are the other times; 0 for an event that has
+    /// not occurred.
     pub(super) created_at: i64,
     pub(super) started_at: i64,
     pub(super) finished_at: i64,
     pub(super) exit_code: i32,
-    /// The runtime's word for its end.
+    /// Reason of the container's end, as the runtime reports it.
     pub(super) reason: String,
-    /// What the runtime says of it.
+    /// Message about the container's end, as the runtime reports it.
     pub(super) message: String,
-    /// What it was taken for when it was made.
+    /// Hash of the container's specification at the time of creation.
     pub(super) hash: String,
     pub(super) restart_count: u32,
     pub(super) attempt: u32,
     pub(super) image: String,
     pub(super) image_id: String,
-    /// Where it leaves its own message.
+    /// Path of the termination message on this host.
     pub(super) message_file: Option<PathBuf>,
     pub(super) log: PathBuf,
     pub(super) user: Option<v1::LinuxContainerUser>,
-    /// What is noted of its end, for those who do not know its manifest.
+    /// PreStop hook, grace period and ports from the container's annotations. A kill uses them if
+    /// the manifest is unknown.
     pub(super) annotations: Arc<ContainerSpec>,
 }
 
-/// How far a container has come.
+/// The state of a container instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstanceState {
     Created,
@@ -70,8 +73,9 @@ pub(super) enum InstanceState {
 }
 
 impl RuntimePodStatus {
-    /// Of sandboxes, each with whether no container is in it, and of containers; and of which of them it is known that they are newer than all
-    /// that were there when they were made, whatever their attempts: clients begin with 0 again when they replace something.
+    /// Sorts sandboxes, each with whether it has no containers, and containers. `is_newer` returns
+    /// whether an object is known to be newer than all objects that existed at its creation,
+    /// whatever their attempts: clients count attempts from 0 again when they replace an object.
     pub(super) fn new(
         sandboxes: Vec<(v1::PodSandboxStatus, bool)>,
         containers: Vec<v1::ContainerStatus>,
@@ -88,40 +92,40 @@ impl RuntimePodStatus {
         Self { sandboxes, containers }
     }
 
-    /// The newest sandbox.
+    /// Returns the newest sandbox.
     pub(super) fn sandbox(&self) -> Option<&SandboxInstance> {
         self.sandboxes.first()
     }
 
-    /// Those that have ended, with everything that was in them, and that are not the newest.
+    /// Returns the sandboxes that have stopped and have no containers, without the newest sandbox.
     pub(super) fn old_sandboxes(&self) -> impl Iterator<Item = &SandboxInstance> {
         self.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.is_ready && sandbox.is_empty)
     }
 
-    /// The newest container of a name.
+    /// Returns the newest container instance of a name.
     pub(super) fn latest(&self, name: &str) -> Option<&ContainerInstance> {
         self.all(name).next()
     }
 
-    /// The newest of a name that has exited.
+    /// Returns the newest container instance of a name that has exited.
     pub(super) fn latest_exited(&self, name: &str) -> Option<&ContainerInstance> {
         self.all(name).find(|instance| instance.state == InstanceState::Exited)
     }
 
-    /// All of a name, the newest first.
+    /// Returns all container instances of a name, the newest first.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &ContainerInstance> {
         self.containers.iter().filter(move |instance| instance.name == name)
     }
 
-    /// Those that run, or may.
+    /// Returns the containers that run or may run.
     pub(super) fn live(&self) -> impl Iterator<Item = &ContainerInstance> {
         self.containers
             .iter()
             .filter(|it| matches!(it.state, InstanceState::Running | InstanceState::Unknown))
     }
 
-    /// Those that do not run and of which a newer one is there that has come as far: of each name the newest is kept, and the newest that has
-    /// exited.
+    /// Returns the containers to remove. Of each name, the newest container and the newest one that
+    /// has exited are kept. Containers that run or may run are never returned.
     pub(super) fn garbage(&self) -> impl Iterator<Item = &ContainerInstance> {
         self.containers.iter().filter(|instance| {
             let newest = match instance.state {
@@ -133,14 +137,14 @@ impl RuntimePodStatus {
         })
     }
 
-    /// The addresses of the newest sandbox.
+    /// Returns the IP addresses of the newest sandbox.
     pub(super) fn addresses(&self) -> &[String] {
         self.sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default()
     }
 }
 
-/// Sorts by attempts, then by times of creation: a clock may have been set back meanwhile. `order` returns the name of an item, its id, and its
-/// attempt with its time.
+/// Sorts by attempts, then by times of creation, because the clock may have been set back. `order`
+/// returns the name of an item, its id, and its attempt with its time of creation.
 fn newest_first<T>(
     items: &mut [T],
     is_newer: impl Fn(&str) -> bool,
@@ -161,7 +165,8 @@ fn newest_first<T>(
     });
 }
 
-/// Whether something was made after another, by the attempts of both and the times when they were made.
+/// Returns whether an object was created after another one, by the attempts and times of creation
+/// of both.
 pub fn was_created_after<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
     attempt > before && created >= then
 }

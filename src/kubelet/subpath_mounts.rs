@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
-/// Recorded mount points of subPaths. A recorded point may not be mounted yet. The record outlives the process.
+/// Recorded mount points of subPaths, kept in the state store. A recorded mount point may not be
+/// mounted yet.
 #[derive(Debug)]
 pub(super) struct SubPathMounts {
     known: Mutex<BTreeMap<String, MountOwner>>,
@@ -30,7 +31,8 @@ impl SubPathMounts {
         Ok(Self { known: Mutex::new(known), state })
     }
 
-    /// Records mounts that are about to be made. They may be made once the state has settled.
+    /// Records mounts that are about to be made. The caller flushes the state store before it
+    /// mounts.
     pub(super) fn record(&self, points: &[PathBuf], owner: &MountOwner) {
         for point in points.iter().filter_map(|point| point.to_str()) {
             if self.lock().insert(point.to_owned(), owner.clone()).as_ref() != Some(owner) {
@@ -39,7 +41,7 @@ impl SubPathMounts {
         }
     }
 
-    /// Forgets mounts that are no longer there.
+    /// Removes the records of mounts that no longer exist.
     pub(super) fn forget(&self, is_gone: impl Fn(&MountOwner) -> bool) {
         self.lock().retain(|point, owner| {
             let is_gone = is_gone(owner);
@@ -50,14 +52,14 @@ impl SubPathMounts {
         });
     }
 
-    /// Forgets one mount.
+    /// Removes the record of one mount.
     pub(super) fn forget_point(&self, point: &str) {
         if self.lock().remove(point).is_some() {
             self.state.remove(StateTable::SubPathMounts, point);
         }
     }
 
-    /// Returns the names of the containers of a pod of which mounts are recorded.
+    /// Returns the names of a pod's containers with recorded mounts.
     pub(super) fn containers_of(&self, uid: &str) -> BTreeSet<String> {
         let lock = self.lock();
         let owners = lock.values().filter(|owner| owner.uid == uid);

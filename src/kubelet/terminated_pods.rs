@@ -1,4 +1,5 @@
-//! Pods that are gone: their final status can still be read, and those that their source still lists do not start again.
+//! Pods that have terminated. Their final status can still be read, and a pod that its source still
+//! lists is not started again.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,21 +10,21 @@ use tokio::time::{Instant, sleep_until};
 use super::published_pod::PublishedPod;
 use crate::manifest::pod::Pod;
 
-/// How long a final status can be read.
+/// Time for which a final status can be read.
 const RETENTION: Duration = Duration::from_secs(300);
 
-/// Statuses that are kept; if there are more, the oldest go first.
+/// Maximum number of final statuses. The oldest ones are removed first.
 const CAPACITY: usize = 1024;
 
-/// Pods that are gone.
+/// Pods that have terminated.
 #[derive(Debug, Default)]
 pub(super) struct TerminatedPods(Mutex<Terminated>);
 
 #[derive(Debug, Default)]
 struct Terminated {
-    /// Final statuses, oldest first.
+    /// Final statuses, the oldest first.
     statuses: VecDeque<FinalStatus>,
-    /// Uids of the pods that are gone, until their source lists them no more.
+    /// Uids of the pods, until their source no longer lists them.
     uids: HashSet<String>,
 }
 
@@ -34,7 +35,7 @@ struct FinalStatus {
 }
 
 impl TerminatedPods {
-    /// Adds a pod, and keeps its final status, if there is one.
+    /// Adds a pod. Keeps its final status, if there is one.
     pub(super) fn add(&self, published: PublishedPod) {
         let mut terminated = self.lock();
         terminated.uids.insert(published.pod.uid.clone());
@@ -49,7 +50,8 @@ impl TerminatedPods {
         }
     }
 
-    /// Forgets the status of pods with the name or the uid of one that starts: either identifies one pod.
+    /// Removes the statuses of pods with the name or the uid of a pod that starts, because either
+    /// identifies one pod.
     pub(super) fn replace_by(&self, pod: &Pod) {
         self.lock().statuses.retain(|FinalStatus { published, .. }| {
             let known = &published.pod;
@@ -57,22 +59,22 @@ impl TerminatedPods {
         });
     }
 
-    /// Forgets all uids but those that a source lists as deleted.
+    /// Removes all uids except those of pods that a source lists as deleted.
     pub(super) fn retain_deleted(&self, deleted: &HashSet<&str>) {
         self.lock().uids.retain(|uid| deleted.contains(uid.as_str()));
     }
 
-    /// Returns whether a pod is gone that its source lists as deleted.
+    /// Returns whether a pod that its source lists as deleted has terminated.
     pub(super) fn is_deleted(&self, uid: &str) -> bool {
         self.lock().uids.contains(uid)
     }
 
-    /// Returns the pods whose status is kept.
+    /// Returns the pods with a final status.
     pub(super) fn all(&self) -> Vec<PublishedPod> {
         self.lock().statuses.iter().map(|status| status.published.clone()).collect()
     }
 
-    /// Waits until the oldest status has been kept long enough, and forgets it. Waits for ever if there is none.
+    /// Waits until the oldest status expires, and removes it. Waits forever if there is none.
     pub(super) async fn expire_next(&self) {
         let Some(expires) = self.lock().statuses.front().map(|status| status.expires) else {
             return std::future::pending().await;
