@@ -1,4 +1,4 @@
-//! What is noted at a container, for those who find it.
+//! Annotations of a container (kubelet: `kuberuntime/labels.go`).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,8 @@ use crate::cri::labels::{
 use crate::cri::v1::Protocol;
 use crate::manifest::pod::{Container, Pod, PortMapping};
 
-/// Everything that the kubelet notes at a container.
+/// Returns all annotations that the kubelet sets on a container (kubelet:
+/// `newContainerAnnotations`).
 pub(super) fn container_annotations(
     pod: &Pod,
     container: &Container,
@@ -36,7 +37,8 @@ pub(super) fn container_annotations(
     notes.into_iter().map(|(key, text)| (key.to_owned(), text)).collect()
 }
 
-/// A hook as Go writes it: fields in the order of their declaration, with those that the API server fills in, without those that are empty.
+/// Encodes a hook in JSON as Go does: fields in the order of their declaration, with the defaults
+/// of the API server, without empty fields.
 fn handler(hook: &Value) -> String {
     if let Some(get) = hook.get("httpGet") {
         let text = |field: &str| get[field].as_str().filter(|text| !text.is_empty());
@@ -69,7 +71,7 @@ fn handler(hook: &Value) -> String {
     hook.to_string()
 }
 
-/// A string as Go writes it in JSON.
+/// Encodes a string in JSON as Go does, with `<`, `>`, `&` and line separators escaped.
 fn go_json_string(text: &str) -> String {
     let escapes = [("<", "003c"), (">", "003e"), ("&", "0026"), ("\u{2028}", "2028"), ("\u{2029}", "2029")];
     escapes
@@ -77,7 +79,8 @@ fn go_json_string(text: &str) -> String {
         .fold(json!(text).to_string(), |text, (letter, code)| text.replace(letter, &format!("\\u{code}")))
 }
 
-/// As Go writes them: fields in the order of their declaration, without those that are empty.
+/// Encodes ports in JSON as Go does: fields in the order of their declaration, without empty
+/// fields.
 fn ports(ports: &[PortMapping]) -> String {
     let port = |port: &PortMapping| {
         let PortMapping { name, container, host, host_ip, protocol } = port;
@@ -95,7 +98,8 @@ fn ports(ports: &[PortMapping]) -> String {
     format!("[{}]", ports.iter().map(port).collect::<Vec<_>>().join(","))
 }
 
-/// FNV-1a, in 32 bits, over what Go's dump of the bytes of its image and name looks like.
+/// Returns the hash of a container's image and name in hexadecimal: 32-bit FNV-1a of Go's dump of
+/// their JSON (kubelet: `container/helpers.go`: `HashContainer`).
 pub(in crate::kubelet) fn hash(container: &Container) -> String {
     let of = json!({"image": container.image, "name": container.name}).to_string();
     let mut dump = "([]uint8)[".to_owned();

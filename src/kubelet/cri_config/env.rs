@@ -1,4 +1,4 @@
-//! The variables of a container, and what of its pod they and its files tell.
+//! Environment variables of a container, and the fields of its pod for variables and files.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,15 @@ use crate::probe::expand_word;
 pub(in crate::kubelet) struct EnvFacts<'a> {
     pub(in crate::kubelet) pod: &'a Pod,
     pub(in crate::kubelet) node: &'a NodeInfo,
-    /// Its addresses, the first one first.
+    /// Addresses of the pod, the primary one first.
     pub(in crate::kubelet) addresses: &'a [String],
-    /// The objects that it may refer to.
+    /// Objects that the pod may refer to.
     pub(in crate::kubelet) objects: &'a ConfigObjects,
 }
 
-/// Returns the variables of a container, sorted by name: of several the last, and its own before those of `envFrom` (kubelet:
-/// `makeEnvironmentVariables`). Fails where an object or key that is not optional is missing.
+/// Returns the variables of a container, sorted by name. The last of several with one name wins,
+/// and `env` takes precedence over `envFrom` (kubelet: `kubelet_pods.go`:
+/// `makeEnvironmentVariables`). Fails if an object or key is missing and not optional.
 pub(in crate::kubelet) fn variables(
     container: &Container,
     facts: &EnvFacts<'_>,
@@ -48,7 +49,8 @@ pub(in crate::kubelet) fn variables(
     Ok(variables)
 }
 
-/// What is known of a pod.
+/// Returns the value of a field of a pod (kubelet: `kubelet_pods.go`:
+/// `podFieldSelectorRuntimeValue`).
 pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> String {
     let EnvFacts { pod, node, addresses, .. } = *facts;
     let get = |texts: &StringMap, key: &String| texts.get(key).cloned().unwrap_or_default();
@@ -62,7 +64,7 @@ pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> Strin
         EnvField::Labels => map(&pod.labels),
         EnvField::Annotations => map(&pod.annotations),
         EnvField::NodeName => node.name.clone(),
-        // No service account is played.
+        // The built-in kubelet has no service accounts.
         EnvField::ServiceAccount => String::new(),
         EnvField::HostIp | EnvField::HostIps => node.address.clone(),
         EnvField::PodIp if pod.host.network => node.address.clone(),
@@ -71,13 +73,15 @@ pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> Strin
     }
 }
 
-/// A line for each, as the kubelet writes maps to files.
+/// Returns one line per entry, as the kubelet writes maps to files (`pkg/fieldpath/fieldpath.go`:
+/// `FormatMap`).
 fn map(texts: &StringMap) -> String {
     let line = |(key, text): (&String, &String)| format!("{key}={}", serde_json::json!(text));
     texts.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A limit or request of a container, in units of its divisor; of a limit that is not set, what the node has.
+/// Returns a limit or request of a container in units of the divisor, rounded up. A limit that is
+/// not set is the node's capacity (kubelet: `kubelet_pods.go`: `containerResourceRuntimeValue`).
 pub(in crate::kubelet) fn resource(of: &ResourceField, container: &str, facts: &EnvFacts<'_>) -> String {
     let EnvFacts { pod, node, .. } = *facts;
     let name = of.container.as_deref().unwrap_or(container);

@@ -1,4 +1,5 @@
-//! A pod → what the runtime is asked for, as the kubelet asks (section 5.8 of what it does).
+//! Converts a pod to the CRI configurations of its sandbox and containers, as the kubelet does
+//! (kubelet: `kuberuntime/kuberuntime_sandbox.go`, `kuberuntime_container.go`).
 
 mod annotations;
 mod env;
@@ -19,24 +20,26 @@ use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, variables};
 
-/// The longest name of a host.
+/// Maximum length of a host name (kubelet: `kubelet_pods.go`: `truncatePodHostnameIfNeeded`).
 const MAX_HOSTNAME_LEN: usize = 63;
 
-/// Where it is noted when a pod was seen first.
+/// Annotation with the time at which the kubelet saw the pod first.
 const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
-/// What is known of a container only when it is created. It has no `Debug`: variables may be those of a Secret.
+/// Inputs that are known only when a container is created. The type has no `Debug`, because
+/// variables may come from a Secret.
 pub(super) struct ContainerInputs<'a> {
     pub(super) attempt: u32,
-    /// What the runtime calls its image.
+    /// Reference of the image in the runtime.
     pub(super) image: &'a str,
-    /// What the runtime knows of it.
+    /// Status of the image in the runtime.
     pub(super) image_status: Option<&'a Image>,
     pub(super) variables: Vec<(String, String)>,
     pub(super) mounts: Vec<Mount>,
 }
 
-/// What the runtime is asked for to be the sandbox of a pod that was seen at a time.
+/// Returns the configuration of a sandbox. `seen`: time at which the pod was seen first (kubelet:
+/// `generatePodSandboxConfig`).
 pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> PodSandboxConfig {
     let ports = pod.regular_containers().flat_map(|container| &container.ports);
     let port = |port: &crate::manifest::pod::PortMapping| PortMapping {
@@ -74,7 +77,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
     }
 }
 
-/// What the runtime is asked for to be a container.
+/// Returns the configuration of a container (kubelet: `generateContainerConfig`).
 pub(super) fn container(
     pod: &Pod,
     container: &Container,
@@ -111,26 +114,27 @@ pub(super) fn container(
     }
 }
 
-/// The folder of a pod's logs.
+/// Returns the directory of a pod's logs.
 pub(super) fn log_dir(pod: &Pod, logs: &Path) -> PathBuf {
     logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
 }
 
-/// Where the log of a container is below that.
+/// Returns the path of a container's log below the log directory of its pod.
 fn log_path(container: &Container, attempt: u32) -> String {
     format!("{}/{attempt}.log", container.name)
 }
 
-/// What a pod calls itself.
+/// Returns the host name of a pod.
 pub(super) fn hostname(pod: &Pod) -> String {
     let name = pod.hostname.as_deref().unwrap_or(&pod.name);
     let end = name.len().min(MAX_HOSTNAME_LEN);
-    // Names of Kubernetes are ASCII.
+    // Names in Kubernetes are ASCII.
     let cut = name.get(..end).unwrap_or(name);
     if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
 }
 
-/// What the pod says beside what the node says, where that counts.
+/// Merges the DNS settings of a pod with those of the node, if the pod includes them (kubelet:
+/// `network/dns/dns.go`: `GetPodDNS`).
 fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
     let mut dns = if pod.include_node_config { node.clone() } else { Dns::default() };
     let add = |all: &mut Vec<String>, more: &[String]| {

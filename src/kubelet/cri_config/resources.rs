@@ -1,4 +1,5 @@
-//! What containers may use, in the kernel's terms.
+//! Resources of containers and pods in terms of the kernel: CPU shares and quota, memory, OOM score
+//! (kubelet: `kuberuntime/kuberuntime_container_linux.go`, `cm/helpers_linux.go`).
 
 use std::collections::BTreeMap;
 
@@ -8,18 +9,19 @@ use crate::manifest::ContainerKind;
 use crate::manifest::pod::{Container, Pod, Qos, Resources};
 use crate::manifest::quantity::Quantity;
 
-/// Microseconds of a period in which a container may use its quota.
+/// CFS quota period in microseconds.
 const PERIOD: i64 = 100_000;
 
-/// The smallest quota that the kernel takes.
+/// Minimum CFS quota in microseconds that the kernel accepts.
 const MIN_QUOTA_PERIOD: i64 = 1_000;
 
-/// The shares of one processor, and the fewest and most that the kernel takes.
+/// CPU shares of one processor, and the minimum and maximum that the kernel accepts.
 const SHARES_PER_CPU: i64 = 1_024;
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 
-/// How readily the kernel kills a container for want of memory, by how good its pod's resources are.
+/// OOM score adjustments by QoS class; minimum and maximum for Burstable (kubelet: `qos/policy.go`:
+/// `GetContainerOOMScoreAdjust`).
 const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
 const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;
 const BURSTABLE_OOM_SCORE_ADJ: (i64, i64) = (3, 999);
@@ -28,7 +30,7 @@ pub(super) fn none() -> LinuxContainerResources {
     LinuxContainerResources::default()
 }
 
-/// Those of a container.
+/// Returns the resources of a container.
 pub(super) fn container_resources(
     pod: &Pod,
     container: &Container,
@@ -36,7 +38,7 @@ pub(super) fn container_resources(
 ) -> LinuxContainerResources {
     let limits = &container.resources.limits;
     let limit = |page_size: &String| {
-        // Kubernetes writes 2Mi where CRI has 2MB.
+        // Kubernetes writes 2Mi; the CRI writes 2MB.
         let key = format!("hugepages-{}i", page_size.trim_end_matches('B'));
         let limit = limits.get(&key).map_or(0, |limit| limit.units().unsigned_abs());
         HugepageLimit { page_size: page_size.clone(), limit }
@@ -45,13 +47,15 @@ pub(super) fn container_resources(
     LinuxContainerResources {
         oom_score_adj: oom_score(pod, container, node),
         hugepage_limits: node.page_sizes.iter().map(limit).collect(),
-        // No swap beyond its memory.
+        // Swap and memory together have the memory limit: the container gets no swap.
         memory_swap_limit_in_bytes: common.memory_limit_in_bytes,
         ..common
     }
 }
 
-/// Those of all containers of a pod.
+/// Returns the resources of a pod: the sum of its lasting containers, or those of an init container
+/// where these are higher (kubelet: `kuberuntime/kuberuntime_sandbox_linux.go`:
+/// `calculateSandboxResources`).
 pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
     let mut all = Resources::default();
     let sum = |into: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
@@ -64,7 +68,7 @@ pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
         sum(&mut all.requests, &container.resources.requests);
         sum(&mut all.limits, &container.resources.limits);
     }
-    // What one of the first needs alone counts where it is more.
+    // An init container runs alone, so the higher of both values counts.
     for container in pod.containers.iter().filter(|container| container.spec.role == ContainerKind::Init) {
         let Resources { requests, limits } = &container.resources;
         for (into, own) in [(&mut all.requests, requests), (&mut all.limits, limits)] {
@@ -104,7 +108,7 @@ fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
             };
             let mut requested_here = requested(container);
             if container.spec.role == ContainerKind::Sidecar {
-                // It is not to go before those that it is there for.
+                // A sidecar must not be killed before the containers that depend on it.
                 let least = pod.regular_containers().map(|regular| requested(regular)).min();
                 requested_here = requested_here.max(least.unwrap_or(0));
             }

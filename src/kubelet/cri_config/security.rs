@@ -1,4 +1,5 @@
-//! What containers may do, in CRI's terms: what is said of one counts before what is said of its pod.
+//! Security contexts of sandboxes and containers. Settings of a container take precedence over
+//! those of its pod (kubelet: `kuberuntime/security_context.go`).
 
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{
@@ -7,7 +8,8 @@ use crate::cri::v1::{
 };
 use crate::manifest::pod::{Container, Pod};
 
-/// What the kubelet hides of `/proc` and `/sys`, and what it lets nobody write to.
+/// Paths of `/proc` and `/sys` that are hidden from containers, and paths that are read-only
+/// (kubelet: `pkg/securitycontext/util.go`).
 const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
@@ -39,7 +41,8 @@ pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
     }
 }
 
-/// Where nobody says who it runs as, the image does.
+/// Returns the security context of a container. Without `runAsUser` the container runs as the user
+/// of its image.
 pub(super) fn container_security(
     pod: &Pod,
     container: &Container,
@@ -84,7 +87,7 @@ pub(super) fn container_security(
     }
 }
 
-/// The number of the user of an image; root where it says nothing.
+/// Returns the uid of an image's user; root if the image names none.
 fn user_of(image: &Image) -> Option<Int64Value> {
     image.uid.or_else(|| image.username.is_empty().then_some(Int64Value { value: 0 }))
 }

@@ -1,4 +1,4 @@
-//! What the runtime is asked for, held to what a kubelet 1.36 was seen to ask for.
+//! CRI configurations, compared with those of a kubelet 1.36.
 
 use std::path::PathBuf;
 
