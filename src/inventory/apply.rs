@@ -1,4 +1,4 @@
-//! What is told → the world as it is now, and what has changed.
+//! Applies observations to the inventory, and returns the changes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::{Inventory, MAX_OBJECTS};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::Observation;
 
-/// Something that has become of a sandbox or container.
+/// A change of a sandbox or container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A sandbox runs that was not known.
+    /// A sandbox was observed for the first time, and is ready.
     SandboxStarted(Arc<Sandbox>),
     /// A sandbox has stopped.
     SandboxStopped(Arc<Sandbox>),
@@ -27,15 +27,16 @@ pub enum Change {
     ContainerExited(Arc<Container>),
     /// A container has been removed.
     ContainerRemoved(Arc<Container>),
-    /// More is known of a sandbox than before.
+    /// Properties of a sandbox have changed or become known.
     SandboxUpdated(Arc<Sandbox>),
-    /// More is known of a container than before.
+    /// Properties of a container have changed or become known.
     ContainerUpdated(Arc<Container>),
 }
 
 impl Inventory {
-    /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only
-    /// if something is new.
+    /// Applies observations. `source` is their source, `since` is the time at which the observing
+    /// call began, and `now` is the current time. A shared inventory is copied first, and only if
+    /// something changes.
     pub fn fold(
         self: &mut Arc<Self>,
         source: Source,
@@ -111,7 +112,7 @@ impl InventoryUpdate<'_> {
     }
 
     fn container(&mut self, fact: &ContainerObservation) {
-        // People name sandboxes by the beginning of their ids.
+        // Clients may name a sandbox by a prefix of its id.
         let whole = fact.sandbox.as_ref().and_then(|sandbox| self.inventory.sandbox(sandbox));
         let whole = whole.filter(|sandbox| fact.sandbox.as_deref() != Some(&*sandbox.id));
         let whole = whole
@@ -123,7 +124,7 @@ impl InventoryUpdate<'_> {
         }
         let known = self.inventory.containers.get(id).cloned();
         if known.is_none() && fact.metadata.is_none() {
-            // Something happened to what is not known yet, or is the process that holds a sandbox.
+            // The event is about an unknown container, or about the process that holds a sandbox.
             if fact.state == Some(v1::ContainerState::ContainerExited)
                 && self.inventory.sandboxes.contains_key(id)
             {
@@ -185,7 +186,7 @@ impl InventoryUpdate<'_> {
         }
     }
 
-    /// There are these, when they were asked for: what was known before that and is not among them is gone.
+    /// Removes the sandboxes that were known before the list was requested and that the list lacks.
     fn remove_unlisted_sandboxes(&mut self, there: &HashSet<&str>) {
         let known = self.inventory.sandboxes.values();
         let is_gone = |sandbox: &&Arc<Sandbox>| sandbox.seen < self.since && !there.contains(&*sandbox.id);
@@ -195,7 +196,8 @@ impl InventoryUpdate<'_> {
         }
     }
 
-    /// The same of containers.
+    /// Removes the containers that were known before the list was requested and that the list
+    /// lacks.
     fn remove_unlisted_containers(&mut self, there: &HashSet<&str>) {
         let known = self.inventory.containers.values();
         let is_gone =

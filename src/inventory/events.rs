@@ -1,4 +1,4 @@
-//! The events of changes of the inventory.
+//! Events about changes of the inventory.
 
 use super::{Change, Container, Inventory};
 use crate::events::{Event, reason};

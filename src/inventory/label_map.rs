@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-/// Texts by their keys. There are two of them in each sandbox and container, most with an entry or two, and they hardly ever change: so they
-/// are kept as tightly as can be.
+/// Texts by their keys, sorted. Each sandbox and container has two maps, most of them with one or
+/// two entries that hardly ever change, so the representation is compact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelMap(Box<[(Box<str>, Box<str>)]>);
 
 impl LabelMap {
-    /// The text at a key.
+    /// Returns the text of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         Some(&self.0[found].1)
     }
 
-    /// All of them, in the order of their keys.
+    /// Returns all entries in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, text)| (&**key, &**text))
     }
 
-    /// Whether they are these.
+    /// Returns whether the entries are equal to `labels`.
     pub(super) fn is(&self, labels: &HashMap<String, String>) -> bool {
         labels.len() == self.0.len() && labels.iter().all(|(key, text)| self.get(key) == Some(text))
     }

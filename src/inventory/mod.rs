@@ -24,24 +24,26 @@ pub use objects::{Container, Sandbox, Source};
 pub use runtime::RuntimeInfo;
 pub use watcher::{InspectRequest, RuntimeEvent, Watcher};
 
-/// Sandboxes, and as many containers, that are kept at most. No node has as many; a client could invent more.
+/// Maximum number of sandboxes, and of containers, in the inventory. No node has as many, but a
+/// client can create calls about more.
 const MAX_OBJECTS: usize = 20_000;
 
-/// What is kept at most of what is gone.
+/// Maximum number of tombstones of sandboxes, and of containers.
 const MAX_TOMBSTONES: usize = 2_048;
 
-/// Everything that is known to be on the node, and for a while what has been. Copies share what is in them.
+/// The sandboxes and containers known to be on the node, and tombstones of removed ones. Clones
+/// share the objects.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     sandboxes: HashMap<Arc<str>, Arc<Sandbox>>,
     containers: HashMap<Arc<str>, Arc<Container>>,
     gone_sandboxes: RemovedCache<Sandbox>,
     gone_containers: RemovedCache<Container>,
-    /// Things that there was no room for.
+    /// Number of objects that were ignored because the inventory was full.
     dropped_over_limit: u64,
 }
 
-/// What has been, as much of it as there is room for.
+/// The most recently removed objects.
 #[derive(Clone, Debug)]
 struct RemovedCache<T> {
     last: HashMap<Arc<str>, (Instant, Arc<T>)>,
@@ -49,8 +51,8 @@ struct RemovedCache<T> {
 }
 
 impl Inventory {
-    /// A sandbox by its id, also one that has been removed a while ago; or by the beginning of its id, which runtimes take for it, if there
-    /// is one such sandbox.
+    /// Returns a sandbox by its id, even if it was removed recently. If exactly one sandbox on the
+    /// node has an id with the prefix `id`, returns that one, as runtimes do.
     #[must_use]
     pub fn sandbox(&self, id: &str) -> Option<&Arc<Sandbox>> {
         self.sandboxes.get(id).or_else(|| self.gone_sandboxes.get(id)).or_else(|| {
@@ -59,14 +61,14 @@ impl Inventory {
         })
     }
 
-    /// The sandbox of a container, if both are there.
+    /// Returns the sandbox of a container, if the sandbox is on the node.
     #[must_use]
     pub fn live_sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
         self.sandboxes.get(container.sandbox.as_deref()?)
     }
 
-    /// A container by its id, also one that has been removed a while ago; or by the beginning of its id, which runtimes take for it,
-    /// if there is one such container.
+    /// Returns a container by its id, even if it was removed recently. If exactly one container on
+    /// the node has an id with the prefix `id`, returns that one, as runtimes do.
     #[must_use]
     pub fn container(&self, id: &str) -> Option<&Arc<Container>> {
         self.containers.get(id).or_else(|| self.gone_containers.get(id)).or_else(|| {
@@ -75,23 +77,24 @@ impl Inventory {
         })
     }
 
-    /// The sandbox of a container.
+    /// Returns the sandbox of a container, even if the sandbox was removed recently.
     #[must_use]
     pub fn sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
         self.sandbox(container.sandbox.as_deref()?)
     }
 
-    /// The sandboxes that are there, in no order.
+    /// Returns the sandboxes on the node, in no particular order.
     pub fn sandboxes(&self) -> impl Iterator<Item = &Arc<Sandbox>> {
         self.sandboxes.values()
     }
 
-    /// The containers that are there, in no order.
+    /// Returns the containers on the node, in no particular order.
     pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.containers.values()
     }
 
-    /// How many sandboxes and containers there was no room for.
+    /// Returns the number of sandboxes and containers that were ignored because the inventory was
+    /// full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.dropped_over_limit
@@ -109,7 +112,7 @@ impl<T> RemovedCache<T> {
         self.last.get(id).map(|(_, gone)| gone)
     }
 
-    /// When it went, if it did.
+    /// Returns the time of an object's removal, if it was removed.
     fn since(&self, id: &str) -> Option<Instant> {
         self.last.get(id).map(|(since, _)| *since)
     }
@@ -125,7 +128,7 @@ impl<T> RemovedCache<T> {
         }
     }
 
-    /// It is there after all.
+    /// Forgets the removal of an object that exists again.
     fn forget(&mut self, id: &str) {
         if self.last.remove(id).is_some() {
             self.order.retain(|gone| **gone != *id);

@@ -1,4 +1,4 @@
-//! A sandbox and a container, as they are known.
+//! Sandboxes and containers in the inventory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::label_map::LabelMap;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::object_ref::{ContainerRef, PodRef};
 
-/// Annotations that are kept; others are for others.
+/// Prefixes of the annotations that the inventory keeps.
 const KEPT_ANNOTATIONS: [&str; 5] = [
     "probeshim.io/",
     "io.kubernetes.container.",
@@ -18,24 +18,25 @@ const KEPT_ANNOTATIONS: [&str; 5] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// Bytes that are kept of the annotations of one sandbox or container. Kubernetes allows 256 KiB; what matters here is shorter.
+/// Maximum number of bytes of annotations kept for one sandbox or container. Kubernetes allows 256
+/// KiB; the annotations that probeshim reads are shorter.
 const MAX_ANNOTATION_BYTES: usize = 64 << 10;
 
-/// Where something is known from. The latest to have said something new counts.
+/// Source of an observation. An object has the source of its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A client's call, and what was answered.
+    /// The request and response of a client's call.
     Call,
-    /// An event of the runtime's.
+    /// An event of the runtime.
     Event,
-    /// Our own list.
+    /// A list that probeshim requested.
     List,
-    /// The runtime's answer to a status call of our own.
+    /// A status that probeshim requested.
     Inspect,
 }
 
 impl Source {
-    /// Its name.
+    /// Returns the name of the source.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,64 +48,65 @@ impl Source {
     }
 }
 
-/// A sandbox.
+/// A sandbox in the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Its id.
+    /// Id of the sandbox.
     pub id: Arc<str>,
-    /// The pod that it is made for, as calls name it.
+    /// The sandbox's pod, as calls name it.
     pub pod: Arc<PodRef>,
-    /// How often a sandbox for this pod had been made before.
+    /// Attempt in the CRI metadata of the sandbox.
     pub attempt: u32,
-    /// Whether it runs.
+    /// Whether the sandbox is ready.
     pub is_ready: bool,
-    /// In nanoseconds since 1970; 0 where it is not known yet.
+    /// Time of creation in nanoseconds since 1970; 0 if unknown.
     pub created_at: i64,
-    /// The pod's labels.
+    /// Labels of the pod.
     pub labels: LabelMap,
-    /// Those of the pod's annotations that matter here.
+    /// Annotations of the pod that probeshim reads.
     pub annotations: LabelMap,
-    /// Its addresses, the first one first; empty where they are not known.
+    /// IP addresses of the sandbox, the primary one first; empty if unknown.
     pub addresses: Vec<String>,
-    /// Whether it is in the network of its host, where that is known.
+    /// Whether the sandbox uses the network of the host, if known.
     pub is_host_network: Option<bool>,
-    /// Who said so.
+    /// Source of the last change.
     pub source: Source,
-    /// When it was seen first.
+    /// Time at which the sandbox was first observed.
     pub seen: Instant,
 }
 
-/// A container.
+/// A container in the inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// Its id.
+    /// Id of the container.
     pub id: Arc<str>,
-    /// Its name and attempt, as calls name it.
+    /// Id, name and attempt of the container, as calls name it.
     pub container_ref: Arc<ContainerRef>,
-    /// Its sandbox, where it is known.
+    /// Id of the sandbox, if known.
     pub sandbox: Option<Arc<str>>,
-    /// How far it has come.
+    /// State of the container.
     pub state: v1::ContainerState,
-    /// Once it has exited: with which code, and the runtime's word for it, as far as they are known.
+    /// Exit code and reason of an exited container, if known. The reason is the runtime's, and may
+    /// be empty.
     pub exit: Option<(i32, String)>,
-    /// In nanoseconds since 1970; 0 where it is not known yet.
+    /// Time of creation in nanoseconds since 1970; 0 if unknown.
     pub created_at: i64,
-    /// When it was started, in nanoseconds since 1970; 0 where it is not known.
+    /// Time of the start in nanoseconds since 1970; 0 if unknown.
     pub started_at: i64,
-    /// The image that was asked for.
+    /// Requested image.
     pub image: String,
-    /// Its labels.
+    /// Labels of the container.
     pub labels: LabelMap,
-    /// Those of its annotations that matter here.
+    /// Annotations of the container that probeshim reads.
     pub annotations: LabelMap,
-    /// Who said so.
+    /// Source of the last change.
     pub source: Source,
-    /// When it was seen first.
+    /// Time at which the container was first observed.
     pub seen: Instant,
 }
 
 impl Sandbox {
-    /// A sandbox of which nothing is known but that it is there.
+    /// Creates a sandbox without any properties except its id.
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
@@ -121,13 +123,13 @@ impl Sandbox {
         }
     }
 
-    /// The sandbox that a pod is about to have; its id is not known yet.
+    /// Creates the sandbox of a RunPodSandbox call in flight. Its id is not known yet.
     #[must_use]
     pub fn pending(pod: PodRef, labels: LabelMap, annotations: LabelMap, now: Instant) -> Self {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
     }
 
-    /// The same with what a message tells, if that is anything new.
+    /// Returns a copy with an observation applied; `None` if the observation changes nothing.
     pub(super) fn with(&self, fact: &SandboxObservation, source: Source) -> Option<Self> {
         let mut next = CopyOnWrite::new(self);
         if let Some(metadata) = &fact.metadata {
@@ -169,7 +171,7 @@ impl Sandbox {
 }
 
 impl Container {
-    /// A container of which nothing is known but that it is there.
+    /// Creates a container without any properties except its id.
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
@@ -187,7 +189,7 @@ impl Container {
         }
     }
 
-    /// The same with what a message tells, if that is anything new.
+    /// Returns a copy with an observation applied; `None` if the observation changes nothing.
     pub(super) fn with(&self, fact: &ContainerObservation, source: Source) -> Option<Self> {
         let mut next = CopyOnWrite::new(self);
         if let Some(metadata) = &fact.metadata
@@ -205,11 +207,12 @@ impl Container {
         {
             next.get().sandbox = Some(sandbox.into());
         }
-        // What is older than what is known may come later. No container goes back: created, running, exited.
+        // An older observation may arrive later, so the state only advances: created, running,
+        // exited.
         if let Some(state) = fact.state.filter(|state| order(*state) > order(self.state)) {
             next.set(&self.state, state, |container| &mut container.state);
         }
-        // An event tells the code alone.
+        // An event of containerd reports the exit code without a reason.
         let is_known = |(code, reason): &(i32, String)| {
             reason.is_empty() && self.exit.as_ref().is_some_and(|(known, _)| known == code)
         };
@@ -237,7 +240,7 @@ impl Container {
     }
 }
 
-/// A copy that is made only where something is different: most of what is told is known.
+/// A copy that is made at the first change: most observations change nothing.
 struct CopyOnWrite<'a, T> {
     known: &'a T,
     changed: Option<T>,
@@ -259,7 +262,7 @@ impl<'a, T: Clone> CopyOnWrite<'a, T> {
     }
 }
 
-/// How far a container in this state has come. What the runtime does not know is no news.
+/// Returns the rank of a state. A state that is unknown to the runtime ranks lowest.
 fn order(state: v1::ContainerState) -> u8 {
     match state {
         v1::ContainerState::ContainerUnknown => 0,
@@ -269,7 +272,7 @@ fn order(state: v1::ContainerState) -> u8 {
     }
 }
 
-/// Those annotations that matter here, as many as there is room for.
+/// Returns the annotations that probeshim reads, the shortest first, up to the limit of bytes.
 fn retained_annotations(annotations: &HashMap<String, String>) -> LabelMap {
     let matters = |key: &str| KEPT_ANNOTATIONS.iter().any(|kept| key.starts_with(kept));
     let mut kept: Vec<_> = annotations.iter().filter(|(key, _)| matters(key)).collect();

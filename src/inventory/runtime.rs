@@ -1,25 +1,27 @@
-//! Which runtime it is, and what it can tell of itself.
+//! Name, version and capabilities of the runtime.
 
 use crate::cri::v1::VersionResponse;
 
-/// A runtime, as it answers Version.
+/// Name and version of the runtime, from its response to Version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeInfo {
-    /// `containerd`, `cri-o`, …
+    /// Name of the runtime, such as `containerd` or `cri-o`.
     pub name: String,
-    /// `v2.2.1`, …
+    /// Version of the runtime, such as `v2.2.1`.
     pub version: String,
 }
 
 impl RuntimeInfo {
-    /// Whether it is containerd, which publishes what becomes of the processes in its containers.
+    /// Returns whether the runtime is containerd, which publishes events about the processes in its
+    /// containers.
     #[must_use]
     pub fn is_containerd(&self) -> bool {
         self.name == "containerd"
     }
 
-    /// Whether every subscriber of `GetContainerEvents` is told of every event. containerd 1.7 has one channel for all of them, so that
-    /// our subscription would take events from the kubelet's; of a runtime that is not known here, nothing is known.
+    /// Returns whether every subscriber of `GetContainerEvents` receives every event. containerd
+    /// 1.7 has one channel for all subscribers, so that our subscription would take events from the
+    /// kubelet. Unknown runtimes are assumed not to broadcast.
     pub(super) fn broadcasts_events(&self) -> bool {
         match self.name.as_str() {
             "containerd" => self.major().is_some_and(|major| major >= 2),

@@ -1,4 +1,5 @@
-//! Observes the runtime directly: by a list at the start and every ten seconds, and by its event streams while they last.
+//! Observes the runtime directly: lists at the start and every ten seconds, and its event streams
+//! while they last.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::pending;
@@ -23,7 +24,7 @@ use crate::terminal::sanitize;
 /// Interval between lists.
 const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time that a subscription to events may take to start.
+/// Time allowed for a subscription to events to start.
 const SUBSCRIBE_GRACE: Duration = Duration::from_millis(100);
 
 /// Timeout of internal calls to the runtime.
@@ -35,7 +36,8 @@ const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Dura
 /// Maximum number of concurrent inspect requests.
 const MAX_INSPECTS: usize = 16;
 
-/// Events that may wait for the receiver. Beyond that, the runtime's stream waits.
+/// Maximum number of events that wait for the receiver. If the queue is full, the runtime's stream
+/// waits.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
 
 /// An event from the runtime.
@@ -45,12 +47,13 @@ pub enum RuntimeEvent {
     Connected {
         /// Name and version of the runtime.
         runtime: RuntimeInfo,
-        /// Whether its events report exec instances.
+        /// Whether the runtime's events report exec instances.
         has_exec_events: bool,
     },
-    /// The runtime or its event stream is lost: events are missed until it is connected again.
+    /// The connection to the runtime or its event stream was lost. Events are missed until the
+    /// runtime is connected again.
     Disconnected,
-    /// Observations, and their source.
+    /// Observations with their source.
     Observed(Source, Observations),
     /// An event about an exec instance.
     Task(TimestampedEvent),
@@ -59,9 +62,9 @@ pub enum RuntimeEvent {
 /// A request for the status of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InspectRequest {
-    /// The addresses of a sandbox.
+    /// Requests the addresses of a sandbox.
     Sandbox(Arc<str>),
-    /// When a container was started, or how it ended.
+    /// Requests the start time of a container, or its exit.
     Container(Arc<str>),
 }
 
@@ -75,7 +78,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts to observe the runtime, until the receiver is dropped. Additional inspect requests arrive on `inspect_requests`.
+    /// Starts to observe the runtime until the returned receiver is dropped. Additional inspect
+    /// requests arrive on `inspect_requests`.
     #[must_use]
     pub fn start(
         channel: MeteredChannel,
@@ -93,7 +97,7 @@ impl Watcher {
         event_receiver
     }
 
-    /// Watches the runtime whenever it is there.
+    /// Watches the runtime whenever it responds.
     async fn run(mut self) {
         let mut pause = RECONNECT_BACKOFF.0;
         loop {
@@ -103,7 +107,7 @@ impl Watcher {
                     let error = self.watch(runtime).await;
                     info!(error = sanitize(error.message()), "the runtime tells nothing now");
                     self.send(RuntimeEvent::Disconnected).await;
-                    // One that answers, and yet cannot be watched, is asked less and less often too.
+                    // The delay also grows if the runtime responds but cannot be watched.
                     if connected_at.elapsed() > RECONNECT_BACKOFF.1 {
                         pause = RECONNECT_BACKOFF.0;
                     }
@@ -120,19 +124,20 @@ impl Watcher {
         Ok(with_timeout(self.client.clone().version(request)).await?.into_inner().into())
     }
 
-    /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
+    /// Watches the runtime as long as its event stream lasts; without events, as long as it
+    /// responds. Returns the error that ended it.
     async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
         let watched_since = Instant::now();
         let mut task_events = runtime.is_containerd().then(|| TaskEvents::new(self.channel.channel()));
         let mut container_events = self.container_events(&runtime);
-        // A subscription takes a moment to begin, and grpc-go does not say when it has.
+        // A subscription takes a moment to start, and grpc-go does not report its start.
         let has_exec_events = task_events.is_some();
         let subscribe_grace = sleep(if has_exec_events { SUBSCRIBE_GRACE } else { Duration::ZERO });
         let mut subscribe_grace = pin!(subscribe_grace);
         let mut connected_sent = false;
         let mut relist_ticks = interval(RELIST_INTERVAL);
         relist_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Runs beside the event streams, which must not wait for it.
+        // The list runs concurrently with the event streams, which must not wait for it.
         let mut pending_relist = None;
         let (mut pending_inspects, mut queued_inspects, mut inspects_in_flight) =
             (HashSet::new(), VecDeque::new(), JoinSet::new());
@@ -143,7 +148,7 @@ impl Watcher {
                 inspects_in_flight.spawn(inspect(self.client.clone(), request));
             }
             tokio::select! {
-                // A requester without a result asks again.
+                // The requester repeats its request if it gets no result.
                 Some(request) = self.inspect_requests.recv() => if pending_inspects.insert(request.clone()) {
                     queued_inspects.push_back(request);
                 },
@@ -166,7 +171,7 @@ impl Watcher {
                     pending_relist = None;
                     match listed {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
-                        // The event stream shows whether the runtime is there.
+                        // The event stream shows whether the runtime responds.
                         Err(status) if task_events.is_some() => {
                             debug!(status = sanitize(status.message()), "the runtime was not listed");
                         }
@@ -186,7 +191,7 @@ impl Watcher {
                     Err(status) => return status,
                 },
                 event = next_event(&mut container_events) => match event {
-                    // An event may be old, but not older than the stream.
+                    // An event may be older than its arrival, but not older than the stream.
                     Ok(event) => {
                         let observations = Observations { observed_since: watched_since, items: Observation::of_event(event) };
                         self.send(RuntimeEvent::Observed(Source::Event, observations)).await;
@@ -200,7 +205,7 @@ impl Watcher {
         }
     }
 
-    /// The events of the CRI, which only hasten what the next list would tell.
+    /// Subscribes to the events of the CRI. They report earlier what the next list reports too.
     fn container_events(&self, runtime: &RuntimeInfo) -> Option<LazyStream<v1::ContainerEventResponse>> {
         let mut client = self.client.clone();
         let call = async move { client.get_container_events(v1::GetEventsRequest {}).await };
@@ -246,7 +251,7 @@ async fn inspect(
 /// Lists all sandboxes and containers.
 async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> {
     let observed_since = Instant::now();
-    // Containers first: none of them can be in a sandbox that is not yet in the other list.
+    // Containers are listed first, so that each of them is in a sandbox of the list of sandboxes.
     let containers = with_timeout(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
     let containers: Vec<ContainerObservation> =
         containers.into_inner().containers.into_iter().map(Into::into).collect();
@@ -258,7 +263,7 @@ async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> 
     })
 }
 
-/// Waits for the pending list; for ever if there is none.
+/// Waits for the pending list. Waits forever if there is none.
 async fn poll_relist<F>(listing: &mut Option<F>) -> Result<Observations, Status>
 where
     F: Future<Output = Result<Observations, Status>> + Unpin,
@@ -298,7 +303,8 @@ fn container_observation(event: &TaskEvent) -> Option<Observation> {
     }))
 }
 
-/// Waits for the next event; for ever if there is no stream. The end of a stream is an error.
+/// Waits for the next event. Waits forever if there is no stream. The end of the stream is an
+/// error.
 async fn next_event<S, T>(events: &mut Option<S>) -> Result<T, Status>
 where
     S: Stream<Item = Result<T, Status>> + Unpin,

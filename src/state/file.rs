@@ -1,4 +1,4 @@
-//! The file itself.
+//! The state file: its lock, its format version, and its database.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -22,61 +22,62 @@ use crate::lockfile::{LockError, LockFile};
 use crate::regular_file::{self, sync_parent_dir};
 use crate::terminal::sanitize;
 
-/// Format version of the file: names of tables and the JSON of values. Raise it with every change that this probeshim or
-/// an older one would misread; files of other versions are set aside.
+/// Format version of the file: the names of tables and the JSON of values. Raise it with every
+/// change that this or an older probeshim would misread; files of other versions are set aside.
 const VERSION: u64 = 1;
 
-/// What the system says of a file that is not what it should be.
+/// Kinds of I/O errors that mean a damaged file.
 const CORRUPTION_KINDS: [io::ErrorKind; 2] = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
 
 const META_TABLE: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 
-/// Why what was kept is not to be had.
+/// Error of the opening of the state store.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another process has it.
+    /// Another process has locked the file.
     #[error(transparent)]
     Locked(#[from] LockError),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file or folder.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// A thread is not to be had.
+    /// The writer thread cannot be started.
     #[error("cannot start: {0}")]
     System(#[source] io::Error),
-    /// It is not what was written.
+    /// The file is damaged.
     #[error(
         "what was kept is damaged ({0}); move it away to begin anew: what runs is left as it is then, and told of"
     )]
     Damaged(String),
 }
 
-/// The file, held.
+/// The open and locked state file.
 #[derive(Debug)]
 pub(super) struct StateFile {
     path: PathBuf,
-    /// The file behind the database: it can be read when it was removed, and when the database has failed.
+    /// Handle of the file behind the database. It remains readable after the file was removed, and
+    /// after the database has failed.
     handle: fs::File,
-    /// `None` after a failure: the library refuses every use of a database that has failed once. It is opened
-    /// again from `handle`.
+    /// The database; `None` after a failure. The library refuses every use of a database that has
+    /// failed once, so the database is opened again from `handle`.
     database: Option<Database>,
     lock: LockFile,
 }
 
-/// Why changes are not on disk.
+/// Error of a write. The changes are not on disk.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
-    /// The database did not take them.
+    /// The database rejected the changes.
     #[error(transparent)]
     Database(#[from] redb::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// Another probeshim has taken the folder after the file was removed.
+    /// Another probeshim locked the directory after the file was removed.
     #[error(transparent)]
     Locked(#[from] LockError),
     /// The file was replaced.
@@ -87,33 +88,35 @@ pub(super) enum WriteError {
     Panic(String),
 }
 
-/// Whether the file still has its name.
+/// Whether the path still names the file.
 enum Presence {
     There,
     Removed,
     Replaced,
 }
 
-/// Format version of a file.
+/// Format version of a file, compared with this probeshim's.
 enum FileVersion {
     /// The version of this probeshim.
     Current,
-    /// Another version, or none. The file is whole.
+    /// Another version, or none. The file is intact.
     Other(Option<u64>),
-    /// The file is damaged, empty or missing: its version is found when it is opened, if at all.
+    /// The file is damaged, empty or missing. Its version is found when the file is opened, if at
+    /// all.
     Unknown,
 }
 
-/// Changes by tables and keys; `None` for what is no more.
+/// Changes by tables and keys; `None` removes a value.
 pub(super) type Changes = BTreeMap<(StateTable, String), Option<Vec<u8>>>;
 
 type Values = Vec<(StateTable, String, Vec<u8>)>;
 
-/// Content of the file: its version if it has one, and all values.
+/// Content of the file: its version, if it has one, and all values.
 type StateContent = (Option<u64>, Values);
 
 impl StateFile {
-    /// Takes the file and reads all of it.
+    /// Opens and locks the file, and reads all of it. Creates a missing file. Sets a file of
+    /// another version aside.
     pub(super) fn open(dir: &Path) -> Result<(Self, Values), StateError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -136,11 +139,11 @@ impl StateFile {
                 .map_err(|error| StateError::File { path: path.clone(), source: io::Error::other(error) })?;
         }
         let damaged = |reason: String| StateError::Damaged(format!("{}: {reason}", path.display()));
-        // The database library would write a database into it.
+        // The database library would create a database in an empty file.
         if fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == 0) {
             return Err(damaged("it is empty".to_owned()));
         }
-        // What is damaged may be so in ways that its reader does not expect.
+        // The library may panic on a damaged file.
         let read = quiet::catch(|| read(&path));
         let (handle, database, (version, values)) = match read {
             Ok(Ok(read)) => read,
@@ -154,23 +157,24 @@ impl StateFile {
         };
         match version {
             Some(VERSION) => Ok((Self { path, handle, database: Some(database), lock }, values)),
-            // Only a repair can bring it to light: whole files of other versions were set aside.
+            // Only a repair can reveal another version here: intact files of other versions were
+            // set aside.
             _ => Err(damaged("it has another format version".to_owned())),
         }
     }
 
-    /// Where it is.
+    /// Returns the directory of the file.
     pub(super) fn dir(&self) -> PathBuf {
         self.path.parent().map(Path::to_owned).unwrap_or_default()
     }
 
-    /// Has changes on disk, all of them or none.
+    /// Writes all changes to disk, or none of them.
     pub(super) fn write(&mut self, changes: &Changes) -> Result<(), WriteError> {
         self.restore()?;
         self.with_database(|database| apply(database, changes))
     }
 
-    /// Uses the database, which is closed after a failure.
+    /// Runs `work` with the database. Closes the database after a failure.
     fn with_database<T>(
         &mut self,
         work: impl FnOnce(&Database) -> Result<T, redb::Error>,
@@ -195,7 +199,7 @@ impl StateFile {
     /// Closes the database after a failure. The next use opens it again.
     pub(super) fn give_up(&mut self) {
         let database = self.database.take();
-        // A database writes as it is closed.
+        // The library writes to a database as it closes it.
         let _ = quiet::catch(|| drop(database));
     }
 
@@ -205,7 +209,7 @@ impl StateFile {
         quiet::catch(|| drop(database)).map_err(WriteError::Panic)
     }
 
-    /// Whether the file was removed, with or without its folder.
+    /// Returns whether the file was removed, with or without its directory.
     pub(super) fn is_removed(&self) -> bool {
         matches!(self.presence(), Ok(Presence::Removed))
     }
@@ -219,8 +223,8 @@ impl StateFile {
         }
     }
 
-    /// Writes the file again with its whole content if it was removed: a file without a name is lost when it
-    /// is closed.
+    /// Writes the file again with its whole content if it was removed: the content of a file
+    /// without a name is lost when the file is closed.
     fn restore(&mut self) -> Result<(), WriteError> {
         match self.presence()? {
             Presence::There => return Ok(()),
@@ -232,11 +236,12 @@ impl StateFile {
         if !self.lock.is_in_place() {
             self.lock = LockFile::acquire(&self.path)?;
         }
-        // Another process may have created one before the lock was taken.
+        // Another process may have created a file before the lock was taken.
         if fs::exists(&self.path)? {
             return Err(WriteError::Replaced(self.path.clone()));
         }
-        // The removed file is given up only once another holds all values: until then it is the only copy.
+        // The removed file is the only copy until another file has all values, so it stays open
+        // until then.
         let new = new_path(&self.path);
         let written = quiet::catch(|| create(&new, &values)).map_err(WriteError::Panic);
         let named = written.and_then(|written| {
@@ -252,18 +257,18 @@ impl StateFile {
     }
 }
 
-/// The file below a folder.
+/// Returns the path of the state file in a directory.
 pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("state.redb")
 }
 
-/// Name of a state file that is still being written.
+/// Returns the temporary path of a state file that is being written.
 fn new_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// Creates an empty state file. It is written under another name first, so that it is whole once it has its
-/// own.
+/// Creates an empty state file. The file is written under a temporary name first, so that it is
+/// complete once it has its final name.
 fn make(path: &Path) -> Result<(), redb::Error> {
     let new = new_path(path);
     drop(create(&new, &Values::new())?);
@@ -271,7 +276,7 @@ fn make(path: &Path) -> Result<(), redb::Error> {
     Ok(sync_parent_dir(path)?)
 }
 
-/// Creates a file with these values and has it on disk.
+/// Creates a file with these values, and writes it to disk.
 fn create(path: &Path, values: &Values) -> Result<(fs::File, Database), redb::Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -303,7 +308,7 @@ fn apply(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
     Ok(writing.commit()?)
 }
 
-/// Makes a folder for its owner alone, where it is missing.
+/// Creates a missing directory with access for its owner only.
 fn create_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
@@ -311,7 +316,7 @@ fn create_dir(dir: &Path) -> io::Result<()> {
 fn open(path: &Path) -> Result<(fs::File, Database), DatabaseError> {
     // Neither the mode nor the content of a device or a FIFO is changed.
     let file = regular_file::open_for_writing(path)?;
-    // It may have been put back from elsewhere.
+    // The file may have been restored with another mode.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let database = database_in(&file)?;
     Ok((file, database))
@@ -322,8 +327,8 @@ fn database_in(file: &fs::File) -> Result<Database, DatabaseError> {
     Database::builder().create_with_backend(FileBackend::new(file.try_clone()?)?)
 }
 
-/// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found
-/// later, or never.
+/// Opens a file, checks all its pages, and reads all of it. Without the check, a damaged page would
+/// be found later or never.
 fn read(path: &Path) -> Result<(fs::File, Database, StateContent), redb::Error> {
     let (file, mut database) = open(path)?;
     if !database.check_integrity()? {
@@ -334,7 +339,7 @@ fn read(path: &Path) -> Result<(fs::File, Database, StateContent), redb::Error> 
     Ok((file, database, content))
 }
 
-/// Reads the format version of a file. The file is not changed, also where a crash has left it open.
+/// Reads the format version of a file. The file is not changed, even if a crash has left it open.
 fn version_of(path: &Path) -> FileVersion {
     let read = quiet::catch(|| -> Result<Option<u64>, redb::Error> {
         let overlay = Overlay::new(regular_file::open(path)?)?;
@@ -357,17 +362,17 @@ fn version_of(path: &Path) -> FileVersion {
     }
 }
 
-/// Format version of a database, if it has one.
+/// Returns the format version of a database, if it has one.
 fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
     match database.begin_read()?.open_table(META_TABLE) {
         Ok(about) => Ok(about.get("version")?.map(|version| version.value())),
         Err(TableError::Storage(error)) => Err(error.into()),
-        // Another program's, or of a version that notes it elsewhere.
+        // The database is another program's, or of a version that stores the version differently.
         Err(_) => Ok(None),
     }
 }
 
-/// Returns the version of a database, if it has one, and everything in it.
+/// Returns the version of a database, if it has one, and all its values.
 fn values(database: &Database) -> Result<StateContent, redb::Error> {
     let version = version(database)?;
     let reading = database.begin_read()?;
@@ -377,7 +382,7 @@ fn values(database: &Database) -> Result<StateContent, redb::Error> {
     }
     for table in StateTable::ALL {
         let opened = match reading.open_table(definition(table)) {
-            // The file is older than the table.
+            // The file was written before the table existed.
             Err(TableError::TableDoesNotExist(_)) if table == StateTable::SubPathMounts => continue,
             opened => opened?,
         };
@@ -410,7 +415,8 @@ pub(super) mod tests {
         writing.commit().unwrap();
     }
 
-    /// Does to a file what a probeshim does that ends without closing it. Returns the bytes that it leaves.
+    /// Changes a file as a probeshim does that ends without closing it. Returns the bytes that it
+    /// leaves.
     pub(in crate::state) fn bytes_after_crash(path: &Path) -> Vec<u8> {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
@@ -419,7 +425,7 @@ pub(super) mod tests {
         fs::read(path).unwrap()
     }
 
-    /// A probeshim has written the file that did not have the table yet.
+    /// Removes a table, as if a probeshim without that table had written the file.
     pub(in crate::state) fn remove_table(path: &Path, table: StateTable) {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();

@@ -1,8 +1,8 @@
-//! Stores values by their keys in one file below `--state-dir`. A crash at any byte leaves the old values or the
-//! new ones.
+//! Stores values by keys in one database file below `--state-dir`. A crash at any byte leaves
+//! either the old values or the new ones.
 //!
-//! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried
-//! again: nothing is lost silently.
+//! A separate thread writes, and combines changes that arrive together. Changes that cannot be
+//! written are kept in memory, reported, and written again later: no change is lost silently.
 //!
 //! The file has a format version. A file of another version is set aside under another name.
 
@@ -28,31 +28,32 @@ pub use file::StateError;
 use file::StateFile;
 use writer::{Message, StateWriter};
 
-/// How long it is waited for the disk.
+/// Timeout of a flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is kept, by its kind.
+/// A table of the state store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StateTable {
-    /// Pods that are played, by their uids.
+    /// Registered pods, by their uids.
     Pods,
-    /// Containers that are ended for a probe, by their ids.
+    /// Containers that were killed for a failed probe, by their ids.
     ProbeKilled,
-    /// What is waited before a container that ends is started again, by what it is.
+    /// Back-offs of container restarts, by pod, container, image and resources.
     RestartBackoff,
-    /// The same before an image is pulled again.
+    /// Back-offs of image pulls, by the pod's uid and the image.
     ImageBackoff,
-    /// When a kubelet was seen last.
+    /// Time at which a kubelet was last seen.
     Kubelet,
-    /// What came through the relay to make sandboxes, by the pods' uids, namespaces and names.
+    /// Captured requests for sandboxes, by the uids, namespaces and names of the pods.
     Sandboxes,
-    /// The same of containers, by those and their own names.
+    /// Captured requests for containers, by the uids, namespaces and names of the pods, and the
+    /// names of the containers.
     Containers,
     /// Mounts of subPaths, by their mount points.
     SubPathMounts,
 }
 
-/// The way to what is kept. Copies share it.
+/// The state store. Clones share the database.
 #[derive(Clone, Debug)]
 pub struct StateStore(Arc<StateStoreInner>);
 
@@ -60,16 +61,16 @@ pub struct StateStore(Arc<StateStoreInner>);
 struct StateStoreInner {
     dir: PathBuf,
     messages: Sender<Message>,
-    /// Why changes are not on disk, if they are not.
+    /// Error of the last write; `None` if all changes are on disk.
     trouble: watch::Receiver<Option<String>>,
 }
 
-/// The state was not closed in order, and may lack the last changes.
+/// The state was not closed properly, and may lack the last changes.
 #[derive(Debug, thiserror::Error)]
 #[error("the state may be incomplete: {0}")]
 pub struct CloseError(String);
 
-/// What was kept before.
+/// The values in the store at the time of its opening.
 pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
 impl StateTable {
@@ -99,8 +100,10 @@ impl StateTable {
 }
 
 impl StateStore {
-    /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One
-    /// probeshim at a time has it.
+    /// Opens the state store below a directory, and locks it against other instances of probeshim.
+    /// A missing directory is created with access for its owner only.
+    ///
+    /// Fails if another probeshim has the lock, if the file cannot be read, or if it is damaged.
     pub fn open(dir: &Path) -> Result<(Self, Snapshot), StateError> {
         let (file, kept) = StateFile::open(dir)?;
         let dir = file.dir();
@@ -112,33 +115,33 @@ impl StateStore {
         Ok((Self(Arc::new(StateStoreInner { dir, messages, trouble })), Snapshot(kept)))
     }
 
-    /// Whether anything was ever kept below a folder.
+    /// Returns whether a directory contains a state store.
     #[must_use]
     pub fn exists(dir: &Path) -> bool {
         file::path(dir).exists()
     }
 
-    /// The folder, without links.
+    /// Returns the directory, without symbolic links in its path.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// Keeps a value from now on.
+    /// Inserts or replaces a value. The value is written later: see `flush`.
     pub fn upsert(&self, table: StateTable, key: &str, value: &impl Serialize) {
-        // What is kept is of our own making: none of it cannot be written.
+        // Serialization of probeshim's own types does not fail.
         if let Ok(value) = serde_json::to_vec(value) {
             self.send(Message::Change(table, key.to_owned(), Some(value)));
         }
     }
 
-    /// Keeps it no more.
+    /// Removes a value.
     pub fn remove(&self, table: StateTable, key: &str) {
         self.send(Message::Change(table, key.to_owned(), None));
     }
 
-    /// Waits until what was changed before is on disk, or the disk has not taken it; for ten seconds at most,
-    /// since a disk may hang.
+    /// Waits until all earlier changes are on disk or have failed to be written. Gives up after ten
+    /// seconds, because a disk may hang.
     pub async fn flush(&self) {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Flush(settled));
@@ -147,35 +150,36 @@ impl StateStore {
         }
     }
 
-    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more.
-    /// Fails where the database panicked, or its thread did: what was kept may not be whole then.
+    /// Writes all changes, as far as the disk accepts them, and closes the file. Later changes are
+    /// ignored. Fails if the database or the writer thread has panicked: the file may then be
+    /// incomplete.
     pub async fn close(&self) -> Result<(), CloseError> {
         let (closed, wait) = oneshot::channel();
         self.send(Message::Close(closed));
         wait.await.unwrap_or_else(|_| Err(CloseError("the thread that writes it has ended".to_owned())))
     }
 
-    /// Why changes are not on disk, if they are not; it changes as that does.
+    /// Returns a receiver of the error of the last write; `None` if all changes are on disk.
     #[must_use]
     pub fn write_error(&self) -> watch::Receiver<Option<String>> {
         self.0.trouble.clone()
     }
 
     fn send(&self, message: Message) {
-        // Once it is closed, nothing is kept.
+        // After the store was closed, changes are ignored.
         let _ = self.0.messages.send(message);
     }
 }
 
 impl fmt::Debug for Snapshot {
-    /// There may be secrets in it.
+    /// Omits the values, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} values", self.0.len())
     }
 }
 
 impl Snapshot {
-    /// What there was of a kind, by its keys.
+    /// Returns the values of a table with their keys. Fails if a value is not of type `T`.
     pub fn entries<T: DeserializeOwned>(&self, table: StateTable) -> Result<Vec<(String, T)>, StateError> {
         let own = self.0.iter().filter(|(of, ..)| *of == table);
         let read = |(_, key, value): &(StateTable, String, Vec<u8>)| {

@@ -1,5 +1,6 @@
-//! A storage backend that reads a file and keeps changes in memory. The database library writes to every database that
-//! it opens, and repairs those that were not closed; a file whose version is not known yet must not change.
+//! A storage backend that reads a file and keeps changes in memory. The database library writes to
+//! every database that it opens, and repairs those that were not closed; a file of unknown version
+//! must not change.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
-/// Bytes of the file that are copied to memory at once when one of them changes.
+/// Number of bytes of the file that are copied to memory together when one of them changes.
 const CHUNK: usize = 4096;
 
 /// A file and its changes in memory.
@@ -21,9 +22,9 @@ pub(super) struct Overlay {
 
 #[derive(Debug)]
 struct Content {
-    /// Length that the database sees.
+    /// Length as the database sees it.
     len: u64,
-    /// Length up to which the file's own bytes count; zeros follow.
+    /// Length up to which the bytes of the file apply; zeros follow.
     file_len: u64,
     /// Changed chunks by their numbers.
     chunks: BTreeMap<u64, Box<[u8]>>,
@@ -51,7 +52,7 @@ impl Content {
         Ok(())
     }
 
-    /// Returns a chunk for changes.
+    /// Returns a chunk in memory, in which the caller may change bytes.
     fn chunk(&mut self, file: &File, number: u64) -> io::Result<&mut [u8]> {
         if !self.chunks.contains_key(&number) {
             let mut chunk = vec![0; CHUNK].into_boxed_slice();
@@ -62,7 +63,8 @@ impl Content {
     }
 }
 
-/// Divides a range into parts of chunks: number of the chunk, first byte in it, first byte in the range, length.
+/// Divides a range at the borders of chunks. Returns for each part: the number of the chunk, the
+/// first byte in the chunk, the first byte in the range, and the length.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -97,7 +99,7 @@ impl StorageBackend for Overlay {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut content = self.lock();
         (content.len, content.file_len) = (len, content.file_len.min(len));
-        // Bytes that come back after the file was shortened are zeros.
+        // If the file grows again after it was shortened, the added bytes are zeros.
         content.chunks.retain(|number, _| number * (CHUNK as u64) < len);
         if let Some(chunk) = content.chunks.get_mut(&(len / CHUNK as u64)) {
             chunk[usize::try_from(len % CHUNK as u64).unwrap_or_default()..].fill(0);
@@ -126,7 +128,8 @@ mod tests {
 
     use super::*;
 
-    /// The same random changes to an overlay and to bytes in memory have the same effect, and the file keeps its bytes.
+    /// Random changes have the same effect on an overlay and on bytes in memory. The file stays
+    /// unchanged.
     #[test]
     fn changes_are_seen_and_the_file_keeps_its_bytes() {
         let mut random = fastrand::Rng::with_seed(7);

@@ -6,14 +6,15 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread is about to be caught.
+    /// Whether a panic of this thread will be caught by `catch`.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Puts a hook before the one that is there, which keeps the panics of quiet threads from it.
+/// Installs a panic hook that ignores the panics of quiet threads and passes the others to the
+/// previous hook.
 static HOOK: Once = Once::new();
 
-/// Runs a closure and returns the message of its panic, which is not printed.
+/// Runs a closure. Returns the message of its panic, which is not printed.
 pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let hook = panic::take_hook();

@@ -1,4 +1,4 @@
-//! What was kept is there again, or it is said why not.
+//! Values are restored after a restart, or the error is reported.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ fn all(kept: &Snapshot, table: StateTable) -> Vec<(String, u32)> {
     kept.entries(table).unwrap()
 }
 
-/// Something is kept, and the way to it is given up.
+/// Opens a state store, runs `what`, and closes the store.
 async fn keep(dir: &Path, what: impl FnOnce(&StateStore)) {
     let (state, _) = opened(dir);
     what(&state);
@@ -62,7 +62,8 @@ fn a_file_as_state_directory_is_refused() {
     assert_eq!(refused, format!("{}: is not a folder; name one, or a place for one", file.display()));
 }
 
-/// Files of an older version, of a newer one and of none, closed and not closed: their bytes stay, and the state is empty.
+/// Files of an older version, a newer version and no version, closed and not closed: their bytes
+/// stay unchanged, and the new state is empty.
 #[tokio::test]
 async fn a_file_of_another_version_is_set_aside_unchanged() {
     for (version, name) in
@@ -121,7 +122,7 @@ async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
     assert_eq!(all(&kept, StateTable::SubPathMounts), [("b".to_owned(), 2)]);
 }
 
-/// Wherever it is cut off, it is refused, or nothing is missing.
+/// A truncated file is either refused or read completely.
 #[tokio::test]
 async fn what_is_cut_off_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,8 +153,8 @@ async fn an_unreadable_entry_is_reported_with_its_key() {
     assert!(refused.contains("pods of a"), "{refused}");
 }
 
-/// Damages a real file in many ways. Each is opened and read, or refused in words, with nothing on standard
-/// error: never a panic.
+/// Damages a real file in many ways. Each file is opened and read, or refused with a message.
+/// Nothing is printed to standard error, and nothing panics.
 #[tokio::test]
 async fn a_damaged_file_is_read_or_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
@@ -172,7 +173,7 @@ async fn a_damaged_file_is_read_or_refused_with_a_message() {
     let (mut refused, mut read) = (0, 0);
     for round in 0..300 {
         let mut damaged = whole.clone();
-        // All over the file, or in one page of it, the first of which tells of all others.
+        // Damage to the whole file or to one page. The first page describes all others.
         let page = 4096 * random.usize(..damaged.len() / 4096);
         let range = match round % 4 {
             0 => 0..damaged.len(),

@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The thread that writes changes to the state file.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -9,31 +9,31 @@ use tracing::warn;
 use super::file::{Changes, StateFile, WriteError};
 use super::{CloseError, StateTable};
 
-/// When it is tried again where the disk has not taken something, unless there is something new before.
+/// Delay before a failed write is repeated, unless another change arrives earlier.
 const WRITE_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Interval of checks that the file still exists, while nothing changes.
+/// Interval between checks that the file still exists, while nothing changes.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the thread is told.
+/// A message to the writer.
 pub(super) enum Message {
-    /// A value is another, or no more.
+    /// Replaces a value, or removes it.
     Change(StateTable, String, Option<Vec<u8>>),
-    /// Somebody waits for what was told before.
+    /// Requests a notice once all earlier changes are on disk or have failed.
     Flush(oneshot::Sender<()>),
-    /// Nothing more is told.
+    /// Requests the close of the file. No message follows.
     Close(oneshot::Sender<Result<(), CloseError>>),
 }
 
-/// Writes what it is told.
+/// Writes changes to the state file.
 pub(super) struct StateWriter {
     file: StateFile,
     error_tx: watch::Sender<Option<String>>,
-    /// What is not on disk yet.
+    /// Changes that are not on disk yet.
     pending: Changes,
     flush_waiters: Vec<oneshot::Sender<()>>,
     closes: Option<oneshot::Sender<Result<(), CloseError>>>,
-    /// The words of the last panic of the database.
+    /// Message of the last panic of the database.
     panic: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl StateWriter {
         Self { file, error_tx, pending: Changes::new(), flush_waiters: Vec::new(), closes: None, panic: None }
     }
 
-    /// Writes until it is closed, or nobody is left to tell anything.
+    /// Writes changes until the store is closed or all senders are dropped.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         while self.closes.is_none() {
             let pause = if self.pending.is_empty() { REMOVAL_CHECK_INTERVAL } else { WRITE_RETRY_DELAY };
@@ -82,7 +82,7 @@ impl StateWriter {
     }
 
     fn save(&mut self) {
-        // A file that was removed is written anew also where nothing has changed.
+        // A removed file is written again even if nothing has changed.
         if self.pending.is_empty() && self.error_tx.borrow().is_none() && !self.file.is_removed() {
             return;
         }

@@ -153,7 +153,7 @@ fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
 }
 
 proptest! {
-    /// Whatever is told in whatever order, a list that was asked for last is right in the end.
+    /// After any observations in any order, the list that was requested last determines the result.
     #[test]
     fn a_list_is_right_in_the_end(facts in proptest::collection::vec((0_u8..7, 0_u8..4, 0_u32..30), 0..40)) {
         let mut fixture = InventoryFixture::new();

@@ -57,7 +57,7 @@ fn a_removed_state_file_is_written_again_with_its_content() {
     fs::remove_file(dir.join("state.redb")).unwrap();
     writer.take(change("b"));
     writer.save();
-    // Also after a failure.
+    // The file is also written again after a failure of the database.
     writer.file.give_up();
     fs::remove_file(dir.join("state.redb")).unwrap();
     writer.take(change("c"));
@@ -67,7 +67,7 @@ fn a_removed_state_file_is_written_again_with_its_content() {
     assert_eq!(StateFile::open(&dir).unwrap().1, values(&["a", "b", "c"]));
 }
 
-/// A file system in memory, unmounted when dropped.
+/// A file system in memory. It is unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Drop for Disk {
@@ -95,7 +95,7 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     }
     writer.save();
     assert_eq!(*trouble.borrow(), None);
-    // Leaves room for a file without values, and none for the values.
+    // The file system has room for a file without values, and not for the values.
     let room = size(&empty) + (1 << 20);
     assert!(size(&dir) > room, "{} is too small", size(&dir));
     let free = statvfs(&disk.0).unwrap();
