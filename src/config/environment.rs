@@ -1,32 +1,32 @@
-//! What the process knows of its surroundings, and the places that follow from it.
+//! The environment of the process, and the default paths that depend on it.
 
 use std::path::{Path, PathBuf};
 
 use crate::socket::{self, SocketPath};
 use crate::telemetry::traces;
 
-/// The configuration file that counts if it is there.
+/// Path of the configuration file that is read if it exists.
 const CONFIG: &str = "/etc/probeshim/config.yaml";
 
-/// What the process knows of its surroundings that defaults depend on.
+/// Properties of the process and its environment on which defaults depend.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Whether it runs as root.
+    /// Whether the process runs as root.
     pub is_root: bool,
-    /// Whether OpenTelemetry's variables tell where traces go.
+    /// Whether OpenTelemetry's environment variables name an endpoint for traces.
     pub has_collector: bool,
-    /// Whether systemd passes a socket to it.
+    /// Whether systemd passes a listening socket to the process.
     pub is_activated: bool,
-    /// The configuration file that counts if it is there.
+    /// Path of the configuration file that is read if it exists.
     pub config: Option<PathBuf>,
-    /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
+    /// `$XDG_RUNTIME_DIR`, if it is set and absolute.
     pub runtime_dir: Option<PathBuf>,
-    /// `$XDG_STATE_HOME`, where it is set and absolute, or else `.local/state` in `$HOME`.
+    /// `$XDG_STATE_HOME` if it is set and absolute, otherwise `$HOME/.local/state`.
     pub state_home: Option<PathBuf>,
 }
 
 impl Environment {
-    /// Those of this process.
+    /// Returns the environment of this process.
     #[must_use]
     pub fn detect() -> Self {
         let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -40,7 +40,7 @@ impl Environment {
         }
     }
 
-    /// The folder for sockets. `None` where there is no good place.
+    /// Returns the directory for sockets; `None` if there is no default.
     fn run_dir(&self) -> Option<PathBuf> {
         if self.is_root {
             Some(Path::new("/run/probeshim").to_owned())
@@ -49,7 +49,7 @@ impl Environment {
         }
     }
 
-    /// The folder for what outlives the process. `None` where there is no good place.
+    /// Returns the directory for state that outlives the process; `None` if there is no default.
     pub(super) fn state_dir(&self) -> Option<PathBuf> {
         if self.is_root {
             Some(Path::new("/var/lib/probeshim").to_owned())
@@ -58,13 +58,14 @@ impl Environment {
         }
     }
 
-    /// The same, where it cannot be done without.
+    /// Returns the directory for state that outlives the process, or an error if there is no
+    /// default.
     pub(super) fn require_state_dir(&self) -> Result<PathBuf, String> {
         self.state_dir()
             .ok_or_else(|| "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned())
     }
 
-    /// The socket of this name, where nothing else is told.
+    /// Returns the default socket of this name in the directory for sockets.
     pub(super) fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
         let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
         SocketPath::new(&dir.join(name)).map_err(|error| format!("is needed: its default {error}"))

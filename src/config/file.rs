@@ -1,4 +1,5 @@
-//! The configuration file: the flags of `run` under names of their own, a kubelet to ask, and rules for probes.
+//! The configuration file: the flags of `run` under names in camel case, a kubelet to query, and
+//! rules for probes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,32 +18,32 @@ use crate::manifest::{KubeletClient, Probe, ProbeType, Source, read_probe};
 use crate::probe::{Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
-/// From one question to the kubelet to the next, unless told otherwise.
+/// Default interval between queries of the kubelet.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The fields that are not flags with a value.
+/// Names of the fields that do not correspond to a flag with one value.
 const NON_FLAG_FIELDS: [&str; 6] =
     ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
 
-/// What a configuration file says beside what flags say.
+/// Contents of a configuration file that no flag can hold.
 #[derive(Debug, Default)]
 pub(super) struct File {
     /// Rules for probes.
     pub(super) rules: Vec<Rule>,
-    /// A kubelet to ask for its pods.
+    /// The kubelet whose pods are queried.
     pub(super) kubelet: Option<KubeletClient>,
-    /// Who is never killed.
+    /// Selectors of containers that are never killed.
     pub(super) protected: Vec<Selector>,
 }
 
 impl File {
-    /// What its rules tell of probes.
+    /// Returns a resolver with the rules of the file.
     pub(super) fn specs(&self) -> SpecResolver {
         SpecResolver::default().and_rules(self.rules.clone())
     }
 
-    /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Everything that is wrong
-    /// with it is a problem of its own.
+    /// Reads the file that the flags name, or the default file if it exists, and fills in flags
+    /// that are not set. Adds each error in the file to `validator` as a separate problem.
     pub(super) fn read(flags: &mut Flags, around: &Environment, reader: &mut Validator) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
         let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
@@ -76,18 +77,18 @@ impl File {
     }
 }
 
-/// The fields of a file that are flags as well.
+/// Parses the fields of a file that are also flags.
 struct FlagFields<'a> {
     root: &'a Cursor<'a>,
     path: &'a Path,
     problems: &'a mut Vec<Violation>,
     known: Vec<&'static str>,
-    /// Where the values are written, by the names of the flags.
+    /// File and field of each value, by the name of its flag.
     written: BTreeMap<&'static str, String>,
 }
 
 impl FlagFields<'_> {
-    /// Parses a field, and fills in the flag where the command line does not give it.
+    /// Parses a field, and sets the flag if the command line does not.
     fn fill<T, E: Display>(
         &mut self,
         field: &'static str,
@@ -108,7 +109,8 @@ impl FlagFields<'_> {
     }
 }
 
-/// Fills in what flags do not say. Returns where it is written, by the names of the flags.
+/// Sets the flags that the command line does not. Returns the file and field of each value, by the
+/// name of its flag.
 fn fill_in(
     flags: &mut Flags,
     root: &Cursor<'_>,
@@ -144,18 +146,19 @@ fn fill_in(
     written
 }
 
-/// Something that is wrong with a file.
+/// Returns a problem of the file at this path.
 fn problem(path: &Path, reason: String) -> super::ConfigProblem {
     super::ConfigProblem { field: format!("{}:", path.display()), value: None, reason }
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
-    // An empty file says nothing.
+    // An empty file sets nothing.
     Ok(if value.is_null() { Value::Object(serde_json::Map::new()) } else { value })
 }
 
-/// A text; YAML takes on and off for something else unless they are quoted.
+/// Returns the string of a node. YAML parses an unquoted on or off as a boolean, which is converted
+/// back.
 fn string(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     match node.value() {
         Value::Bool(true) => Some("on".to_owned()),

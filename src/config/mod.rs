@@ -1,5 +1,6 @@
-//! From flags and the configuration file to what is run. clap reports an invalid flag; what is wrong in the file, or between values, is
-//! reported all at once, and each problem names the flag, or the file and the field.
+//! Computes settings from flags and the configuration file. clap reports an invalid flag. Errors in
+//! the file, and conflicts between values, are reported together; each names the flag, or the file
+//! and the field.
 
 mod environment;
 mod file;
@@ -32,26 +33,26 @@ use crate::socket::SocketPath;
 use crate::telemetry::traces::TraceConfig;
 use crate::{execsync, relay, telemetry};
 
-/// Where containerd listens unless told otherwise.
+/// Default upstream: containerd's socket.
 const UPSTREAM: &str = "/run/containerd/containerd.sock";
 
-/// Where metrics and health are served unless told otherwise.
+/// Default address of metrics and health.
 const HTTP: OrOff<LoopbackAddress> =
     OrOff(Some(LoopbackAddress(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9754)))));
 
-/// How long calls in flight may go on after a signal, unless told otherwise.
+/// Default time that calls in flight have to finish after a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many kills there may be unless told otherwise: more than a node in order comes to.
+/// Default kill limit. It is higher than the number of kills on a healthy node.
 const MAX_KILLS: KillLimit = KillLimit { count: 30, within: Duration::from_secs(10 * 60) };
 
-/// Duration from which an ExecSync counts as slow, unless told otherwise.
+/// Default duration from which an ExecSync counts as slow.
 const SLOW_THRESHOLD: Duration = Duration::from_secs(1);
 
 /// The JSON schema of the configuration file.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-/// The flags of `run`. What is absent has its default.
+/// Flags of `run`. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Flags {
@@ -74,18 +75,21 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
 
-    /// Serve /pods on --http as well, as a kubelet does on its read-only port: every user of this machine can read the commands, annotations
-    /// and query strings of pods then. The admin socket always serves it
+    /// Serve /pods on --http as well, as a kubelet does on its read-only port: every user of this
+    /// machine can read the commands, annotations and query strings of pods then. The admin socket
+    /// always serves it
     #[arg(long)]
     pub http_pods: bool,
 
-    /// The configuration: these flags under names such as drainTimeout, a kubelet to ask for its pods, and rules for probes, in YAML;
-    /// `probeshim schema` describes it. Flags win over it [default: /etc/probeshim/config.yaml, if it is there]
+    /// The configuration: these flags under names such as drainTimeout, a kubelet to ask for its
+    /// pods, and rules for probes, in YAML; `probeshim schema` describes it. Flags win over it
+    /// [default: /etc/probeshim/config.yaml, if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON: Pod, Deployment, DaemonSet, StatefulSet,
-    /// ReplicaSet, Job, CronJob, List. May be given more than once
+    /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON:
+    /// Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob, List. May be given more
+    /// than once
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
 
@@ -93,13 +97,14 @@ pub struct Flags {
     #[arg(long, value_name = "MODE", allow_hyphen_values = true, value_enum)]
     pub enforce: Option<EnforcementMode>,
 
-    /// How many containers may be killed within which time, such as 5/1h, or off for any number. More are held, and told of
-    /// [default: 30/10m]
+    /// How many containers may be killed within which time, such as 5/1h, or off for any number.
+    /// More are held, and told of [default: 30/10m]
     #[arg(long, value_name = "N/DURATION", allow_hyphen_values = true)]
     pub max_kills: Option<OrOff<KillLimit>>,
 
-    /// Containers that are never killed: KEY=PATTERN, and more of them after commas, of namespace, pod, container, image, label.NAME; * stands
-    /// for anything, ? for one character. May be given more than once
+    /// Containers that are never killed: KEY=PATTERN, and more of them after commas, of namespace,
+    /// pod, container, image, label.NAME; * stands for anything, ? for one character. May be given
+    /// more than once
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub never_kill: Vec<Selector>,
 
@@ -112,12 +117,14 @@ pub struct Flags {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub record_limit: Option<OrOff<ByteSize>>,
 
-    /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector (gRPC where the port is 4317, else
-    /// HTTP), on for what the OTEL_ variables say, or off [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
+    /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector
+    /// (gRPC where the port is 4317, else HTTP), on for what the OTEL_ variables say, or off
+    /// [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
     pub otlp_endpoint: Option<OrOff<TraceConfig>>,
 
-    /// Whether the runtime is asked which pods and containers there are, and for its events [default: on]
+    /// Whether the runtime is asked which pods and containers there are, and for its events
+    /// [default: on]
     #[arg(long, value_name = "on|off", value_enum)]
     pub watch_runtime: Option<RuntimeWatch>,
 
@@ -125,8 +132,8 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow_threshold: Option<BoundedDuration>,
 
-    /// Show of commands only the program, never its arguments, nothing of what probes write, and no query strings of their URLs: in no call,
-    /// event, log, metric or trace, and not in /pods
+    /// Show of commands only the program, never its arguments, nothing of what probes write, and no
+    /// query strings of their URLs: in no call, event, log, metric or trace, and not in /pods
     #[arg(long)]
     pub redact_commands: bool,
 
@@ -134,12 +141,13 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub drain_timeout: Option<BoundedDuration>,
 
-    /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives [default: info]
+    /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives
+    /// [default: info]
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
     pub log: Option<telemetry::LogConfig>,
 }
 
-/// Whether the runtime is watched. `--help` prints the comments of the variants.
+/// Whether probeshim queries the runtime itself. `--help` prints the comments of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RuntimeWatch {
     /// The runtime is asked
@@ -148,60 +156,60 @@ pub enum RuntimeWatch {
     Off,
 }
 
-/// What `run` runs on.
+/// Validated settings of `run`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The shim's part.
+    /// Settings of the relay and of everything that observes it.
     pub shim: ServerConfig,
-    /// The log's part.
+    /// Settings of the log.
     pub log: telemetry::LogConfig,
 }
 
-/// What the relay and all that watches it run on.
+/// Settings of the relay and of everything that observes it.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where clients connect; `None` where systemd passes the socket.
+    /// Socket on which clients connect; `None` if systemd passes it.
     pub listen: Option<SocketPath>,
     /// The admin socket.
     pub admin: SocketPath,
-    /// Where metrics and health are served on TCP, if anywhere; a loopback address.
+    /// Loopback address of metrics and health; `None` if they are not served on TCP.
     pub http: Option<SocketAddr>,
-    /// Whether the pods that are played are served there, too.
+    /// Whether `/pods` is served at `http` too.
     pub http_pods: bool,
-    /// The relay's part.
+    /// Settings of the relay.
     pub relay: relay::RelayConfig,
-    /// The part of what watches ExecSyncs.
+    /// Settings of the analysis of ExecSyncs.
     pub exec: execsync::SlownessConfig,
-    /// What rules and manifests tell of probes.
+    /// Probes from rules and manifests.
     pub specs: SpecResolver,
-    /// Where that may change while it runs.
+    /// Sources of probes that may change at run time.
     pub sources: SpecSources,
-    /// What is done about them.
+    /// Enforcement mode, kill limit and protected containers.
     pub enforcement: EnforcementSettings,
-    /// The part of what is recorded on disk, if anything is.
+    /// Settings of the journal; `None` if calls are not recorded.
     pub journal: Option<journal::JournalConfig>,
-    /// The part of what is exported as traces, if anything is.
+    /// Settings of exported traces; `None` if none are exported.
     pub traces: Option<TraceConfig>,
-    /// Whether the runtime is asked for what is on the node, and for its events.
+    /// Whether probeshim lists pods and containers and subscribes to the runtime's events.
     pub watch_runtime: bool,
-    /// What is done with pods on it.
+    /// The operating mode: the control that probeshim has over pods.
     pub role: OperatingMode,
-    /// The folder of what is to outlive us; `None` only where pods are watched, and there is no place for it.
+    /// The state directory; `None` only in the mode `Observe`, if there is no default.
     pub state: Option<PathBuf>,
 }
 
-/// What is done with pods.
+/// Control that probeshim has over pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatingMode {
-    /// Nothing that they would not see of a relay; or their probes are made.
+    /// Probeshim observes pods, and may run their probes.
     Observe,
-    /// What clients make is kept alive.
+    /// Probeshim restarts the containers that clients create.
     Restart,
-    /// They are played.
+    /// Probeshim runs the pods of manifests.
     Kubelet,
 }
 
-/// What flags are for.
+/// The subcommand for which flags are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Run,
@@ -212,15 +220,15 @@ enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.line())]
 pub struct ConfigProblem {
-    /// The flag, with its dashes; or the file and the field in it.
+    /// The flag with its dashes, or the file and the field.
     pub field: String,
-    /// What was written, if anything was.
+    /// The invalid value; `None` if there is no value.
     pub value: Option<String>,
-    /// What is wrong with it, and what is allowed.
+    /// The error, and the allowed values.
     pub reason: String,
 }
 
-/// Everything that is wrong, in the order of the flags; shown with a line for each.
+/// All problems, in the order of the flags; displayed with one line for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<ConfigProblem>);
 
@@ -234,14 +242,16 @@ impl ConfigProblem {
 }
 
 impl Settings {
-    /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
+    /// Checks the flags and the configuration file, and fills in defaults. The error has all
+    /// problems, not only the first.
     pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
         let (mut flags, mut reader) = (flags.clone(), Validator::default());
         let file = File::read(&mut flags, around, &mut reader);
         Self::from_flags(flags, file, reader, around, Purpose::Run)
     }
 
-    /// Of flags to which the configuration file has added what they did not say.
+    /// Computes settings from flags into which the values of the configuration file have been
+    /// merged.
     fn from_flags(
         flags: Flags,
         file: File,
@@ -261,7 +271,7 @@ impl Settings {
         let upstream = flags.upstream.or_else(|| reader.default_from("--upstream", default_upstream()));
         let (default_mode, default_limit) = match purpose {
             Purpose::Run => (EnforcementMode::default(), Some(MAX_KILLS)),
-            // Whoever plays pods wants them killed as a kubelet kills them.
+            // Pods of `play` are killed as a kubelet kills them, without a limit.
             Purpose::Play => (EnforcementMode::Restart, None),
         };
         let mode = flags.enforce.unwrap_or(default_mode);
@@ -327,20 +337,22 @@ impl fmt::Display for Problems {
     }
 }
 
-/// The admin socket that a command asks: what `--admin` says, or its default.
+/// Returns the admin socket that a command queries: `flag`, or the default. Returns an error if
+/// there is no default.
 pub fn admin_socket(flag: Option<SocketPath>, around: &Environment) -> Result<SocketPath, Problems> {
     let mut reader = Validator::default();
     reader.admin(flag, around).ok_or(Problems(reader.problems))
 }
 
-/// Reads manifests and the rules of a configuration. Returns their probes, and how many documents of each
-/// kind make no pods; or every problem, not the first.
+/// Reads manifests and the rules of a configuration file. Returns their probes, and the number of
+/// documents of each kind that define no pods. The error has all problems, not only the first.
 pub fn check(
     paths: &[PathBuf],
     config: Option<&PathBuf>,
     around: &Environment,
 ) -> Result<(SpecResolver, BTreeMap<String, usize>), Problems> {
-    // Where it will run is not where it is checked.
+    // The files may be checked as another user or on another host than the one on which they are
+    // used: the defaults of root leave no path without a value.
     let around = Environment { is_root: true, ..around.clone() };
     let (mut flags, mut reader) =
         (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());

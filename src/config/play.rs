@@ -1,4 +1,4 @@
-//! The flags of `play`, as written and as run.
+//! Flags of `play`, and the settings computed from them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,25 +14,28 @@ use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
 use crate::telemetry;
 
-/// Where a kubelet has the logs of pods.
+/// Directory of the kubelet's pod logs.
 const LOGS: &str = "/var/log/pods";
 
-/// The largest number of files that the kubelet takes for the log of a container.
+/// Largest number of log files of a container that the kubelet accepts.
 const MAX_LOG_FILES: u64 = i32::MAX as u64;
 
-/// The flags of `play`. What is absent has its default.
+/// Flags of `play`. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlayFlags {
-    /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of which one pod is played; with the
-    /// ConfigMaps, Secrets and RuntimeClasses that they refer to. A folder is watched: what is added is played, what is removed ends
+    /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of
+    /// which one pod is played; with the ConfigMaps, Secrets and RuntimeClasses that they refer to.
+    /// A folder is watched: what is added is played, what is removed ends
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// Leave out what a node alone cannot honour, such as volumes of a cluster's storage, and warn of each; else it is an error
+    /// Leave out what a node alone cannot honour, such as volumes of a cluster's storage, and warn
+    /// of each; else it is an error
     #[arg(long)]
     pub ignore_unsupported: bool,
 
-    /// End once this is so, with exit code 0: all pods are ready, all have succeeded, or one container has been restarted so often
+    /// End once this is so, with exit code 0: all pods are ready, all have succeeded, or one
+    /// container has been restarted so often
     #[arg(long, value_name = "ready|succeeded|restarts=N", allow_hyphen_values = true)]
     pub until: Option<Until>,
 
@@ -40,24 +43,28 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub timeout: Option<BoundedDuration<1>>,
 
-    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state-dir; removed with each pod]
+    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs
+    /// below --state-dir; removed with each pod]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
     pub pod_logs: Option<DirPath>,
 
-    /// Size from which the log of a container is rotated, as the kubelet's flag, such as 10Mi; -1 for never [default: 10Mi]
+    /// Size from which the log of a container is rotated, as the kubelet's flag, such as 10Mi; -1
+    /// for never [default: 10Mi]
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     pub container_log_max_size: Option<LogSizeLimit>,
 
-    /// Number of files that the log of a container may have, from 2, as the kubelet's flag [default: 5]
+    /// Number of files that the log of a container may have, from 2, as the kubelet's flag
+    /// [default: 5]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 2, MAX_LOG_FILES>)]
     pub container_log_max_files: Option<usize>,
 
-    /// Time from one check of the sizes of logs to the next, as the kubelet's containerLogMonitorInterval: 3s to 24h [default: 10s]
+    /// Time from one check of the sizes of logs to the next, as the kubelet's
+    /// containerLogMonitorInterval: 3s to 24h [default: 10s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub container_log_monitor_interval: Option<BoundedDuration<3>>,
 
-    /// Remove pods that were played before with this --state-dir and that no manifest has any more, which an end by force has left; else they
-    /// are told of
+    /// Remove pods that were played before with this --state-dir and that no manifest has any more,
+    /// which an end by force has left; else they are told of
     #[arg(long)]
     pub prune: bool,
 
@@ -65,44 +72,45 @@ pub struct PlayFlags {
     pub(super) common: Flags,
 }
 
-/// What `play` runs on.
+/// Validated settings of `play`.
 #[derive(Clone, Debug)]
 pub struct PlaySettings {
-    /// The shim's part.
+    /// Settings of the relay and of everything that observes it.
     pub shim: ServerConfig,
-    /// The log's part.
+    /// Settings of the log.
     pub log: telemetry::LogConfig,
-    /// What is played.
+    /// The pods to run, and the objects to which they refer.
     pub documents: ManifestSource,
-    /// What ends it before its pods do.
+    /// Condition that ends `play` with success before all pods have ended.
     pub until: Option<Until>,
-    /// After how long it has failed.
+    /// Time after which `play` fails; `None` for never.
     pub timeout: Option<Duration>,
-    /// Where the logs of pods are.
+    /// Directory of the logs of pods.
     pub logs: PathBuf,
-    /// Whether they stay there.
+    /// Whether the logs of a pod are kept when the pod is removed.
     pub keep_logs: bool,
     /// Limits of the logs of containers.
     pub log_rotation: LogRotatePolicy,
-    /// Where the files of pods are.
+    /// Directory of the files of pods.
     pub pods: PathBuf,
-    /// Whether pods of before are removed that nobody wants any more.
+    /// Whether pods of an earlier run that no manifest names are removed.
     pub prune: bool,
 }
 
-/// What ends it.
+/// Condition that ends `play` with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// All pods are ready.
     Ready,
-    /// All have succeeded.
+    /// All pods have succeeded.
     Succeeded,
-    /// A container has been restarted so often.
+    /// One container has been restarted this number of times.
     Restarts(u32),
 }
 
 impl PlaySettings {
-    /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
+    /// Checks the flags, the configuration file and the manifests. The error has all problems, not
+    /// only the first.
     pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
@@ -112,7 +120,8 @@ impl PlaySettings {
         }
         let (enforce, most) = (common.enforce, common.max_kills);
         let file = File::read(&mut common, around, &mut reader);
-        // What the file says of these is for `run`, beside a kubelet that restarts what was killed.
+        // In the file, these fields are for `run`, where a kubelet restarts the containers that
+        // were killed.
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
         let documents =
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
@@ -131,7 +140,7 @@ impl PlaySettings {
         };
         let settings = Settings::from_flags(common, file, reader, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
-        // Where one of them is not there, that was complained of.
+        // If one of them is missing, the problem has already been reported.
         let (Some(documents), Some(state)) = (documents, shim.state.clone()) else {
             return Err(Problems(Vec::new()));
         };
@@ -154,7 +163,7 @@ impl PlaySettings {
 }
 
 impl PlayFlags {
-    /// Returns the limits of logs; those that no flag gives are the kubelet's.
+    /// Returns the limits of container logs. A limit without a flag has the kubelet's default.
     fn log_rotation(&self) -> LogRotatePolicy {
         let default = LogRotatePolicy::default();
         LogRotatePolicy {

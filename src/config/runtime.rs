@@ -1,4 +1,4 @@
-//! The flags of `runtime`, as written and as run.
+//! Flags of `runtime`, and the settings computed from them.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
 
-/// The most pods that only answer.
+/// Maximum number of synthetic pods.
 const MAX_SYNTHETIC_PODS: u64 = 100_000;
 
-/// The flags of `runtime`.
+/// Flags of `runtime`. An absent flag has its default.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct RuntimeFlags {
@@ -36,14 +36,14 @@ pub struct RuntimeFlags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub start_delay: BoundedDuration,
 
-    /// Begin with so many pods of one running container each that answer an ExecSync without a process: exit code 1 to
-    /// false, 0 to anything else
+    /// Begin with so many pods of one running container each that answer an ExecSync without a
+    /// process: exit code 1 to false, 0 to anything else
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0,
         value_parser = whole_number::<u32, 0, MAX_SYNTHETIC_PODS>)]
     pub synthetic: u32,
 
-    /// How long an ExecSync whose command has ended waits for others to close its output, as containerd's setting of this
-    /// name; 0s for as long as it takes
+    /// How long an ExecSync whose command has ended waits for others to close its output, as
+    /// containerd's setting of this name; 0s for as long as it takes
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub drain_exec_sync_io_timeout: BoundedDuration,
 
@@ -56,19 +56,20 @@ pub struct RuntimeFlags {
     pub log: telemetry::LogConfig,
 }
 
-/// What `runtime` runs on.
+/// Validated settings of `runtime`.
 #[derive(Clone, Debug)]
 pub struct RuntimeSettings {
-    /// Where clients connect.
+    /// Socket on which clients connect.
     pub listen: SocketPath,
-    /// procrun's part.
+    /// Settings of procrun.
     pub procrun: procrun::ProcrunConfig,
-    /// The log's part.
+    /// Settings of the log.
     pub log: telemetry::LogConfig,
 }
 
 impl RuntimeSettings {
-    /// Fills in the defaults that depend on the environment. Returns every one that is missing, not the first.
+    /// Fills in the defaults that depend on the environment. The error names all flags that are
+    /// required because there is no default.
     pub fn new(flags: RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
         let mut reader = Validator::default();
         let listen =

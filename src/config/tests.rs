@@ -1,11 +1,11 @@
-//! What is read, and what is refused.
+//! Tests of accepted and refused flags and fields.
 
 use crate::manifest::ProbeType;
 use std::path::Path;
 
 use super::*;
 
-/// Parses flags as they are on a command line.
+/// Parses flags in the form of a command line.
 fn parsed<T: Args>(arguments: &[&str]) -> Result<T, clap::Error> {
     let command = T::augment_args(clap::Command::new("probeshim").no_binary_name(true));
     T::from_arg_matches(&command.try_get_matches_from(arguments)?)
@@ -86,7 +86,7 @@ fn procrun_has_its_place_among_our_own() {
     );
 }
 
-/// Flags that name a file with this text.
+/// Returns flags that name a configuration file with this text.
 fn file(text: &str) -> (tempfile::TempDir, Flags) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.yaml");
@@ -95,7 +95,7 @@ fn file(text: &str) -> (tempfile::TempDir, Flags) {
     (dir, Flags { config: Some(path), state_dir, ..Flags::default() })
 }
 
-/// Everything that a file may say.
+/// A configuration file with all fields.
 const WHOLE: &str = r#"
 listen: /run/a.sock
 upstream: unix:///run/crio/crio.sock
@@ -192,7 +192,7 @@ probes:
         assert!(text.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{text}");
     }
     assert_eq!(text.lines().count(), 14, "{text}");
-    // What is written well is still checked.
+    // An invalid field does not prevent the check of the others.
     let (dir, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let text = error.replace(&dir.path().display().to_string(), "");
@@ -233,7 +233,7 @@ fn a_wrong_field_of_a_file_is_reported_once() {
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
-/// The fields of an object that the schema knows.
+/// Returns the sorted names of the fields of an object in the schema.
 fn fields(schema: &serde_json::Value, pointer: &str) -> Vec<String> {
     let mut fields: Vec<String> =
         schema.pointer(pointer).unwrap()["properties"].as_object().unwrap().keys().cloned().collect();
@@ -241,7 +241,8 @@ fn fields(schema: &serde_json::Value, pointer: &str) -> Vec<String> {
     fields
 }
 
-/// Whatever the schema knows is read, and nothing else: what is not known is refused with the names of what is.
+/// The parser accepts exactly the fields of the schema: it refuses an unknown field with the names
+/// of the known fields.
 #[test]
 fn the_schema_describes_what_is_read() {
     let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();

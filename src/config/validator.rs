@@ -1,4 +1,4 @@
-//! Collects what is wrong with values while they are checked against each other.
+//! Collects the problems of values while they are checked, alone and against each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,15 @@ use crate::history::journal;
 use crate::manifest::Files;
 use crate::socket::SocketPath;
 
-/// Size limit of the recorded calls on disk, unless told otherwise.
+/// Default size limit of the recorded calls on disk.
 const RECORD_LIMIT: OrOff<ByteSize> = OrOff(Some(ByteSize(64 << 20)));
 
-/// Collects what is wrong while values are checked.
+/// Collects problems while values are checked.
 #[derive(Default)]
 pub(super) struct Validator {
     pub(super) problems: Vec<ConfigProblem>,
-    /// Where flags are written that come from a file, by their names.
+    /// File and field of each flag whose value comes from the configuration file, by the flag's
+    /// name.
     pub(super) written: BTreeMap<&'static str, String>,
 }
 
@@ -25,7 +26,7 @@ impl Validator {
         flag.or_else(|| self.default_from("--admin", around.default_socket("admin.sock")))
     }
 
-    /// Files and folders of manifests; everything that is wrong with files that are named is a problem of its own.
+    /// Reads files and directories of manifests. Each error in a file is a separate problem.
     pub(super) fn files(&mut self, paths: &[PathBuf], redacts: bool) -> Files {
         Files::read(paths, redacts).unwrap_or_else(|errors| {
             for error in errors {
@@ -35,7 +36,8 @@ impl Validator {
         })
     }
 
-    /// What is recorded on disk, if anything is; a lack of a place for it is a problem.
+    /// Returns the settings of the journal; `None` if calls are not recorded. If a limit is set and
+    /// there is no state directory, that is a problem.
     pub(super) fn journal(
         &mut self,
         state: Option<&Path>,
@@ -45,7 +47,7 @@ impl Validator {
         let ByteSize(bytes) = limit.unwrap_or(RECORD_LIMIT).0?;
         let state = match state {
             Some(state) => state.to_owned(),
-            // Nobody asked for it, and there is no place for it.
+            // Without a limit from the user and without a directory, calls are not recorded.
             None if limit.is_none() => return None,
             None => self.default_from("--state-dir", around.require_state_dir())?,
         };
@@ -57,7 +59,8 @@ impl Validator {
         self.problems.push(ConfigProblem { field, value: value.map(str::to_owned), reason });
     }
 
-    /// Returns a default. A lack of it is a problem, unless the file has a value that is a problem already.
+    /// Returns a default. A missing default is a problem, unless the file has an invalid value for
+    /// the flag, which has already been reported.
     pub(super) fn default_from<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
         let complain = |reason| {
             if !self.written.contains_key(field) {

@@ -1,4 +1,5 @@
-//! The types of values that flags and the configuration file share. Each is parsed by its `FromStr`, and an error says what is allowed.
+//! Types of values that flags and the configuration file share. Each is parsed by its `FromStr`,
+//! whose error names the allowed values.
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,10 +13,11 @@ use jiff::SignedDuration;
 use crate::manifest::quantity::as_int64;
 use crate::prober::KillLimit;
 
-/// The longest duration that a flag or a field takes.
+/// Longest duration that a flag or a field accepts.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why a text is not a value: a predicate, before which a message has the flag or field and the text.
+/// The reason for which a text is not a valid value. It is a predicate: messages put the flag or
+/// field and the text before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(String);
@@ -32,7 +34,7 @@ pub struct ByteSize(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopbackAddress(pub SocketAddr);
 
-/// The absolute path of a directory. A relative one starts at the working directory.
+/// The absolute path of a directory. A relative path is resolved against the working directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirPath(pub PathBuf);
 
@@ -40,12 +42,13 @@ pub struct DirPath(pub PathBuf);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrOff<T>(pub Option<T>);
 
-/// The size of a log as the kubelet's `containerLogMaxSize`, such as `10Mi`. A negative one is for no rotation.
+/// Size limit of a log in the format of the kubelet's `containerLogMaxSize`, such as `10Mi`. A
+/// negative size means that logs are not rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSizeLimit(pub Option<u64>);
 
 impl ValueError {
-    /// Returns the error of a text that is not this.
+    /// Returns the error of a text that is not an allowed value.
     pub(super) fn expected(allowed: impl Display) -> Self {
         Self(format!("must be {allowed}"))
     }
@@ -171,7 +174,8 @@ mod tests {
     use super::*;
     use crate::config::Until;
 
-    /// Parses valid texts to their values, and invalid ones to an error that begins like this.
+    /// Asserts that valid texts parse to their values, and that the error of each invalid text
+    /// begins with `error`.
     fn check<T>(valid: &[(&str, T)], invalid: &[&str], error: &str)
     where
         T: FromStr<Err: Debug + Display> + Debug + PartialEq,
