@@ -1,4 +1,4 @@
-//! Everything that pod workers share.
+//! Context that all pod workers share.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::prober::ProbeManager;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::tap::InternalCalls;
 
-/// Everything that pod workers share.
+/// Context that all pod workers share.
 #[derive(Debug)]
 pub(super) struct WorkerContext {
     pub(super) runtime: RuntimeClients,
@@ -33,14 +33,14 @@ pub(super) struct WorkerContext {
     pub(super) node: NodeInfo,
     /// Executes probes and hooks, and stops containers.
     pub(super) executor: Executor,
-    /// The prober; `None` if no probes are made.
+    /// The prober; `None` if no probes are run.
     pub(super) prober: Option<ProbeManager>,
     pub(super) objects: ObjectStore,
     pub(super) pleg_cache: PlegCache,
     pub(super) events: Arc<EventRecorder>,
-    /// Orders our own calls among those of clients.
+    /// Orders internal calls among the calls of clients.
     pub(super) internal_calls: InternalCalls,
-    /// The pods that clients have created.
+    /// Pods that clients have created.
     pub(super) client_pods: ClientPods,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct WorkerContext {
 pub(super) struct Stores {
     pub(super) state: StateStore,
     pub(super) registry: PodRegistry,
-    /// Back-off of containers that end.
+    /// Back-off of restarted containers.
     pub(super) restart_backoff: Backoff,
-    /// Back-off of images that cannot be pulled.
+    /// Back-off of images that could not be pulled.
     pub(super) image_backoff: Backoff,
     pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
@@ -59,7 +59,8 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// Restores what an earlier process has stored. `paths`: the manifests that are run now.
+    /// Restores the stores of an earlier process. `paths`: files and directories of the current
+    /// manifests.
     pub(super) fn restore(
         state: StateStore,
         snapshot: &Snapshot,
@@ -78,7 +79,7 @@ impl Stores {
 }
 
 impl WorkerContext {
-    /// Returns the status of a pod in the runtime.
+    /// Reads the status of a pod from the runtime, and updates the PLEG cache.
     pub(super) async fn pod_status(&self, pod: &Pod) -> Result<RuntimePodStatus, Status> {
         let (pod_status, states) = self.runtime.pod_status(pod).await?;
         self.pleg_cache.set(&pod.identity(), states);
@@ -98,7 +99,7 @@ impl WorkerContext {
         });
     }
 
-    /// Records and logs that the kubelet is paused.
+    /// Records and logs that the built-in kubelet is paused.
     pub(super) fn record_paused(&self) {
         let message = "A kubelet uses the runtime: probeshim starts and ends nothing until the kubelet has been gone for a minute";
         self.events.log_and_record(Event::warning(reason::PAUSED_FOR_KUBELET, message));

@@ -1,10 +1,10 @@
-//! A stand-in for the kubelet: runs pods on a bare runtime as a kubelet would.
+//! The built-in kubelet: runs pods on a container runtime as a kubelet would.
 //!
 //! ```text
-//! pod_source (manifest_source, client_pods) ──► Kubelet ──► PodWorker (one each) ──► runtime, through the relay
-//!                                                            ▲   ▲     │    ▲
-//!                                               runtime, pleg┘   │     │    └ cri_config, pod_dir
-//!                                                     prober ────┘     └──► published_pod ──► admin
+//! manifest_source, client_pods ──► Kubelet ──► PodWorker (one per pod) ──► runtime, through the relay
+//!                                               ▲   ▲     │    ▲
+//!                                  runtime, pleg┘   │     │    └ cri_config, pod_dir
+//!                                        prober ────┘     └──► published_pod ──► admin
 //! ```
 
 mod backoff;
@@ -87,13 +87,14 @@ pub(crate) struct KubeletDeps {
     pub(crate) runtime: MeteredChannel,
     /// Executes hooks and stops containers.
     pub(crate) executor: Executor,
-    /// Orders our own calls among those of clients.
+    /// Orders internal calls among the calls of clients.
     pub(crate) internal_calls: InternalCalls,
-    /// The prober; `None` if no probes are made.
+    /// The prober; `None` if no probes are run.
     pub(crate) prober: Option<ProbeManager>,
     /// Records events.
     pub(crate) events: Arc<EventRecorder>,
-    /// Receives the probe specs of the manifests when they change, if pods come from manifests.
+    /// Receives the probe specs of the manifests when they change; `None` if the pods come from
+    /// clients.
     pub(crate) spec_updates: Option<mpsc::Sender<SpecResolver>>,
     /// Client pods, and the state store.
     pub(crate) store: ClientPodStore,
@@ -102,7 +103,7 @@ pub(crate) struct KubeletDeps {
 /// Settings of the built-in kubelet.
 #[derive(Debug)]
 pub(crate) struct KubeletConfig {
-    /// Socket of the relay, for calls that change something.
+    /// Socket of the relay, for calls that change the runtime's state.
     pub(crate) relay_socket: SocketPath,
     pub(crate) dirs: PodDirs,
     /// Files and directories of the manifests.
@@ -115,15 +116,15 @@ pub(crate) struct KubeletConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct PodDirs {
     pub(crate) logs: PathBuf,
-    /// Whether logs stay when their pod is removed.
+    /// Whether logs are kept when their pod is removed.
     pub(crate) keep_logs: bool,
     /// Limits of the logs of containers.
     pub(crate) log_rotation: LogRotatePolicy,
-    /// Volumes and other files.
+    /// Directory of volumes and other files of the pods.
     pub(crate) pods: PathBuf,
 }
 
-/// Plays pods. Copies share it.
+/// The built-in kubelet: starts a pod worker for each pod of its source. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Kubelet {
     context: Arc<WorkerContext>,
@@ -133,7 +134,7 @@ pub struct Kubelet {
     log_rotation: LogRotatePolicy,
 }
 
-/// Which pod's worker has ended, and whether nothing of it is left.
+/// Key of the pod whose worker has ended, and whether nothing of the pod is left.
 type WorkerExit = (String, bool);
 
 impl Kubelet {
@@ -167,8 +168,8 @@ impl Kubelet {
         })
     }
 
-    /// Runs the pods of a source until `end` is cancelled. Terminates them then, if they are the kubelet's own. Returns whether nothing is left
-    /// of pods that have ended.
+    /// Runs the pods of a source until `end` is cancelled, then terminates them if the kubelet owns
+    /// them. Returns whether nothing is left of the pods that have ended.
     pub(crate) async fn run<S: PodSource>(&self, mut source: S, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let _background = self.start_background(S::OWNER);
@@ -202,7 +203,7 @@ impl Kubelet {
         is_clean
     }
 
-    /// Starts what runs beside the pod workers. It ends when the returned set is dropped.
+    /// Starts the background tasks. They end when the returned set is dropped.
     fn start_background(&self, owner: PodOwner) -> JoinSet<()> {
         let mut background = JoinSet::new();
         background.spawn(pleg::run(self.context.clone(), self.pod_workers.clone()));
@@ -248,7 +249,7 @@ impl Kubelet {
         }
     }
 
-    /// Records whether the state can be written.
+    /// Records an event when a write of the state fails or succeeds again.
     fn on_state_error(&self, reason: Option<&str>) {
         let event = if let Some(reason) = reason {
             let message =
@@ -260,9 +261,9 @@ impl Kubelet {
         self.context.events.log_and_record(event);
     }
 
-    /// Pods of before have been found that nobody wants any more.
+    /// Terminates orphans with `--prune`, and reports them otherwise.
     fn on_orphans(&self, Orphans { mut running, removed }: Orphans, workers: &mut JoinSet<WorkerExit>) {
-        // They may have come to be wanted since.
+        // The source may have added some of these pods since the scan.
         running
             .retain(|pod| !self.pod_workers.lock().values().any(|worker| worker.pod.borrow().uid == pod.uid));
         if self.prune {
@@ -276,7 +277,7 @@ impl Kubelet {
                 record_problem(&self.context.events, problem);
             }
         }
-        // Files may be left of them.
+        // Files of these pods may be left on the host.
         self.terminate_all(removed, workers);
     }
 
@@ -293,7 +294,8 @@ impl Kubelet {
         }
     }
 
-    /// Sets the objects that pods may refer to. Wakes the workers of pods for which they have changed.
+    /// Sets the objects that pods may refer to. Wakes the workers of pods for which they have
+    /// changed.
     fn set_objects(&self, objects: &Arc<ConfigObjects>) {
         let earlier = self.context.objects.replace(objects.clone());
         for worker in self.pod_workers.lock().values() {
@@ -313,7 +315,8 @@ impl Kubelet {
             worker.update(desired.remove(name));
         }
         for (name, pod) in desired {
-            // Everything of a pod is known by its uid, so that two of one cannot be there together.
+            // Sandboxes and files are found by the pod's uid, so two workers must not have the same
+            // one.
             let same_pod = |handle: &&mut PodWorkerHandle| {
                 let known = handle.pod.borrow();
                 let orphan_of_same_name =
@@ -362,7 +365,8 @@ impl Kubelet {
         handle
     }
 
-    /// Called when a worker has ended. Starts the successors of its pod. Returns whether nothing of the pod is left.
+    /// Called when a worker has ended. Starts the successors of its pod. Returns whether nothing of
+    /// the pod is left.
     fn on_worker_exit(&self, exit: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
         let Ok((name, is_gone)) = exit else { return false };
         if !is_gone {
@@ -385,7 +389,7 @@ impl Kubelet {
         is_gone
     }
 
-    /// The longest grace period of all pods.
+    /// Returns the longest grace period of all pods.
     #[must_use]
     pub fn max_grace_period(&self) -> Duration {
         let workers = self.pod_workers.lock();
@@ -395,14 +399,15 @@ impl Kubelet {
         Duration::from_secs(periods.max().unwrap_or(0).into())
     }
 
-    /// Terminates at once all pods that are terminating.
+    /// Forces the termination of all pods that are terminating.
     pub fn force_terminate(&self) {
         for worker in self.pod_workers.lock().values() {
             worker.signals.force.cancel();
         }
     }
 
-    /// Returns the status of all pods, by namespace and name; then the final status of those that are gone for less than five minutes.
+    /// Returns the status of all pods, by namespace and name, then the final status of the pods
+    /// that were removed in the last five minutes.
     #[must_use]
     pub fn published_pods(&self) -> Vec<PublishedPod> {
         let workers = self.pod_workers.lock();
@@ -412,7 +417,7 @@ impl Kubelet {
         pods
     }
 
-    /// All pods as a kubelet tells of them.
+    /// Returns all pods in the form of the kubelet's `/pods`.
     #[must_use]
     pub fn to_json(&self) -> Vec<Value> {
         let redacts = self.context.executor.redacts();
@@ -420,7 +425,7 @@ impl Kubelet {
         self.published_pods().iter().map(|published| published.to_json(node, redacts)).collect()
     }
 
-    /// Changes with each of them.
+    /// Returns a receiver that is notified when the status of a pod changes.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.pod_workers.changed.subscribe()
@@ -432,7 +437,7 @@ impl Kubelet {
         self.pod_workers.update(pod, |_| ()).is_some()
     }
 
-    /// Something has happened to a pod that it should look at.
+    /// Wakes the worker of a pod for a sync.
     pub fn wake(&self, pod: &PodRef) {
         self.pod_workers.update(pod, |worker| worker.signals.sync.notify_one());
     }
@@ -443,14 +448,14 @@ impl Kubelet {
         }
     }
 
-    /// A kubelet has been seen to use the runtime.
+    /// Called when a kubelet was seen to use the runtime. Pauses the built-in kubelet.
     pub fn on_kubelet_seen(&self) {
         if self.context.stores.kubelet_presence.observed() {
             self.context.record_paused();
         }
     }
 
-    /// Whether nothing is started or ended, because a kubelet is there.
+    /// Whether the built-in kubelet starts and stops nothing, because a kubelet uses the runtime.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.context.stores.kubelet_presence.is_active()

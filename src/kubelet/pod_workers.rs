@@ -1,4 +1,4 @@
-//! The pods that are played, and how others reach them.
+//! The pod workers and their handles (kubelet: `pod_workers.go`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,28 +13,29 @@ use crate::manifest::GRACE_PERIOD;
 use crate::manifest::pod::{Pod, identity};
 use crate::object_ref::PodRef;
 
-/// The pods that are played.
+/// Handles of all pod workers, by pod keys.
 #[derive(Debug)]
 pub(super) struct PodWorkers {
     workers: Mutex<BTreeMap<String, PodWorkerHandle>>,
-    /// Changes with each of them.
+    /// Notified when the status of a pod changes.
     pub(super) changed: watch::Sender<()>,
     pub(super) terminated: TerminatedPods,
 }
 
-/// A pod that is played.
+/// Handle of a pod worker.
 #[derive(Debug)]
 pub(super) struct PodWorkerHandle {
     pub(super) pod: watch::Sender<Arc<Pod>>,
     pub(super) signals: Arc<WorkerSignals>,
     pub(super) published: watch::Receiver<PublishedPod>,
-    /// What comes after it, once it is gone: another pod of its name, or of its uid.
+    /// Pods that start when the worker has ended: pods of the same name, or of the same uid.
     pub(super) successors: Vec<Arc<Pod>>,
 }
 
 impl PodWorkerHandle {
-    /// Passes on an update of the pod, in whatever phase its worker is; `None` if it is no longer desired. A pod that terminates is not
-    /// resumed: it starts anew once it is gone. So does a pod of another uid, as a static pod whose manifest has changed.
+    /// Passes an update of the pod to its worker, in any worker phase; `None` if the pod is no
+    /// longer desired. A terminating pod is not resumed: the update becomes its successor. So does
+    /// a pod of another uid, such as a static pod whose manifest has changed.
     pub(super) fn update(&mut self, pod: Option<Arc<Pod>>) {
         let known = self.pod.borrow().clone();
         match pod {
@@ -58,7 +59,7 @@ impl PodWorkerHandle {
         }
     }
 
-    /// Requests that the pod terminates; with this grace period, if one is given.
+    /// Requests that the pod terminates, with this grace period in seconds, or else the pod's own.
     pub(super) fn request_termination(&self, grace_period: Option<u32>) {
         let own = self.pod.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
         self.signals.request_termination(grace_period, own);
@@ -83,14 +84,14 @@ impl PodWorkers {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pods that are there, but these.
+    /// Returns the current pods, except those with the uids of `pods`.
     pub(super) fn except(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let workers = self.lock();
         let there = workers.values().map(|worker| worker.pod.borrow().clone());
         there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
     }
 
-    /// Does something with a pod that is played.
+    /// Calls `what` with the handle of a pod. Returns `None` if the pod has no worker.
     pub(super) fn update<T>(&self, pod: &PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
         let uid = pod.uid.as_deref()?;
@@ -100,7 +101,7 @@ impl PodWorkers {
         named.or_else(|| workers.get(&identity(namespace, name, uid))).map(what)
     }
 
-    /// Who is told, by the identities of pods.
+    /// Returns the signals of all workers, by pod identities.
     pub(super) fn senders(&self) -> Vec<(String, Arc<WorkerSignals>)> {
         let workers = self.lock();
         workers.values().map(|it| (it.pod.borrow().identity(), it.signals.clone())).collect()

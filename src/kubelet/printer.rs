@@ -1,4 +1,5 @@
-//! How a pod is in a few words, as `kubectl get pods` counts and words it.
+//! Summary of a pod as in `kubectl get pods` (`pkg/printers/internalversion/printers.go`:
+//! `printPod`).
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ContainerStatus;
@@ -7,22 +8,23 @@ use super::pod_status::{ContainerStatusExt as _, PodStatusExt as _};
 use super::published_pod::{PublishedPod, WorkerPhase};
 use crate::manifest::ContainerKind;
 
-/// What kubectl shows of a pod in a line.
+/// Columns of `kubectl get pods`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many of its containers are ready, and how many there are; without those that only run first.
+    /// Number of ready containers and sidecars.
     pub ready: usize,
-    /// See `ready`.
+    /// Number of containers and sidecars.
     pub total: usize,
-    /// How often its containers have been restarted; once it is initialised without those that only run first.
+    /// Number of restarts of the containers. Once the pod is initialized, those of init containers
+    /// other than sidecars do not count.
     pub restarts: u32,
-    /// When the last of those that were restarted had ended.
+    /// Time at which the last restarted container had ended.
     pub restarted: Option<Timestamp>,
-    /// How it is, in one word.
+    /// Text of the column STATUS, such as `Running` or `CrashLoopBackOff`.
     pub status_column: String,
 }
 
-/// Restarts that are counted.
+/// Sum of restarts, and the time of the last one.
 #[derive(Clone, Debug, Default)]
 struct Restarts {
     count: u32,
@@ -38,7 +40,7 @@ impl Restarts {
 }
 
 impl PublishedPod {
-    /// What kubectl would show of it.
+    /// Returns the columns that kubectl would print for the pod.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let is_sidecar = |name: &str| {
@@ -104,7 +106,7 @@ impl PublishedPod {
     }
 }
 
-/// Why a container does not run, in one word.
+/// Returns why a container does not run, in one word; `None` if it runs.
 fn reason_of(container: &ContainerStatus) -> Option<String> {
     if let Some(waiting) = container.waiting() {
         return waiting.reason.clone();
@@ -160,7 +162,7 @@ mod tests {
         PodCondition { type_: kind.to_owned(), status: "True".to_owned(), ..PodCondition::default() }
     }
 
-    /// Each as kubectl words it, with how many of how many containers are ready.
+    /// Each case has the expected number of ready containers and the STATUS column.
     #[test]
     fn pods_are_printed_like_kubectl_does() {
         let pod = pod(

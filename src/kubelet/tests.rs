@@ -67,7 +67,7 @@ impl Node {
         Self { kubelet, runtime, pods, end, run, _dir: dir }
     }
 
-    /// Waits until a pod is published so. Returns its status.
+    /// Waits until a pod is published in a state that `is_it` accepts. Returns its status.
     async fn until(&self, name: &str, is_it: impl Fn(&PublishedPod) -> bool) -> PublishedPod {
         let mut changes = self.kubelet.changes();
         loop {
@@ -79,7 +79,8 @@ impl Node {
         }
     }
 
-    /// Waits until the containers of pods were stopped with these timeouts, and with no others.
+    /// Waits until the containers of pods have been stopped with these timeouts, in order. Panics
+    /// on any other stop.
     async fn until_stopped(&self, expected: &[(&str, i64)]) {
         let expected: Vec<_> = expected.iter().map(|(pod, timeout)| ((*pod).to_owned(), *timeout)).collect();
         loop {
@@ -115,7 +116,8 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
     node.pods.send_replace(vec![named("a", Some(3600))]);
     node.until_stopped(&[("a", 3600)]).await;
     node.until("a", |it| it.phase() == WorkerPhase::Terminating).await;
-    // A longer period changes nothing: by the time another pod of the same update runs, it has been applied.
+    // A longer period changes nothing. It has been applied when another pod of the same update
+    // runs.
     node.pods.send_replace(vec![named("a", Some(7000)), named("b", None)]);
     node.until("b", is_running).await;
     node.pods.send_replace(vec![named("a", Some(600)), named("b", None)]);
@@ -132,12 +134,13 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
     node.pods.send_replace(vec![named("a", Some(0)), named("b", None), named("c", None)]);
     node.until("c", is_running).await;
     assert_eq!(node.runtime.created(), 3);
-    // Another pod of its name takes its place.
+    // Another pod of the same name replaces it.
     let again = Arc::new(Pod { uid: "another".to_owned(), ..Pod::clone(&named("a", None)) });
     node.pods.send_replace(vec![again]);
     node.until("a", |it| is_running(it) && it.uid() == "another").await;
     assert_eq!(node.kubelet.published_pods().iter().filter(|it| it.names().1 == "a").count(), 1);
-    // An override of what it would have anyway is no reason to stop its containers again, nor is a longer one.
+    // Neither an override equal to the pod's own period nor a longer one stops the containers
+    // again.
     node.pods.send_replace(Vec::new());
     let stops = [("a", 3600), ("a", 600), ("a", 2), ("b", 7200), ("c", 7200), ("a", 7200)];
     while !stops.iter().all(|(pod, timeout)| node.runtime.stops().contains(&((*pod).to_owned(), *timeout))) {

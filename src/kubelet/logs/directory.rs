@@ -1,4 +1,5 @@
-//! The files of one container's log. Links are never followed: a container may have the directory mounted.
+//! Files of one container's log. Symbolic links are never followed, because a container may have
+//! the directory mounted.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,7 +26,7 @@ pub(super) struct LogDirectory {
 }
 
 impl LogDirectory {
-    /// Opens the directory of the log at the absolute path `path`, which has no link in it.
+    /// Opens the directory of the log at `path`, which must be absolute and free of symbolic links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let name = path.file_name().and_then(OsStr::to_str).ok_or(io::ErrorKind::InvalidFilename)?;
         let parent = path.parent().ok_or(io::ErrorKind::InvalidFilename)?;
@@ -33,7 +34,7 @@ impl LogDirectory {
         Ok(Self { directory, name: name.to_owned() })
     }
 
-    /// Size of the log in bytes.
+    /// Returns the size of the log in bytes. Fails if the log is not a regular file.
     pub(super) fn size(&self) -> io::Result<u64> {
         let stat = statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
@@ -42,7 +43,8 @@ impl LogDirectory {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
-    /// Removes and compresses what was rotated before, so that there is room for one more.
+    /// Removes and compresses earlier rotated logs to make room for one more, so that at most
+    /// `max_files` files exist after the rotation.
     pub(super) fn make_room(&self, max_files: usize) -> io::Result<()> {
         let plan = RotationPlan::new(self.files(&format!("{}.", self.name))?, max_files);
         for name in &plan.remove {
@@ -51,24 +53,26 @@ impl LogDirectory {
         plan.compress.iter().try_for_each(|name| self.compress(name))
     }
 
-    /// Renames the log to that with this suffix. Fails where an earlier one has that name, compressed or not: the clock was set back.
+    /// Renames the log by adding a suffix. Fails if a rotated log has this name, compressed or not,
+    /// which happens if the clock was set back.
     pub(super) fn set_aside(&self, suffix: &str) -> io::Result<()> {
         let rotated = format!("{}.{suffix}", self.name);
         self.check_free(&format!("{rotated}{COMPRESSED}"))?;
         self.rename(&self.name, &rotated)
     }
 
-    /// Gives the log its name back. Fails where the runtime has made a new one: either of them may have lines that the other has not.
+    /// Renames the log back. Fails if the runtime has created a new log: both files may have lines
+    /// that the other does not have.
     pub(super) fn restore(&self, suffix: &str) -> io::Result<()> {
         self.rename(&format!("{}.{suffix}", self.name), &self.name)
     }
 
-    /// Removes the log with everything that was rotated.
+    /// Removes the log and all rotated ones.
     pub(super) fn remove_all(&self) -> io::Result<()> {
         self.files(&self.name)?.iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Names of the regular files that begin with `prefix`.
+    /// Returns the names of the regular files that begin with `prefix`.
     fn files(&self, prefix: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
@@ -91,11 +95,11 @@ impl LogDirectory {
         }
     }
 
-    /// Renames a file unless the new name is taken. The runtime may create the log at any time.
+    /// Renames a file unless the new name exists. The runtime may create the log at any time.
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = &self.directory;
         match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-            // The filesystem or the kernel cannot check and rename at once.
+            // The filesystem or the kernel cannot check and rename in one step.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 self.check_free(to)?;
                 Ok(renameat(directory, from, directory, to)?)
@@ -111,11 +115,12 @@ impl LogDirectory {
         }
     }
 
-    /// Replaces a rotated log by its compressed form, which has its final name only once it is whole.
+    /// Replaces a rotated log by its compressed form, which gets its final name when it is
+    /// complete.
     fn compress(&self, name: &str) -> io::Result<()> {
         let mut log = self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
         let temporary = format!("{name}{TEMPORARY}");
-        // A link there is removed as well, and never written through.
+        // A symbolic link of this name is removed too, and never written through.
         self.remove(&temporary)?;
         let mode = Mode::from_raw_mode(log.metadata()?.permissions().mode() & 0o777);
         let file = self.open_file(&temporary, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)?;
@@ -124,7 +129,7 @@ impl LogDirectory {
             Ok(renameat(&self.directory, &temporary, &self.directory, format!("{name}{COMPRESSED}"))?)
         });
         if compressed.is_err() {
-            // What cannot be removed now is removed by the next rotation.
+            // If this fails, the next rotation removes the file.
             let _ = self.remove(&temporary);
         }
         compressed.and_then(|()| self.remove(name))

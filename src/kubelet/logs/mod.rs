@@ -1,4 +1,4 @@
-//! Files of container logs: rotation and removal.
+//! Rotation and removal of container logs (kubelet: `logs/container_log_manager.go`).
 
 mod directory;
 mod policy;
@@ -18,40 +18,40 @@ use directory::LogDirectory;
 
 pub use policy::LogRotatePolicy;
 
-/// Form of the time in the name of a rotated log, in UTC.
+/// Format of the time in the name of a rotated log, in UTC.
 const TIMESTAMP_FORMAT: &str = "%Y%m%d-%H%M%S";
 
-/// Why a log was not rotated.
+/// Reason why a log was not rotated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RotateError {
     /// An operation on a file failed.
     #[error("cannot {action}: {source}")]
     File {
-        /// The action that failed.
+        /// Action that failed.
         action: &'static str,
-        /// The reason.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The runtime refused something.
+    /// A call to the runtime failed.
     #[error("{method}: {}", sanitize(status.message()))]
     Runtime {
-        /// The call.
+        /// Name of the CRI method.
         method: &'static str,
-        /// The answer.
+        /// Status of the call.
         status: Status,
     },
-    /// The log was moved aside, the runtime refused to open it again, and it could not be moved back.
+    /// The log was renamed, the runtime failed to reopen it, and it could not be renamed back.
     #[error("ReopenContainerLog: {}, and the log keeps its rotated name: {source}", sanitize(status.message()))]
     NotRestored {
-        /// The answer of the runtime.
+        /// Status of the call.
         status: Status,
-        /// The reason.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
-/// Rotates the log at `path` if it has reached `max_size`, so that at most `max_files` are there. `reopen` makes the runtime open the path
-/// again. Tells whether the log was rotated.
+/// Rotates the log at `path` if it has at least `max_size` bytes, so that at most `max_files` files
+/// exist. `reopen` makes the runtime open the path again. Returns whether the log was rotated.
 pub(super) async fn rotate_if_large<F>(
     path: &Path,
     max_size: u64,
@@ -65,7 +65,7 @@ where
     let checked = path.to_owned();
     let open = move || LogDirectory::open(&checked).and_then(|log| Ok((log.size()?, log)));
     let size = match run_blocking("find the log", open.clone()).await {
-        // An earlier rotation was interrupted before the runtime had opened the path again.
+        // An earlier rotation was interrupted before the runtime had reopened the log.
         Err(RotateError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let reopened = reopen().await;
             reopened.map_err(|status| RotateError::Runtime { method: "ReopenContainerLog", status })?;
@@ -84,7 +84,7 @@ where
     run_blocking("rename the log", move || files.set_aside(&aside)).await?;
     match reopen().await {
         Ok(()) => Ok(true),
-        // The next check tries again.
+        // The next check repeats the rotation.
         Err(status) => match run_blocking("rename the log back", move || log.restore(&suffix)).await {
             Ok(()) => Err(RotateError::Runtime { method: "ReopenContainerLog", status }),
             Err(RotateError::File { source, .. }) => Err(RotateError::NotRestored { status, source }),
@@ -93,7 +93,7 @@ where
     }
 }
 
-/// Removes the log at `path` with everything that was rotated. A log that was never written is none.
+/// Removes the log at `path` and all rotated ones. A missing log is no error.
 pub(super) async fn remove_log(path: PathBuf) {
     let removed = spawn_blocking(move || match LogDirectory::open(&path).and_then(|log| log.remove_all()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -101,11 +101,11 @@ pub(super) async fn remove_log(path: PathBuf) {
         }
         _ => {}
     });
-    // A panic was logged, and the log goes with the pod.
+    // A panic has been logged. The log is removed with its pod.
     let _ = removed.await;
 }
 
-/// Runs a file operation on a thread for blocking work.
+/// Runs a file operation on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     action: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -1,8 +1,8 @@
-//! When logs are rotated and which of their files stay, as the kubelet decides it.
+//! Policy of the rotation of container logs, as in the kubelet (`logs/container_log_manager.go`).
 
 use std::time::Duration;
 
-/// Suffix of a rotated log that is compressed.
+/// Suffix of a compressed rotated log.
 pub(super) const COMPRESSED: &str = ".gz";
 
 /// Suffix of a file that is being written.
@@ -13,16 +13,16 @@ pub(super) const TEMPORARY: &str = ".tmp";
 pub struct LogRotatePolicy {
     /// Size in bytes from which a log is rotated; `None` for never.
     pub max_size: Option<u64>,
-    /// Number of files that a log may have, the one that is written to included.
+    /// Maximum number of files of a log, including the current one.
     pub max_files: usize,
-    /// Time from the end of one check of all logs to the next.
+    /// Interval between the end of one check of all logs and the start of the next.
     pub monitor_interval: Duration,
 }
 
 /// Names of rotated logs to remove and to compress before the log itself is rotated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RotationPlan {
-    /// Files to remove, in this order: leftovers of failed rotations, then the oldest logs.
+    /// Files to remove, in order: leftovers of failed rotations, then the oldest logs.
     pub(super) remove: Vec<String>,
     /// Files to compress, the oldest first.
     pub(super) compress: Vec<String>,
@@ -35,8 +35,8 @@ impl Default for LogRotatePolicy {
 }
 
 impl RotationPlan {
-    /// Decides what becomes of the files whose names begin with the name of a log and a dot. With the log itself and the one that it
-    /// is about to become there are at most `max_files` afterwards.
+    /// Plans the rotation of a log from the names of the earlier rotated files. After the rotation
+    /// at most `max_files` files exist, including the log and its new rotated file.
     pub(super) fn new(mut names: Vec<String>, max_files: usize) -> Self {
         names.sort();
         let (mut used, mut remove): (Vec<_>, Vec<_>) =
@@ -48,7 +48,7 @@ impl RotationPlan {
     }
 }
 
-/// Whether a file is a log: neither unfinished nor one whose compressed form is there.
+/// Whether a file is a usable rotated log: not unfinished, and without a compressed copy.
 fn is_in_use(name: &str, names: &[String]) -> bool {
     let compressed = format!("{name}{COMPRESSED}");
     !name.ends_with(TEMPORARY) && (name.ends_with(COMPRESSED) || !names.contains(&compressed))
@@ -74,11 +74,12 @@ mod tests {
             (&["l.1"], 5, &[], &["l.1"]),
             (&["l.2", "l.1.gz"], 5, &[], &["l.2"]),
             (&["l.3", "l.1.gz", "l.2.gz"], 5, &[], &["l.3"]),
-            // Two more are about to be there.
+            // The rotation adds two more files.
             (&["l.4", "l.2.gz", "l.1.gz", "l.3.gz"], 5, &["l.1.gz"], &["l.4"]),
             (&["l.1.gz", "l.2.gz", "l.3.gz"], 3, &["l.1.gz", "l.2.gz"], &[]),
             (&["l.1.gz", "l.2"], 2, &["l.1.gz", "l.2"], &[]),
-            // A rotation that was interrupted while it compressed, and one that was before it removed what it had compressed.
+            // Leftovers of two interrupted rotations: one while it compressed a file, one before it
+            // removed the compressed file's original.
             (&["l.1", "l.1.tmp"], 5, &["l.1.tmp"], &["l.1"]),
             (&["l.1", "l.1.gz"], 5, &["l.1"], &[]),
             (

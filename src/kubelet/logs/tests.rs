@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A log of a runtime in a folder of its own.
+/// A container log in a temporary directory.
 struct Log {
     dir: TempDir,
-    /// Lines that were written so far.
+    /// Number of lines written so far.
     lines: Mutex<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Log {
         fs::write(self.path(), text).unwrap();
     }
 
-    /// Rotates the log at a second of its own, with `max_files`; the runtime goes on in a new one.
+    /// Rotates the log at this second. The runtime continues in a new file.
     async fn rotate(&self, second: i64, max_files: usize) -> Result<bool, RotateError> {
         let now = Timestamp::from_second(second).unwrap();
         rotate_if_large(&self.path(), 1, max_files, now, || async {
@@ -67,7 +67,7 @@ impl Log {
         text
     }
 
-    /// The numbers of all lines, from the oldest file to the newest.
+    /// Returns the numbers of all lines, from the oldest file to the newest.
     fn numbers(&self) -> Vec<usize> {
         let mut names = self.names();
         // The log itself is the newest.
@@ -119,7 +119,7 @@ async fn a_log_that_is_not_reopened_gets_its_name_back() {
     let refused = rotate_if_large(&log.path(), 1, 5, Timestamp::UNIX_EPOCH, refuse).await;
     assert_eq!(refused.unwrap_err().to_string(), "ReopenContainerLog: container is not running");
     assert_eq!((log.names(), log.numbers()), (vec!["0.log".to_owned()], (0..10).collect()));
-    // The answer was lost: the runtime has opened a new log, which must not be replaced.
+    // The response was lost: the runtime has opened a new log, which must not be replaced.
     let fail_late = || async {
         log.write(10);
         Err(Status::deadline_exceeded("context deadline exceeded"))
@@ -157,7 +157,7 @@ async fn leftovers_of_interrupted_rotations_are_removed() {
     assert_eq!(log.names(), ["1.log.19691231-000000.tmp", "10.log"]);
 }
 
-/// A compressed log of the same name would make the plain one a leftover.
+/// A compressed log of the same name would make the uncompressed one a leftover.
 #[tokio::test]
 async fn a_rotated_log_is_neither_overwritten_nor_taken_for_a_leftover() {
     let log = Log::new();
@@ -178,17 +178,17 @@ async fn links_in_the_directory_of_a_log_are_not_followed() {
     let victim = outside.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
     symlink(&victim, log.dir.path().join("0.log.19691231-000000")).unwrap();
-    // Where the compressed form of the next log is written.
+    // A link at the temporary path of the next compressed log.
     assert!(log.rotate(0, 5).await.unwrap());
     symlink(&victim, log.dir.path().join("0.log.19700101-000000.tmp")).unwrap();
     assert!(log.rotate(10, 5).await.unwrap());
     assert_eq!(log.text("0.log.19700101-000000.gz").lines().count(), 10);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-    // The log itself.
+    // A link at the path of the log itself.
     fs::remove_file(log.path()).unwrap();
     symlink(&victim, log.path()).unwrap();
     assert!(log.rotate(20, 5).await.unwrap_err().to_string().ends_with("not a regular file"));
-    // A directory on the way.
+    // A link at a parent directory.
     symlink(log.dir.path(), outside.path().join("link")).unwrap();
     let through = outside.path().join("link/0.log");
     assert!(LogDirectory::open(&through).is_err());

@@ -1,5 +1,6 @@
-//! A runtime in memory: sandboxes are ready and containers run at once; a container ends when it is stopped with a timeout of two seconds, the
-//! least that a kubelet gives, or less; a command never ends.
+//! A runtime in memory. Sandboxes are ready and containers run immediately. A container ends if it
+//! is stopped with a timeout of at most two seconds, the minimum of a kubelet. A command never
+//! ends.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -38,15 +39,15 @@ struct Objects {
     containers: Vec<(Container, i64)>,
     created: usize,
     sandboxes_created: usize,
-    /// Commands that were executed, and those of them that are in flight.
+    /// Number of commands that were executed, and of those in flight.
     execs: usize,
     execs_in_flight: usize,
-    /// Names of the pods whose containers were stopped, and the timeouts.
+    /// Pod name and timeout of each StopContainer call.
     stops: Vec<(String, i64)>,
 }
 
 impl FakeRuntime {
-    /// Serves the CRI on a socket, as long as the test runs.
+    /// Serves the CRI on a socket until the test ends.
     pub(super) fn serve(&self, socket: &Path) {
         let (listener, runtime) = (UnixListener::bind(socket).unwrap(), self.clone());
         tokio::spawn(async move {
@@ -60,28 +61,28 @@ impl FakeRuntime {
         });
     }
 
-    /// Returns the pods whose containers were stopped, and the timeouts, in order.
+    /// Returns the pod name and timeout of each StopContainer call, in order.
     pub(super) fn stops(&self) -> Vec<(String, i64)> {
         self.0.lock().unwrap().stops.clone()
     }
 
-    /// Returns how many commands were executed, and how many of them are in flight.
+    /// Returns the number of commands that were executed, and of those in flight.
     pub(super) fn execs(&self) -> (usize, usize) {
         let objects = self.0.lock().unwrap();
         (objects.execs, objects.execs_in_flight)
     }
 
-    /// Waits for the next StopContainer call, and for the begin or end of a command.
+    /// Waits for the next StopContainer call, or start or end of a command.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.1.notified()
     }
 
-    /// Returns how many containers were created.
+    /// Returns the number of containers that were created.
     pub(super) fn created(&self) -> usize {
         self.0.lock().unwrap().created
     }
 
-    /// Returns whether nothing is left.
+    /// Returns whether no sandbox and no container exists.
     pub(super) fn is_empty(&self) -> bool {
         let objects = self.0.lock().unwrap();
         objects.sandboxes.is_empty() && objects.containers.is_empty()
@@ -110,7 +111,7 @@ impl FakeRuntime {
         Ok(response.unwrap())
     }
 
-    /// Executes a command until its caller gives up.
+    /// Executes a command until its caller cancels the call.
     async fn exec(&self) {
         struct InFlight<'a>(&'a FakeRuntime);
         impl Drop for InFlight<'_> {
@@ -128,7 +129,7 @@ impl FakeRuntime {
         std::future::pending::<()>().await;
     }
 
-    /// Stops a container. One that has more than two seconds for it does not end.
+    /// Stops a container if the timeout is at most two seconds; otherwise it never returns.
     async fn stop(&self, request: &StopContainerRequest) {
         {
             let mut objects = self.0.lock().unwrap();
@@ -151,7 +152,7 @@ impl FakeRuntime {
 }
 
 impl Objects {
-    /// Returns the answer to a call; `None` for methods that are not implemented.
+    /// Returns the response to a call; `None` for methods that are not implemented.
     fn call(&mut self, method: &str, message: &Bytes) -> Option<Vec<u8>> {
         Some(match method {
             "Version" => {
