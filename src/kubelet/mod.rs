@@ -1,7 +1,7 @@
 //! The built-in kubelet: runs pods on a container runtime as a kubelet would.
 //!
 //! ```text
-//! manifest_source, client_pods ──► Kubelet ──► PodWorker (one per pod) ──► runtime, through the relay
+//! manifest_source, client_pods ──► Kubelet ──► PodWorker (one per pod) ──► relay ──► runtime
 //!                                               ▲   ▲     │    ▲
 //!                                  runtime, pleg┘   │     │    └ cri_config, pod_dir
 //!                                        prober ────┘     └──► published_pod ──► admin

@@ -65,7 +65,7 @@ pub enum ClientAction {
     PodReleased,
     /// The client removed the sandbox.
     SandboxRemoved,
-    /// The sandbox no longer exists, whoever removed it.
+    /// The sandbox no longer exists. A client or another program has removed it.
     SandboxGone,
 }
 
