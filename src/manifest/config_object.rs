@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets and RuntimeClasses, and the set of them that pods refer to.
+//! ConfigMaps, Secrets and RuntimeClasses, and the set of those to which pods refer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::manifest::pod::{Credential, DataKind, DataRef, Pod, RuntimeHandler, StringMap};
 
-/// An object that pods refer to.
+/// An object to which pods refer.
 #[derive(Clone, PartialEq)]
 pub(crate) enum ConfigObject {
     /// A ConfigMap or Secret.
@@ -30,21 +30,21 @@ pub(crate) struct ConfigData {
     pub(crate) binary: BTreeSet<String>,
 }
 
-/// The ConfigMaps, Secrets and RuntimeClasses that are known.
+/// All known ConfigMaps, Secrets and RuntimeClasses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ConfigObjects {
     data: BTreeMap<(DataKind, String, String), Arc<ConfigData>>,
     runtime_classes: BTreeMap<String, String>,
 }
 
-/// Why a referenced object cannot be used. The messages are the kubelet's (`kubelet_pods.go`: `makeEnvironmentVariables`; `configmap.go`,
-/// `secret.go`: `MakePayload`).
+/// Reason why a referenced object cannot be used. The messages are the kubelet's
+/// (`kubelet_pods.go`: `makeEnvironmentVariables`; `configmap.go`, `secret.go`: `MakePayload`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ObjectError {
     /// The object does not exist.
     #[error("{resource} {name:?} not found")]
     NotFound {
-        /// The resource, as the API names it.
+        /// Resource name in the API.
         resource: &'static str,
         /// Name of the object.
         name: String,
@@ -110,7 +110,8 @@ impl FromIterator<ConfigObject> for ConfigObjects {
 }
 
 impl ConfigObjects {
-    /// Returns the object of a reference; `None` if it is optional and does not exist.
+    /// Returns the referenced object; `None` if the reference is optional and the object does not
+    /// exist.
     pub(crate) fn resolve(
         &self,
         namespace: &str,
@@ -134,7 +135,7 @@ impl ConfigObjects {
         self.data.get(&(kind, namespace.to_owned(), name.to_owned()))
     }
 
-    /// Returns the runtime's name of a handler; empty for the default one.
+    /// Returns the name by which the runtime knows a handler; empty for the default handler.
     pub(crate) fn runtime_handler<'a>(&'a self, handler: &'a RuntimeHandler) -> Result<&'a str, ObjectError> {
         match handler {
             RuntimeHandler::Named(name) => Ok(name),
@@ -148,7 +149,7 @@ impl ConfigObjects {
         }
     }
 
-    /// Returns whether an object that a pod refers to is another one, or of other content, in `other`.
+    /// Returns whether `other` differs in an object to which `pod` refers.
     pub(crate) fn differ_for(&self, pod: &Pod, other: &Self) -> bool {
         let class = match &pod.runtime_handler {
             RuntimeHandler::OfClass(class) => {
@@ -163,7 +164,8 @@ impl ConfigObjects {
 }
 
 impl ConfigData {
-    /// Returns the value of a key for a variable; `None` if there is no such key, which an optional reference allows.
+    /// Returns the value of a key for a variable; `None` if the key does not exist and the
+    /// reference is optional.
     pub(crate) fn variable(&self, key: &str, is_optional: bool) -> Result<Option<String>, ObjectError> {
         match self.entries.get(key).filter(|_| !self.binary.contains(key)) {
             Some(value) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
@@ -177,7 +179,8 @@ impl ConfigData {
         }
     }
 
-    /// Returns the content of a key for a volume; `None` if there is no such key, which an optional reference allows.
+    /// Returns the content of a key for a volume; `None` if the key does not exist and the
+    /// reference is optional.
     pub(crate) fn file(&self, key: &str, is_optional: bool) -> Result<Option<&[u8]>, ObjectError> {
         match self.entries.get(key) {
             None if !is_optional => Err(ObjectError::NoKeyForVolume { key: key.to_owned(), kind: self.kind }),
@@ -185,14 +188,15 @@ impl ConfigData {
         }
     }
 
-    /// Returns all values that may become variables, by their keys.
+    /// Returns all values that can become variables, by key.
     pub(crate) fn variables(&self) -> StringMap {
         let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
         let texts = self.entries.iter().filter(|(key, _)| !self.binary.contains(*key));
         texts.map(|(key, content)| (key.clone(), text(content))).collect()
     }
 
-    /// Returns the registry credentials in a Secret, as kubectl writes them; `None` if it holds none.
+    /// Returns the registry credentials in a Secret of type `kubernetes.io/dockerconfigjson` or
+    /// `kubernetes.io/dockercfg`; `None` if it has none.
     pub(crate) fn credentials(&self) -> Option<Vec<Credential>> {
         let (content, is_new) = match self.entries.get(".dockerconfigjson") {
             Some(content) => (content, true),
@@ -214,7 +218,7 @@ fn credential(registry: &str, entry: &Value) -> Option<Credential> {
     let (user, password) = text("username").zip(text("password")).or_else(split)?;
     let registry = registry.trim_start_matches("https://").trim_start_matches("http://");
     let (host, path) = registry.split_once('/').unwrap_or((registry, ""));
-    // kubectl and docker append the API version to a host that is meant as a whole.
+    // kubectl and docker append the API version to a host without a path.
     let path = path.strip_prefix("v1/").or(path.strip_prefix("v2/")).unwrap_or(path);
     let registry = if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") };
     Some(Credential { registry, user, password })

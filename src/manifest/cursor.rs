@@ -1,4 +1,4 @@
-//! A place in a document, which knows its path, and what is wrong there.
+//! A value in a document together with its path, for errors that name the field.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,43 +7,44 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-/// Something that a document should not say.
+/// An error in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     path: String,
     value: String,
     reason: Cow<'static, str>,
-    /// It is right, and only not to be had here.
+    /// Whether the value is valid in Kubernetes, but probeshim does not support it.
     pub(crate) is_unsupported: bool,
 }
 
-/// A value in a document.
+/// A value in a document, with its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     path: String,
     value: &'a Value,
-    /// Whether what stands here may be a secret, and is shown to nobody.
+    /// Whether errors omit the value because it may be secret.
     is_secret: bool,
     level: Level,
 }
 
-/// How much is required of a document.
+/// Strictness of the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// A person wrote it: unknown fields are errors, because they are mistakes.
+    /// A person wrote the document: unknown fields are errors, because they are mistakes.
     #[default]
     Strict,
-    /// An API server has validated it: unknown fields are ignored, because it may be newer than probeshim.
+    /// An API server has validated the document: unknown fields are ignored, because the server may
+    /// be newer than probeshim.
     Lenient,
 }
 
 impl<'a> Cursor<'a> {
-    /// The document itself, which is called so in what is wrong with it.
+    /// Returns a document. `name` is its path in errors.
     pub(crate) fn root(name: &str, value: &'a Value) -> Self {
         Self { path: name.to_owned(), value, is_secret: false, level: Level::default() }
     }
 
-    /// Returns the same value, to be read at another level.
+    /// Returns the same value with another strictness.
     pub(crate) fn at_level(self, level: Level) -> Self {
         Self { level, ..self }
     }
@@ -58,28 +59,29 @@ impl<'a> Cursor<'a> {
         Self { path, value, is_secret: self.is_secret, level: self.level }
     }
 
-    /// The same, called so in what is wrong with it.
+    /// Returns the same value with another path in errors.
     pub(crate) fn with_path(self, name: &str) -> Self {
         Self { path: name.to_owned(), ..self }
     }
 
-    /// What is at a field; nothing where it is absent or null, as Kubernetes takes it.
+    /// Returns the value of a field; `None` if it is absent or null, which are the same in
+    /// Kubernetes.
     pub(crate) fn field(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         Some(self.child(self.path_of(name), value))
     }
 
-    /// The same, but that nothing in it is shown.
+    /// Returns the same value, which errors do not show.
     pub(crate) fn secret(self) -> Self {
         Self { is_secret: true, ..self }
     }
 
-    /// The field of a field.
+    /// Returns the value at a path of fields.
     pub(crate) fn at(&self, names: &[&str]) -> Option<Self> {
         names.iter().try_fold(self.clone(), |node, name| node.field(name))
     }
 
-    /// What is written there.
+    /// Returns the value itself.
     pub(crate) fn value(&self) -> &'a Value {
         self.value
     }
@@ -88,7 +90,7 @@ impl<'a> Cursor<'a> {
         self.read(self.value.as_object(), "must be an object", problems)
     }
 
-    /// Reports fields that are none of these, unless the level is lenient.
+    /// Reports unknown fields, unless the level is lenient.
     pub(crate) fn deny_unknown(&self, fields: &[&str], problems: &mut Vec<Violation>) {
         if self.is_lenient() {
             return;
@@ -116,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.list(problems).iter().filter_map(|node| node.text(problems)).collect()
     }
 
-    /// Texts by their names.
+    /// Reads an object whose values are strings.
     pub(crate) fn map_of_texts(&self, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {
         let Some(object) = self.object(problems) else { return BTreeMap::new() };
         let read = |key: &String| Some((key.clone(), self.field(key)?.text(problems)?));
@@ -127,7 +129,7 @@ impl<'a> Cursor<'a> {
         self.read(self.value.as_bool(), "must be true or false", problems)
     }
 
-    /// One of a few words.
+    /// Reads one of a few strings, and returns its meaning.
     pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)], problems: &mut Vec<Violation>) -> Option<T> {
         let text = self.text(problems)?;
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
@@ -138,20 +140,21 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// A number of seconds that Kubernetes takes; `default` for 0.
+    /// Reads a number of seconds from 0 to 2147483647, the range of Kubernetes. Returns `default`
+    /// for 0.
     pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
         let reason = "must be a whole number of seconds from 0 to 2147483647";
         let seconds = self.number(0..=i32::MAX.into(), reason, problems);
         seconds.filter(|seconds| *seconds != 0).unwrap_or(default)
     }
 
-    /// A count that Kubernetes takes; `default` for 0.
+    /// Reads a count from 0 to 2147483647, the range of Kubernetes. Returns `default` for 0.
     pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
         let count = self.number(0..=i32::MAX.into(), "must be a whole number from 0 to 2147483647", problems);
         count.filter(|count| *count != 0).unwrap_or(default)
     }
 
-    /// A whole number in a range.
+    /// Reads a whole number in a range.
     pub(crate) fn number<T: TryFrom<i64>>(
         &self,
         range: RangeInclusive<i64>,
@@ -162,23 +165,23 @@ impl<'a> Cursor<'a> {
         self.read(number.and_then(|number| T::try_from(number).ok()), reason, problems)
     }
 
-    /// A field should be there.
+    /// Reports that a required field is missing.
     pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Violation>) {
         let (path, value) = (self.path_of(field), "missing".to_owned());
         problems.push(Violation { path, value, reason: reason.into(), is_unsupported: false });
     }
 
-    /// It should not be here, or not be so.
+    /// Reports an invalid value.
     pub(crate) fn error(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
         problems.push(self.problem(reason.into(), false));
     }
 
-    /// Whether something here has been complained of.
+    /// Returns whether an error was reported for exactly this path.
     pub(crate) fn has_error(&self, problems: &[Violation]) -> bool {
         problems.iter().any(|problem| problem.path == self.path)
     }
 
-    /// It is right, and not to be had here.
+    /// Reports a value that is valid in Kubernetes, but that probeshim does not support.
     pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
         problems.push(self.problem(reason.into(), true));
     }
@@ -201,7 +204,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The value as it was written, or what kind of thing it is: whole objects would hide what is wrong with them.
+/// Returns a scalar as written, and a description of a list or object, because a whole object would
+/// hide the error in it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Object(object) if object.is_empty() => "an empty object".to_owned(),

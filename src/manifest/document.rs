@@ -18,71 +18,74 @@ use crate::manifest::workload::{Workload, WorkloadKind};
 /// Namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The pods of a workload, or one pod.
+/// A pod, or a workload with the spec of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Identifies the pods.
+    /// The pod or workload, which identifies the pods on the node.
     pub(crate) owner: Workload,
-    /// Their spec.
+    /// Spec of the pods.
     pub(crate) pod: Arc<PodSpec>,
 }
 
-/// An object of a file.
+/// An object of a manifest file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
-    /// The file, and the number of the document if the file has several.
+    /// Path of the file, followed by the number of the document if the file has several.
     pub(crate) at: String,
     pub(crate) kind: DocumentKind,
 }
 
-/// The content of an object.
+/// Content of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DocumentKind {
-    /// Pods to probe.
+    /// Pods that others run and probeshim probes.
     Probed(Manifest),
-    /// A pod to run; `None` if errors in it were reported.
+    /// A pod that probeshim runs; `pod` is `None` if errors were reported.
     Pod { namespace: String, name: String, pod: Option<Arc<Pod>> },
-    /// An object that pods to run refer to.
+    /// A ConfigMap, Secret or RuntimeClass for pods that probeshim runs.
     Config(ConfigObject),
-    /// The same, with errors that were reported: kind, namespace and name.
+    /// Kind, namespace and name of a ConfigMap, Secret or RuntimeClass for which errors were
+    /// reported.
     InvalidConfig(&'static str, String, String),
-    /// An object of another kind, which is ignored.
+    /// Kind of an object that is ignored.
     Ignored(String),
 }
 
-/// How documents are read.
+/// Options for reading documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadOptions {
-    /// What pods are read for.
+    /// Purpose for which pods are read.
     pub(crate) purpose: Purpose,
-    /// Errors do not show values, which may be commands.
+    /// Whether errors omit values, which may be commands.
     pub(crate) redact: bool,
-    /// Unsupported fields are left out with a warning; otherwise they are errors.
+    /// Whether unsupported fields are left out with a warning. Otherwise they are errors.
     pub(crate) ignore_unsupported: bool,
-    /// Who wrote the documents: a person, or an API server that has validated them.
+    /// Strictness: `Strict` for documents that a person wrote, `Lenient` for those that an API
+    /// server has validated.
     pub(crate) level: Level,
 }
 
-/// What pods are read for.
+/// Purpose for which pods are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Probing pods that others run: only what probes, hooks and restarts depend on is read.
+    /// Probing pods that others run. Only the fields that probes, hooks and restarts depend on are
+    /// read.
     #[default]
     Probe,
-    /// Running them: everything is read.
+    /// Running the pods. All fields are read.
     Run,
 }
 
 /// An object of a document, before its content is read.
 enum Object<'a> {
-    /// A workload or pod. `owner` is `None` if it cannot be identified, which was reported.
+    /// A workload or pod. `owner` is `None` if its identity could not be read, which was reported.
     Workload { owner: Option<Workload>, template: Cursor<'a> },
     /// An object of another kind.
     Other(String, Cursor<'a>),
 }
 
 impl Document {
-    /// Returns what identifies the object: kind, namespace and name.
+    /// Returns kind, namespace and name, which identify the object.
     pub(crate) fn key(&self) -> (&str, &str, &str) {
         match &self.kind {
             DocumentKind::Probed(Manifest { owner, .. }) => {
@@ -95,7 +98,8 @@ impl Document {
         }
     }
 
-    /// Returns whether this document replaces `earlier`. One with errors in it does not: the earlier content continues to count.
+    /// Returns whether this document replaces `earlier`, an earlier version of the file's content.
+    /// A document with errors does not: the earlier content remains in effect.
     pub(crate) fn replaces(&self, earlier: &Self) -> bool {
         match (&self.kind, &earlier.kind) {
             (DocumentKind::Probed(one), DocumentKind::Probed(other)) => one.owner.key() == other.owner.key(),
@@ -105,7 +109,7 @@ impl Document {
     }
 }
 
-/// Reads the objects of a document of a file, which is at `at`. Reports everything that is wrong with it.
+/// Reads the objects of a document, and reports all errors. `at` names the file and the document.
 pub(crate) fn read(
     document: &Value,
     options: ReadOptions,
@@ -138,8 +142,8 @@ pub(crate) fn read(
     documents
 }
 
-/// Reads the pods and workloads of a document for probing. Those with a problem are left out, without an effect on others. `redact`: problems
-/// do not show values, which may be commands.
+/// Reads the pods and workloads of a document for probing. An object with errors is left out, and
+/// does not affect other objects. `redact` keeps values, which may be commands, out of the errors.
 pub(crate) fn read_manifests(
     document: &Value,
     source: Source,
@@ -166,7 +170,7 @@ fn read_manifest(
     owner.filter(|_| problems.len() == before).map(|owner| Manifest { owner, pod })
 }
 
-/// Reads the pod that a node runs of a pod or workload.
+/// Reads the pod that the node runs for a pod or workload. A workload runs as one pod.
 fn read_pod(
     owner: Option<Workload>,
     template: &Cursor<'_>,
@@ -184,13 +188,14 @@ fn read_pod(
     owner.map(|_| DocumentKind::Pod { namespace, name, pod: pod.filter(|_| is_right).map(Arc::new) })
 }
 
-/// Returns the root of a document. `redact`: problems do not show values.
+/// Returns the root of a document. `redact` keeps values out of errors.
 fn root(document: &Value, level: Level, redact: bool) -> Cursor<'_> {
     let node = Cursor::root("", document).at_level(level);
     if redact { node.secret() } else { node }
 }
 
-/// Passes each object of a node to `take`; of a list, its items. `kind` is the kind of a node that names none, as items of some lists do not.
+/// Passes each object of a node to `take`: the items of a list, or else the node itself. `kind` is
+/// the kind of a node without a `kind` field, such as an item of a PodList.
 fn list_items<F>(
     node: &Cursor<'_>,
     kind: Option<&str>,
@@ -244,7 +249,8 @@ fn list_items<F>(
     take(Object::Workload { owner, template }, problems);
 }
 
-/// Names an item of a list by kind, namespace and name instead of its place, which may be another one each time.
+/// Identifies a list item in errors by kind, namespace and name instead of its index, because the
+/// order of a kubelet's list varies.
 fn item_path<'a>(item: Cursor<'a>, kind: Option<&str>) -> Cursor<'a> {
     let text = |path: &[&str]| item.at(path).and_then(|node| node.value().as_str());
     let (kind, name) = (text(&["kind"]).or(kind), text(&["metadata", "name"]));

@@ -1,54 +1,54 @@
-//! What is executed in a container, and what for.
+//! Commands that are executed in containers, and their purposes.
 
 use std::time::Duration;
 
 use crate::manifest::probe::ProbeType;
 use crate::manifest::source::Source;
 
-/// A command that the kubelet executes in a container again and again, or once.
+/// A command that the kubelet executes in a container: periodically for a probe, once for a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownExec {
-    /// What for.
+    /// Purpose of the command.
     pub purpose: ExecPurpose,
     /// The command, with its variables expanded as the kubelet does.
     pub command: Vec<String>,
-    /// What the kubelet gives the runtime as timeout; 0, which is none, for hooks.
+    /// Timeout of the ExecSync in seconds. 0, for hooks, is no timeout.
     pub timeout_seconds: i64,
-    /// From one attempt to the next; `None` for hooks.
+    /// Interval between attempts; `None` for hooks.
     pub period: Option<Duration>,
-    /// Where it is written.
+    /// Source of the probe or hook.
     pub source: Source,
 }
 
-/// What a command is executed for.
+/// Purpose of a command that is executed in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecPurpose {
-    /// The container is restarted when it fails.
+    /// A liveness probe. A failure of the probe restarts the container.
     Liveness,
-    /// The container gets no traffic while it fails.
+    /// A readiness probe. The container gets no traffic while the probe fails.
     Readiness,
-    /// The other two wait until it succeeds.
+    /// A startup probe. The other probes begin when it has succeeded.
     Startup,
-    /// Once the container runs.
+    /// A postStart hook, which runs after the container has started.
     PostStart,
-    /// Before the container is stopped.
+    /// A preStop hook, which runs before the container is stopped.
     PreStop,
 }
 
 impl ExecPurpose {
     const ALL: [Self; 5] = [Self::Liveness, Self::Readiness, Self::Startup, Self::PostStart, Self::PreStop];
 
-    /// The hooks, and the names of their fields in a lifecycle.
+    /// Purposes of hooks, with their field names in a lifecycle.
     pub(crate) const HOOK_PURPOSES: [(Self, &str); 2] =
         [(Self::PostStart, "postStart"), (Self::PreStop, "preStop")];
 
-    /// The one of this name.
+    /// Returns the purpose with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|used| used.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the purpose.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

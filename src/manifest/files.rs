@@ -1,4 +1,4 @@
-//! Manifests in files and folders.
+//! Manifests in files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,52 +12,52 @@ use crate::manifest::document::{self, Document, DocumentKind, Manifest, ReadOpti
 use crate::manifest::index::Manifests;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
-/// What files of manifests are called, other files of a folder are passed over.
+/// Extensions of manifest files. Other files of a directory are skipped.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Why the manifests of a file cannot be used.
+/// Reason why the manifests of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file or folder cannot be read.
+    /// The file or directory cannot be read.
     #[error("{path}: {source}")]
     Unreadable {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It is neither YAML nor JSON.
+    /// The file is neither YAML nor JSON.
     #[error("{path}: {reason}")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Error of the parser, with its position.
         reason: String,
     },
-    /// It says what no manifest says.
+    /// A field has an invalid value or must not be present.
     #[error("{path}{document}: {reason}")]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// Which document of it, if there are several.
+        /// `, document N` if the file has several documents, otherwise empty.
         document: String,
-        /// What is wrong, and where.
+        /// Error, with the path of the field.
         reason: String,
     },
 }
 
-/// Files and directories of manifests, with their content when they were read last.
+/// Files and directories with manifests, and their content when they were last read.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     paths: Vec<PathBuf>,
     options: ReadOptions,
-    /// By the index of the path, then by the name of the file.
+    /// Files by the index of the path and the name of the file.
     known: BTreeMap<(usize, PathBuf), CachedFile>,
-    /// Why paths cannot be read, by their indices.
+    /// Paths that cannot be read, by index, with the error.
     unreadable: Vec<(usize, String)>,
 }
 
-/// A file.
+/// A file and the result of reading it.
 #[derive(Clone, Debug)]
 struct CachedFile {
     mark: FileStamp,
@@ -66,7 +66,7 @@ struct CachedFile {
     warnings: Vec<String>,
 }
 
-/// Content of a file, and what is wrong with it.
+/// Content of a file, with its errors and warnings.
 #[derive(Default)]
 struct FileContents {
     documents: Vec<Document>,
@@ -74,10 +74,10 @@ struct FileContents {
     warnings: Vec<FileError>,
 }
 
-/// Reads the text of a file up to a limit.
+/// Reads the text of a file up to a length limit in bytes.
 type DocumentReader = fn(&Path, u64) -> io::Result<String>;
 
-/// What changes when a file does.
+/// Metadata that change when the content of a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
@@ -86,8 +86,9 @@ struct FileStamp {
 }
 
 impl Files {
-    /// Reads manifests for probing. Fails with everything that is wrong with files that are named. What is wrong in a directory is left out,
-    /// and reported once the directory is watched, because others depend on the rest.
+    /// Reads manifests for probing. Fails with all errors in files that are named directly. Files
+    /// with errors in directories are left out, because other programs depend on the rest; the
+    /// errors are reported once the directory is watched.
     pub fn read(paths: &[PathBuf], redact: bool) -> Result<Self, Vec<String>> {
         let files = Self::new(paths, ReadOptions { redact, ..ReadOptions::default() });
         let is_named = |place: usize| !paths[place].is_dir();
@@ -104,26 +105,26 @@ impl Files {
         self.documents().filter_map(manifest).cloned().collect()
     }
 
-    /// Reads them for the first time.
+    /// Reads all files for the first time.
     pub(crate) fn new(paths: &[PathBuf], options: ReadOptions) -> Self {
         let mut files = Self { paths: paths.to_owned(), options, ..Self::default() };
         files.look_for(true);
         files
     }
 
-    /// Whether there are none to look at.
+    /// Returns whether no paths are configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Looks at them again. Tells whether they say something else now. Of a file that cannot be read any more, what it said before goes on
-    /// to count.
+    /// Reads changed files again, and returns whether the documents have changed. The earlier
+    /// content of a file that cannot be read any more remains in effect.
     pub(crate) fn rescan(&mut self) -> bool {
         self.look_for(false)
     }
 
-    /// Looks at them, where `is_first` also at the FIFOs among the paths: they have their content once, and
-    /// later nobody may be there to write.
+    /// Reads new and changed files. If `is_first`, also reads FIFOs among the paths: a FIFO has its
+    /// content only once, and later there may be no writer.
     fn look_for(&mut self, is_first: bool) -> bool {
         let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
@@ -133,7 +134,7 @@ impl Files {
                 Err(source) => {
                     let error = FileError::Unreadable { path: path.clone(), source };
                     self.unreadable.push((place, error.to_string()));
-                    // It may be about to be put there anew.
+                    // The path may be about to be replaced.
                     there.extend(self.known.keys().filter(|(of, _)| *of == place).cloned());
                 }
             }
@@ -178,19 +179,19 @@ impl Files {
         self.known.values().flat_map(|known| &known.documents)
     }
 
-    /// Everything that is wrong with them.
+    /// Returns all errors.
     pub(crate) fn problems(&self) -> BTreeSet<String> {
         let of_files = self.known.values().flat_map(|known| &known.problems);
         self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
     }
 
-    /// Everything that is left out.
+    /// Returns all warnings about fields that are left out.
     pub(crate) fn warnings(&self) -> BTreeSet<String> {
         self.known.values().flat_map(|known| &known.warnings).cloned().collect()
     }
 }
 
-/// Returns the pods of a document that are to be probed.
+/// Returns the pods that the document specifies for probing.
 fn manifest(document: &Document) -> Option<&Manifest> {
     match &document.kind {
         DocumentKind::Probed(manifest) => Some(manifest),
@@ -198,7 +199,8 @@ fn manifest(document: &Document) -> Option<&Manifest> {
     }
 }
 
-/// Adds to the documents of a file with errors the earlier ones that they do not replace: one of those may be the one with the error.
+/// Adds to the documents of a file with errors the earlier documents that they do not replace. One
+/// of the earlier documents may be the one that has the error now.
 fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
     let is_replaced = |known: &&Document| now.iter().any(|document| document.replaces(known));
     let others: Vec<Document> = earlier.iter().filter(|known| !is_replaced(known)).cloned().collect();
@@ -208,16 +210,16 @@ fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
 impl FileStamp {
     fn read_stamp(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
-        // The times of a FIFO change as it is read and written. There is nothing in it then that could be
-        // read again.
+        // The times of a FIFO change as it is read and written, but its content cannot be read
+        // again.
         let is_fifo = found.file_type().is_fifo();
         let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
         Ok(Self { inode: found.ino(), length: found.len(), modified })
     }
 }
 
-/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong,
-/// and counts the kinds that make no pods.
+/// Reads a file, or all manifests of a directory in the order of their names. Reports all errors,
+/// and counts the objects of other kinds than pods and workloads.
 pub(crate) fn read(
     path: &Path,
     errors: &mut Vec<FileError>,
@@ -263,7 +265,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let is_manifest =
             file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
-        // One that cannot be looked at is told of when it is read.
+        // A file without metadata is reported when it is read.
         let may_be_file = || fs::metadata(&file).map_or(true, |found| found.is_file());
         if is_manifest && !name.starts_with('.') && may_be_file() {
             files.push(file);
@@ -273,18 +275,19 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Every manifest of a node may well be in one file.
+/// Returns options for the parser. Their limits are high enough for all manifests of a node in one
+/// file.
 fn options() -> serde_saphyr::Options {
     let budget = serde_saphyr::budget! {
         max_documents: 100_000,
         max_nodes: 25_000_000,
         max_events: 100_000_000,
     };
-    // Modes of files are written so.
+    // File modes are commonly written as octal numbers.
     serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
 }
 
-/// The documents of a file.
+/// Parses the documents of a file.
 fn documents(path: &Path, read: DocumentReader) -> Result<Vec<Value>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;

@@ -1,28 +1,28 @@
-//! Many manifests, among which that of a pod is found quickly.
+//! Manifests, indexed by namespace and pod name.
 
 use std::collections::HashMap;
 
 use crate::manifest::document::Manifest;
 use crate::manifest::workload::WorkloadKind;
 
-/// Manifests, of which the first one that makes a pod counts.
+/// Manifests in order of precedence: the first one that matches a pod applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manifests {
     pub(crate) all: Vec<Manifest>,
     pub(crate) by_namespace: HashMap<String, NamespaceIndex>,
 }
 
-/// The places of a namespace's manifests, in their order.
+/// Indices into [`Manifests::all`] of the manifests of one namespace, in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NamespaceIndex {
-    /// Of pods, by their names.
+    /// Indices of pods, by pod name.
     pub(crate) pods: HashMap<String, Vec<usize>>,
-    /// Of what makes pods.
+    /// Indices of workloads.
     pub(crate) others: Vec<usize>,
 }
 
 impl Manifests {
-    /// All of them, in their order.
+    /// Returns all manifests in order of precedence.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Manifest> {
         self.all.iter()
     }
@@ -35,7 +35,8 @@ impl Manifests {
 }
 
 impl PartialEq for Manifests {
-    /// Whatever their order: a kubelet tells of its pods in another one each time.
+    /// Compares without regard to order, because the kubelet lists its pods in another order each
+    /// time.
     fn eq(&self, other: &Self) -> bool {
         self.all.len() == other.all.len() && self.sorted() == other.sorted()
     }

@@ -1,4 +1,5 @@
-//! What a kubelet tells of its pods: `/pods`, on its read-only port without credentials, or on its own with a token or a certificate.
+//! Client of the kubelet's `/pods` endpoint: on the read-only port without credentials, or on the
+//! secure port with a token or a client certificate.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,63 +24,65 @@ use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::terminal::sanitize;
 use crate::tls::{ServerTrust, Tls, TlsError};
 
-/// How long the kubelet may take to answer.
+/// Timeout of a request, from connecting to the end of the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest answer that is taken.
+/// Maximum length of a response body.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// Where a kubelet is asked, and as whom.
+/// Address and credentials for requests to a kubelet.
 #[derive(Clone, Debug)]
 pub struct KubeletClient {
-    /// `http://HOST:PORT` or `https://HOST:PORT`.
+    /// Base URL: `http://HOST:PORT` or `https://HOST:PORT`.
     pub url: Url,
-    /// A file with a token.
+    /// Path of a file with a bearer token.
     pub token: Option<PathBuf>,
-    /// Files with a certificate and the key to it.
+    /// Paths of the client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// A file with the certificates that may have signed the kubelet's own; without it, anybody may have.
+    /// Path of the CA certificates that may have signed the certificate of the kubelet. If `None`,
+    /// any certificate is accepted.
     pub authority: Option<PathBuf>,
-    /// From one answer to the next question.
+    /// Interval between a response and the next request.
     pub interval: Duration,
 }
 
-/// Why a kubelet does not tell.
+/// Reason why the pods of a kubelet cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KubeletError {
-    /// The token cannot be read.
+    /// The token file cannot be read.
     #[error("its token cannot be read: {path}: {source}")]
     Token {
-        /// From where.
+        /// Path of the token file.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The token cannot be sent.
+    /// The token contains characters that an HTTP header cannot contain.
     #[error("its token is none: {0} has characters that no header has")]
     NoToken(PathBuf),
-    /// TLS cannot be spoken.
+    /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It is not there, or it or its certificate is not what it should be.
+    /// The connection cannot be established, or TLS rejects the certificate of the kubelet.
     #[error("it cannot be reached: {0}")]
     Unreachable(#[from] std::io::Error),
-    /// It does not speak HTTP as it should.
+    /// The HTTP exchange failed.
     #[error("it does not answer as it should: {0}")]
     Answer(Box<dyn std::error::Error + Send + Sync>),
-    /// It does not want to tell.
+    /// The kubelet returned another status than 200.
     #[error("it answers {0}; it tells those who may get nodes/proxy, or nodes/pods")]
     Refused(StatusCode),
-    /// Its answer is no list of pods.
+    /// The response is not JSON.
     #[error("its answer is no list of pods: {0}")]
     NotPodList(#[from] serde_json::Error),
-    /// It takes too long.
+    /// The kubelet did not respond within the timeout.
     #[error("it does not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut,
 }
 
 impl KubeletClient {
-    /// The pods of the node, and what is wrong with some of them. `redact`: commands are not shown in that.
+    /// Returns the pods of the node, and the errors in individual pods. `redact` keeps values,
+    /// which may be commands, out of the errors.
     pub(crate) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
         let answer = timeout(REQUEST_TIMEOUT, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
@@ -121,7 +124,7 @@ impl KubeletClient {
         Ok(request)
     }
 
-    /// How it is called in what is told of it.
+    /// Returns the name of the kubelet for messages.
     pub(crate) fn name(&self) -> String {
         format!("the kubelet at {}", sanitize(self.url.as_str().trim_end_matches('/')))
     }

@@ -1,8 +1,9 @@
-//! Kubernetes manifests: reads documents with all their problems, and holds what they specify of pods, containers and probes.
+//! Kubernetes manifests: reads documents, reports all their errors, and holds what they specify
+//! about pods, containers and probes.
 //!
 //! ```text
-//! files ──────────────► document ──► reader::pod ───► Pod, ConfigObject ──► PodSet      (pods to run)
-//! the kubelet's /pods ──►    └─────► reader::spec ──► PodSpec ────────────► Manifests   (pods to probe)
+//! files ────────────► document ──► reader::pod ───► Pod, ConfigObject ──► PodSet    (pods to run)
+//! kubelet's /pods ──►    └───────► reader::spec ──► PodSpec ────────────► Manifests (pods to probe)
 //! ```
 
 mod config_object;

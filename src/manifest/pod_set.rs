@@ -1,4 +1,4 @@
-//! The pods and objects of all documents together.
+//! The pods and objects of all documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,21 +7,22 @@ use crate::manifest::config_object::ConfigObjects;
 use crate::manifest::document::{Document, DocumentKind};
 use crate::manifest::pod::Pod;
 
-/// The pods and objects of all documents together.
+/// The pods and objects of all documents.
 #[derive(Debug, Default)]
 pub(crate) struct PodSet {
-    /// The pods that are to run, in their order.
+    /// Pods to run, in the order of the documents.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// The objects that they may refer to.
+    /// Objects to which the pods may refer.
     pub(crate) objects: Arc<ConfigObjects>,
-    /// What is wrong with documents beside others.
+    /// Conflicts between documents, such as two pods of the same name.
     pub(crate) problems: Vec<String>,
     /// Pods with errors, as `NAMESPACE/NAME`.
     pub(crate) invalid: BTreeSet<String>,
 }
 
 impl PodSet {
-    /// Collects documents. The first of several with the same kind, namespace and name counts.
+    /// Collects documents. The first of several documents with the same kind, namespace and name
+    /// counts.
     pub(crate) fn new<'a>(documents: impl IntoIterator<Item = &'a Document>) -> Self {
         let (mut set, mut objects) = (Self::default(), Vec::new());
         let mut places: BTreeMap<_, &str> = BTreeMap::new();
@@ -47,7 +48,7 @@ impl PodSet {
         set
     }
 
-    /// Adds a pod, unless another one has its uid, which identifies it everywhere.
+    /// Adds a pod, unless the set has another pod with its uid. A uid identifies one pod only.
     fn add(&mut self, pod: &Arc<Pod>, at: &str) {
         let uid = &pod.uid;
         if self.pods.iter().any(|known| known.uid == *uid) {

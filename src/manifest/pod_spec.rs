@@ -1,4 +1,4 @@
-//! A pod as far as probing it is concerned: its containers, their probes, and what becomes of one that ends.
+//! The part of a pod's spec that matters for probing: containers, probes, hooks and restarts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,99 +7,103 @@ use crate::manifest::exec_purpose::ExecPurpose;
 use crate::manifest::probe::Hook;
 use crate::manifest::probe::{Probe, ProbeType};
 
-/// The variables that the kubelet expands in the commands of probes: those with a value in the spec. One that takes its value from
-/// elsewhere is there, and empty.
+/// Variables that the kubelet expands in the commands of probes, by name. A variable whose value is
+/// not in the spec is present with an empty value.
 pub type Env = HashMap<String, String>;
 
-/// What the API server takes for the grace period of a pod that does not tell it, in seconds.
+/// Default grace period of a pod in seconds, as the API server sets it.
 pub(crate) const GRACE_PERIOD: u32 = 30;
 
-/// A pod, as somebody wrote it.
+/// Spec of a pod, as its source specifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSpec {
-    /// Whether its containers are started again when they end.
+    /// Whether containers are restarted after they end.
     pub restart_policy: RestartPolicy,
-    /// Seconds that its containers have for their end; `None` where nobody says.
+    /// Grace period in seconds; `None` if no source specifies it.
     pub termination_grace_period: Option<u32>,
-    /// Somebody has deleted it: it is being ended.
+    /// Whether the pod is being deleted.
     pub is_deleted: bool,
-    /// Its containers: the regular ones in their order, then those that run before them.
+    /// Regular containers in their order, followed by init containers and sidecars.
     pub containers: Vec<Arc<ContainerSpec>>,
 }
 
-/// A container of a pod, as somebody wrote it.
+/// Spec of a container, as its source specifies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Its name in the pod.
+    /// Name in the pod.
     pub name: String,
-    /// When it runs.
+    /// Kind of the container.
     pub role: ContainerKind,
-    /// The image that is asked for, where it is written.
+    /// Requested image, if the source specifies it.
     pub image: Option<String>,
-    /// Whether it is started again when it ends, where that is said of this one.
+    /// Restart policy of the container, which overrides that of the pod.
     pub restart_policy: Option<RestartPolicy>,
-    /// What is done at which exit code, before any policy counts.
+    /// Rules for exit codes, which take precedence over restart policies.
     pub restart_rules: Vec<RestartRule>,
-    /// Its ports.
+    /// Ports of the container.
     pub ports: Vec<ContainerPort>,
-    /// Its variables.
+    /// Variables of the container.
     pub env: Env,
-    /// Its probes, at most one of each type; `None` where it is said that there is none.
+    /// Probes, at most one of each type; `None` if the source turns the probe off.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
-    /// Its hooks, at most one of each kind.
+    /// Hooks, at most one of each kind.
     pub hooks: Vec<(ExecPurpose, Hook)>,
-    /// Seconds that its pod gives it for its end, as the kubelet has noted at the container; or why that cannot be read.
+    /// Grace period of the pod in seconds, from the annotation
+    /// `io.kubernetes.pod.terminationGracePeriod` that the kubelet writes on each container; or the
+    /// reason why it cannot be read.
     pub annotated_grace_period: Option<Result<u32, String>>,
 }
 
-/// When a container runs.
+/// Kind of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerKind {
-    /// As long as the pod.
+    /// Runs as long as the pod.
     #[default]
     Regular,
-    /// From before the regular ones as long as they (an init container with `restartPolicy: Always`).
+    /// Starts before the regular containers and runs as long as they do: an init container with
+    /// `restartPolicy: Always`.
     Sidecar,
-    /// Once, before the regular ones. It is never probed.
+    /// Runs once, before the regular containers. It is never probed.
     Init,
-    /// For a while, put there by somebody who looks around: the pod's spec does not know it. It is never probed.
+    /// Is added to a running pod for debugging, and is not in the spec of the pod. It is never
+    /// probed.
     Ephemeral,
 }
 
-/// Whether a container is started again when it ends.
+/// Whether a container is restarted after it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// It is.
+    /// Always restarted.
     #[default]
     Always,
-    /// It is if its exit code was not 0.
+    /// Restarted if its exit code is not 0.
     OnFailure,
-    /// It is not.
+    /// Never restarted.
     Never,
 }
 
-/// What is done at some exit codes.
+/// An action for certain exit codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartRule {
-    /// Whether the codes are those at which it is done, or those at which it is not.
+    /// Whether the rule applies to `codes` (`In`) or to all other codes (`NotIn`).
     pub is_in: bool,
     /// Exit codes.
     pub codes: Vec<i32>,
-    /// Whether all containers of the pod are started again, or only this one.
+    /// Whether all containers of the pod are restarted, or only this one.
     pub restarts_all: bool,
 }
 
 /// A port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerPort {
-    /// Its name, if it has one.
+    /// Name, if the port has one.
     pub name: Option<String>,
-    /// Its number.
+    /// Number, from 1.
     pub number: u16,
 }
 
 impl ContainerKind {
-    /// Whether a container of this kind is probed.
+    /// Returns whether containers of this kind are probed.
     #[must_use]
     pub fn is_probed(self) -> bool {
         matches!(self, Self::Regular | Self::Sidecar)
@@ -107,13 +111,13 @@ impl ContainerKind {
 }
 
 impl PodSpec {
-    /// The container of this name.
+    /// Returns the container with this name.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<&Arc<ContainerSpec>> {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// Whether any of its probes or hooks goes to the pod's address.
+    /// Returns whether a probe or preStop hook connects to the address of the pod.
     #[must_use]
     pub fn needs_address(&self) -> bool {
         let needs = |container: &Arc<ContainerSpec>| {
@@ -124,7 +128,7 @@ impl PodSpec {
         self.containers.iter().any(needs)
     }
 
-    /// Whether any of its containers has a probe.
+    /// Returns whether a container of the pod has a probe.
     #[must_use]
     pub fn is_probed(&self) -> bool {
         self.containers.iter().any(|container| container.all_probes().next().is_some())
@@ -132,31 +136,31 @@ impl PodSpec {
 }
 
 impl ContainerSpec {
-    /// A container of which nothing is written but its name.
+    /// Returns the spec of a container of which only the name is known.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Its probe of a type, if it has one.
+    /// Returns the probe of a type, if the container has one.
     #[must_use]
     pub fn probe(&self, probe_type: ProbeType) -> Option<&Arc<Probe>> {
         self.all_probes().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe)
     }
 
-    /// Its probes, as the kubelet orders them.
+    /// Returns the probes in the order in which the kubelet handles them.
     pub fn all_probes(&self) -> impl Iterator<Item = (ProbeType, &Arc<Probe>)> {
         let written = |probe_type| self.probes.iter().find(move |(known, _)| *known == probe_type);
         ProbeType::ALL.into_iter().filter_map(move |kind| Some((kind, written(kind)?.1.as_ref()?)))
     }
 
-    /// What is done before it is stopped, if anything is.
+    /// Returns the preStop hook.
     #[must_use]
     pub fn pre_stop(&self) -> Option<&Hook> {
         self.hook(ExecPurpose::PreStop)
     }
 
-    /// What is done after it has been started, if anything is.
+    /// Returns the postStart hook.
     #[must_use]
     pub fn post_start(&self) -> Option<&Hook> {
         self.hook(ExecPurpose::PostStart)
@@ -166,7 +170,9 @@ impl ContainerSpec {
         self.hooks.iter().find(|(used, _)| *used == kind).map(|(_, hook)| hook)
     }
 
-    /// Whether it is started again after this exit code (as the kubelet: rules, then its own policy, then the pod's).
+    /// Returns whether the container is restarted after it ended with this exit code. As in the
+    /// kubelet, rules take precedence over the policy of the container, and that over the policy of
+    /// the pod.
     #[must_use]
     pub fn is_restarted(&self, of_pod: RestartPolicy, exit_code: i32) -> bool {
         if self.role == ContainerKind::Sidecar || self.rule_at(exit_code).is_some() {
@@ -179,13 +185,14 @@ impl ContainerSpec {
         }
     }
 
-    /// Whether this exit code makes all containers of the pod start again.
+    /// Returns whether this exit code restarts all containers of the pod.
     #[must_use]
     pub fn restarts_all_containers(&self, exit_code: i32) -> bool {
         self.rule_at(exit_code).is_some_and(|rule| rule.restarts_all)
     }
 
-    /// The first rule for an exit code. Without a policy of the container's own there are none.
+    /// Returns the first rule for an exit code. Rules apply only if the container has a restart
+    /// policy.
     fn rule_at(&self, exit_code: i32) -> Option<&RestartRule> {
         self.restart_policy?;
         self.restart_rules.iter().find(|rule| rule.codes.contains(&exit_code) == rule.is_in)
@@ -193,7 +200,7 @@ impl ContainerSpec {
 }
 
 impl RestartPolicy {
-    /// All of them, by their names.
+    /// All policies, by name.
     pub(crate) const NAMED: [(&'static str, Self); 3] =
         [("Always", Self::Always), ("OnFailure", Self::OnFailure), ("Never", Self::Never)];
 }

@@ -1,120 +1,124 @@
-//! A probe as it is run: every value is checked, every default is filled in.
+//! Probes and hooks, with all values validated and all defaults filled in.
 
 use std::fmt;
 
 use crate::manifest::source::Source;
 use crate::terminal::format;
 
-/// A probe of a container. Seconds and counts are those of Kubernetes: from 0, or 1 where 0 would mean the default, to 2147483647.
+/// A probe of a container. Seconds and counts have the range of Kubernetes: up to 2147483647, from
+/// 0, or from 1 where 0 stands for the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What is done at each attempt.
+    /// Handler of each attempt.
     pub handler: Handler,
-    /// Seconds from the container's start to the first attempt.
+    /// Delay in seconds between the start of the container and the first attempt.
     pub initial_delay: u32,
-    /// Seconds that an attempt may take, from 1.
+    /// Timeout of an attempt in seconds, from 1.
     pub timeout: u32,
-    /// Seconds from one attempt to the next, from 1.
+    /// Period of the attempts in seconds, from 1.
     pub period: u32,
-    /// Successes in a row that it takes to be well again, from 1; 1 but for readiness.
+    /// Number of successes in a row after which a failed probe succeeds, from 1. Only readiness
+    /// probes have other values than 1.
     pub success_threshold: u32,
-    /// Failures in a row that it takes to have failed, from 1.
+    /// Number of failures in a row after which the probe fails, from 1.
     pub failure_threshold: u32,
-    /// Seconds that a container which this probe ends has for its own end, from 1; else the pod's count.
+    /// Grace period in seconds of a container that this probe kills, from 1; `None` for the grace
+    /// period of the pod.
     pub termination_grace_period: Option<u32>,
-    /// Where it is written.
+    /// Source of the probe.
     pub source: Source,
 }
 
-/// What a probe is for.
+/// Type of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeType {
-    /// The other two wait until it succeeds.
+    /// A startup probe. The other probes of the container begin when it has succeeded.
     Startup,
-    /// The container gets no traffic while it fails.
+    /// A readiness probe. The container gets no traffic while the probe fails.
     Readiness,
-    /// The container is restarted when it fails.
+    /// A liveness probe. A failure of the probe restarts the container.
     Liveness,
 }
 
-/// What is done at an attempt.
+/// Mechanism of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// A command is executed in the container, with an `ExecSync`. Never empty.
+    /// Executes a command in the container with an `ExecSync`. The command is never empty.
     Exec(Vec<String>),
-    /// A page is asked for.
+    /// Sends an HTTP GET request.
     Http(HttpGet),
-    /// A connection is made.
+    /// Opens a TCP connection.
     Tcp(TcpSocket),
-    /// The health service is asked.
+    /// Calls the gRPC health service.
     Grpc(GrpcHealth),
 }
 
-/// A page that is asked for.
+/// HTTP GET request of a probe or hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
-    /// Path and query; never empty.
+    /// Path and query. They are never empty.
     pub path: String,
-    /// Where.
+    /// Port of the server.
     pub port: Port,
-    /// A name or address instead of the pod's.
+    /// Host name or address; `None` for the address of the pod.
     pub host: Option<String>,
-    /// Whether TLS is spoken; whose certificate it is does not matter.
+    /// Whether the request uses TLS. The certificate of the server is not verified.
     pub is_https: bool,
-    /// Headers in their order, names as they were written.
+    /// Headers in their order, with names as written.
     pub headers: Vec<(String, String)>,
 }
 
-/// A connection that is made.
+/// TCP connection of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// Where to.
+    /// Port of the server.
     pub port: Port,
-    /// A name or address instead of the pod's.
+    /// Host name or address; `None` for the address of the pod.
     pub host: Option<String>,
 }
 
-/// A health service that is asked, without TLS.
+/// Call of the gRPC health service, without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcHealth {
-    /// Where.
+    /// Port of the server.
     pub port: u16,
-    /// Of which service; empty for the server as a whole.
+    /// Name of the checked service; empty for the server as a whole.
     pub service: String,
 }
 
 /// A port of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Its number, from 1.
+    /// Number of the port, from 1.
     Number(u16),
-    /// Its name among the ports of the container that is probed.
+    /// Name of a port of the probed container.
     Name(String),
 }
 
-/// What a hook of a container does.
+/// Action of a hook of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// A command is executed in the container. Nothing in it is expanded, and it has no timeout of its own.
+    /// Executes a command in the container. Variables in it are not expanded, and it has no timeout
+    /// of its own.
     Exec(Vec<String>),
-    /// A page is asked for; every answer will do.
+    /// Sends an HTTP GET request. Every response is a success.
     Http(HttpGet),
-    /// So many seconds are waited.
+    /// Sleeps for this number of seconds.
     Sleep(u32),
-    /// A connection is made. It has not been a handler of hooks for long, and always fails.
+    /// The handler `tcpSocket`, which Kubernetes deprecated. It always fails.
     Tcp,
-    /// It is written in a way that cannot be read, for this reason.
+    /// A hook that cannot be read, with the reason.
     Invalid(String),
 }
 
 impl ProbeType {
-    /// All of them, in the order in which the kubelet takes them.
+    /// All types, in the order in which the kubelet handles them.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
-    /// Those that end a container, in the order in which the kubelet looks at what they say.
+    /// Types that kill a container, in the order in which the kubelet checks their results.
     pub const KILLING: [Self; 2] = [Self::Liveness, Self::Startup];
 
-    /// Its name, as annotations and `probeshim calls` have it.
+    /// Returns the name that annotations and `probeshim calls` use.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,7 +128,7 @@ impl ProbeType {
         }
     }
 
-    /// Its name, as the kubelet's events and metrics have it.
+    /// Returns the name that events and metrics of the kubelet use.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -134,7 +138,7 @@ impl ProbeType {
         }
     }
 
-    /// The name of its field in a container.
+    /// Returns the name of the field in a container.
     #[must_use]
     pub const fn field(self) -> &'static str {
         match self {
@@ -146,7 +150,7 @@ impl ProbeType {
 }
 
 impl Probe {
-    /// Whether it is the same probe, wherever it is written.
+    /// Returns whether both probes are the same except for their source.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         *self == Self { source: self.source, ..other.clone() }
@@ -154,7 +158,7 @@ impl Probe {
 }
 
 impl Handler {
-    /// Whether it goes to the pod's address.
+    /// Returns whether the handler connects to the address of the pod.
     #[must_use]
     pub fn needs_address(&self) -> bool {
         match self {
@@ -165,7 +169,7 @@ impl Handler {
         }
     }
 
-    /// The name of its field in a probe.
+    /// Returns the name of the field in a probe.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,18 +1,18 @@
-//! Quantities as Kubernetes writes them: `100m`, `1.5`, `128Mi`, `1e3`.
+//! Quantities in the notation of Kubernetes: `100m`, `1.5`, `128Mi`, `1e3`.
 
 use std::ops::Add;
 
-/// A thousandth of this is what is counted.
+/// Number of thousandths in a unit.
 const THOUSAND: i128 = 1_000;
 
-/// A quantity, in thousandths. What is finer is rounded up, as Kubernetes does.
+/// A quantity in thousandths. Smaller parts are rounded up, as in Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
 impl Quantity {
     pub(crate) const ONE: Self = Self(THOUSAND);
 
-    /// Reads a quantity that is not negative.
+    /// Parses a quantity that is not negative.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
@@ -31,25 +31,27 @@ impl Quantity {
         self.0 == 0
     }
 
-    /// In thousandths; as many as there is room for.
+    /// Returns the thousandths, at most `i64::MAX`.
     pub(crate) fn thousandths(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
-    /// In whole units, rounded up.
+    /// Returns whole units, rounded up, at most `i64::MAX`.
     pub(crate) fn units(self) -> i64 {
         i64::try_from((self.0 + THOUSAND - 1) / THOUSAND).unwrap_or(i64::MAX)
     }
 
-    /// How often another one is in it, rounded up.
+    /// Divides by another quantity, or by one if that is zero, and rounds up.
     pub(crate) fn div_ceil(self, other: Self) -> i128 {
         let other = if other.is_zero() { Self::ONE } else { other };
         (self.0 + other.0 - 1) / other.0
     }
 }
 
-/// Reads a quantity as `ParseQuantity` and `AsInt64` of Kubernetes do, which take few numbers for whole: none that has a fraction and a binary
-/// suffix, a suffix for parts, or too many digits. Different: a text without a digit is refused, where they read 0.
+/// Parses a quantity as `ParseQuantity` and `AsInt64` of Kubernetes do. These accept few quantities
+/// as whole numbers: none with both a fraction and a binary suffix, none with a suffix for
+/// fractions such as `m`, and none with too many digits. In contrast to Kubernetes, which reads 0,
+/// a text without a digit is refused.
 pub(crate) fn as_int64(text: &str) -> Option<i64> {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -63,7 +65,7 @@ pub(crate) fn as_int64(text: &str) -> Option<i64> {
     let length = whole.trim_start_matches('0').len().max(1) + fraction.len();
     let number: i64 = format!("0{whole}{fraction}").parse().ok()?;
     let (factor, is_exact) = if let Some(power) = binary_power(suffix) {
-        // The digits that the factor has are estimated as there.
+        // Kubernetes estimates the number of digits of the factor in the same way.
         let digits = length + power as usize * 3 / 10;
         (1_i64.checked_shl(power)?, fraction.is_empty() && digits < 15)
     } else {
@@ -84,7 +86,7 @@ fn binary_power(suffix: &str) -> Option<u32> {
     Some(10 * (u32::try_from(index).ok()? + 1))
 }
 
-/// Returns the power of ten of a decimal suffix, unless it is for parts.
+/// Returns the power of ten of a decimal suffix; `None` for suffixes of fractions.
 fn decimal_exponent(suffix: &str) -> Option<u32> {
     Some(match suffix {
         "" => 0,
@@ -106,7 +108,7 @@ impl Add for Quantity {
     }
 }
 
-/// By what a number with a suffix is multiplied and divided.
+/// Returns the factor and the divisor of a suffix.
 fn unit(suffix: &str) -> Option<(i128, i128)> {
     let binary = |power: u32| (1_i128 << (10 * power), 1);
     let decimal = |power: u32| (10_i128.pow(3 * power), 1);
@@ -165,7 +167,8 @@ mod tests {
         assert_eq!(Quantity::parse("1500m").unwrap().units(), 2);
     }
 
-    /// The values are those of `resource.ParseQuantity` and `AsInt64`, but for texts without a digit.
+    /// The values are those of `resource.ParseQuantity` and `AsInt64`, except for texts without a
+    /// digit.
     #[test]
     fn whole_numbers_are_read_as_kubernetes_reads_them() {
         for (text, value) in [

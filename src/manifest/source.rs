@@ -1,8 +1,8 @@
-//! Who says what is probed or executed.
+//! Source of a probe or hook: the place in which it is specified.
 
 use crate::manifest::cursor::Level;
 
-/// Where something is written, in the order in which it counts.
+/// Source of a probe or hook, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A rule of the configuration.
@@ -11,11 +11,11 @@ pub enum Source {
     Annotation,
     /// A file that `--manifests` names.
     Manifest,
-    /// What the kubelet tells of its pods.
+    /// The kubelet's `/pods`.
     Kubelet,
-    /// What kubectl left in an annotation of the pod when it was applied.
+    /// The annotation `kubectl.kubernetes.io/last-applied-configuration` of the pod.
     LastApplied,
-    /// What the kubelet left in an annotation of the container.
+    /// An annotation of the container that the kubelet wrote.
     KubeletAnnotation,
 }
 
@@ -29,13 +29,13 @@ impl Source {
         Self::KubeletAnnotation,
     ];
 
-    /// The one of this name.
+    /// Returns the source with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the source.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,8 @@ impl Source {
         }
     }
 
-    /// Returns how much is required of what stands there: a person wrote it for probeshim to read, or others did, who may be newer.
+    /// Returns how strictly documents of this source are read. A person writes the strict ones for
+    /// probeshim. Other programs, which may be newer than probeshim, write the lenient ones.
     pub(crate) fn level(self) -> Level {
         match self {
             Self::Config | Self::Annotation | Self::Manifest => Level::Strict,

@@ -1,23 +1,23 @@
-//! Names and labels, as the API server takes them, and what to say of others.
+//! Checks of names and labels by the rules of the API server, and the error texts for them.
 
-/// Of what a label of DNS is made, such as the name of a container.
+/// Format of a DNS label, such as the name of a container.
 pub(crate) const DNS_LABEL: &str =
     "must be a name of up to 63 lower-case letters, digits and -, with a letter or digit at each end";
 
-/// Of what the name of most objects is made.
+/// Format of a DNS subdomain, such as the names of most objects.
 pub(crate) const DNS_SUBDOMAIN: &str = "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end";
 
-/// Of what the key of a label or annotation is made.
+/// Format of the key of a label or annotation.
 pub(crate) const QUALIFIED_NAME: &str = "must have a key of up to 63 letters, digits, -, _ and ., with a letter or digit at each end, after a prefix such as example.com/ if there is one";
 
-/// Of what the value of a label is made.
+/// Format of the value of a label.
 pub(crate) const LABEL_VALUE: &str =
     "must be empty, or up to 63 letters, digits, -, _ and ., with a letter or digit at each end";
 
-/// Of what the name of a port is made.
+/// Format of the name of a port.
 pub(crate) const PORT_NAME: &str = "must be a name of up to 15 lower-case letters, digits and -, with a letter in it, a letter or digit at each end and no -- between";
 
-/// Of what the name of a kernel parameter is made.
+/// Format of the name of a kernel parameter.
 pub(crate) const SYSCTL: &str = "must be the name of a kernel parameter: words of lower-case letters, digits, - and _, with . or / between them";
 
 pub(crate) fn is_dns_label(name: &str) -> bool {
@@ -56,7 +56,8 @@ fn is_short_word(text: &str) -> bool {
     text.len() <= 63 && is_word(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Whether a text is made of such characters, with others only between them.
+/// Returns whether a text consists of characters that satisfy `is_end`, with bytes of `between`
+/// between them.
 fn is_word(text: &str, is_end: impl Fn(u8) -> bool, between: &[u8]) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     ends.into_iter().all(|end| end.is_some_and(&is_end))

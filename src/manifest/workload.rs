@@ -1,12 +1,13 @@
-//! Which pods a manifest makes, as they are seen on a node.
+//! Pods and workloads, and the names of their pods on a node.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The longest beginning of a name to which the API server adds five characters of its own.
+/// Maximum length of the prefix to which the API server appends five random characters
+/// (`apiserver/pkg/storage/names/generate.go`: `MaxGeneratedNameLength`).
 const MAX_GENERATED_BASE: usize = 58;
 
-/// What makes pods.
+/// Kind of a pod or workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkloadKind {
     Pod,
@@ -18,15 +19,15 @@ pub(crate) enum WorkloadKind {
     CronJob,
 }
 
-/// A pod, or what makes pods from a template.
+/// A pod, or a workload that creates pods from a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub(crate) kind: WorkloadKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Of a pod, where it is written.
+    /// Uid of a pod, if the manifest specifies it; `None` for workloads.
     pub(crate) uid: Option<String>,
-    /// The labels of its pods.
+    /// Labels of the pods.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -57,7 +58,7 @@ impl WorkloadKind {
         }
     }
 
-    /// The versions of the API that know it, the one of today first.
+    /// Returns the API versions that define the kind, the current one first.
     pub(crate) fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Pod => &["v1"],
@@ -85,17 +86,18 @@ impl Workload {
         (self.namespace.clone(), name)
     }
 
-    /// What tells it apart from others.
+    /// Returns kind, namespace, name and uid, which distinguish the workload from others.
     pub(crate) fn key(&self) -> (WorkloadKind, &str, &str, Option<&str>) {
         (self.kind, &self.namespace, &self.name, self.uid.as_deref())
     }
 
-    /// Whether a pod's name is one that its controller makes of its own.
+    /// Returns whether the controller of the workload generates pod names like this one.
     pub(crate) fn owns_name(&self, name: &str) -> bool {
         let is_random = |part: &str| part.len() == 5 && is_name_suffix(part);
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let generated = |base: &str| {
-            // Names of Kubernetes are ASCII; of any other none of the pods that it makes has the beginning.
+            // Names in Kubernetes are ASCII. If a name is not, `get` may fail, and the full name is
+            // the prefix.
             let base = base.get(..base.len().min(MAX_GENERATED_BASE)).unwrap_or(base);
             name.strip_prefix(base).is_some_and(is_random)
         };
@@ -104,7 +106,7 @@ impl Workload {
             WorkloadKind::Pod => *name == self.name,
             WorkloadKind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
             WorkloadKind::ReplicaSet | WorkloadKind::DaemonSet => generated(&own),
-            // An indexed job has the index before what is random.
+            // An indexed job puts the index before the random characters.
             WorkloadKind::Job => {
                 generated(&own)
                     || name
@@ -112,11 +114,12 @@ impl Workload {
                         .and_then(|rest| rest.split_once('-'))
                         .is_some_and(|(index, random)| is_number(index) && is_random(random))
             }
-            // The part in the middle is the hash of the template, or the minute at which the job was made.
+            // The middle part is the hash of the template, or the minute for which the job was
+            // scheduled.
             WorkloadKind::Deployment | WorkloadKind::CronJob => {
                 name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
                     Some((middle, random)) => is_name_suffix(middle) && is_random(random),
-                    // The name was too long for all of it.
+                    // The API server truncated a name that was too long.
                     None => name.len() == MAX_GENERATED_BASE + 5,
                 })
             }

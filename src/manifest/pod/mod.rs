@@ -1,4 +1,4 @@
-//! A pod as it is played: every value is checked, every default is filled in.
+//! Pods that probeshim runs, with all values validated and all defaults filled in.
 
 mod reference;
 mod security;
@@ -22,26 +22,27 @@ pub(crate) use volume::{
     VolumeMount, VolumeSource,
 };
 
-/// Texts by their names.
+/// Strings by name.
 pub(crate) type StringMap = BTreeMap<String, String>;
 
-/// Where a pod comes from.
+/// Origin of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PodOrigin {
-    /// Somebody has written it.
+    /// A manifest specifies the pod.
     Manifest,
-    /// It was played before, and nobody wants it any more: all that is known of it is what the runtime tells.
+    /// An earlier probeshim ran the pod, and no source contains it any more. Only the runtime's
+    /// data about it are known.
     Orphan,
-    /// A client has made it through the relay.
+    /// A client created the pod through the relay.
     Client {
-        /// With this request; or it is not known with which.
+        /// The request that created the sandbox, or the reason why it is not known.
         request: Result<Arc<RawRunPodSandbox>, String>,
-        /// The id of the newest sandbox, be it the client's or one of ours.
+        /// Id of the newest sandbox, which the client or probeshim created.
         newest: Option<Arc<str>>,
     },
 }
 
-/// A pod.
+/// A pod that probeshim runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pod {
     pub(crate) origin: PodOrigin,
@@ -50,9 +51,9 @@ pub(crate) struct Pod {
     pub(crate) uid: String,
     pub(crate) labels: StringMap,
     pub(crate) annotations: StringMap,
-    /// What probes, hooks and restarts are about.
+    /// The part of the spec that probes, hooks and restarts depend on.
     pub(crate) spec: Arc<PodSpec>,
-    /// Its containers: those that run first in their order, then the regular ones.
+    /// Init containers and sidecars in their order, followed by regular containers.
     pub(crate) containers: Vec<Arc<Container>>,
     pub(crate) volumes: Vec<Volume>,
     pub(crate) host: HostNamespaces,
@@ -61,29 +62,29 @@ pub(crate) struct Pod {
     pub(crate) host_aliases: Vec<HostAlias>,
     pub(crate) dns: Dns,
     pub(crate) security: PodSecurity,
-    /// Seconds that it may run.
+    /// Maximum duration of the pod in seconds.
     pub(crate) active_deadline: Option<u32>,
-    /// Its deletion, if an API server is deleting it.
+    /// Deletion of the pod, if an API server is deleting it.
     pub(crate) deletion: Option<Deletion>,
     pub(crate) runtime_handler: RuntimeHandler,
-    /// Names of the Secrets with credentials for its images.
+    /// Names of the Secrets with credentials for pulling images.
     pub(crate) pull_secrets: Vec<String>,
-    /// Its spec as it was written, for `/pods`.
+    /// Spec as written, for `/pods`.
     pub(crate) written_spec: Arc<corev1::PodSpec>,
 }
 
 /// The deletion of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deletion {
-    /// Seconds that its containers have to end; `None` for those of the spec.
+    /// Grace period in seconds; `None` for that of the spec.
     pub(crate) grace_period: Option<u32>,
 }
 
-/// A container.
+/// A container of a pod that probeshim runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// What probes, hooks and restarts are about.
+    /// The part of the spec that probes, hooks and restarts depend on.
     pub(crate) spec: Arc<ContainerSpec>,
     pub(crate) image: String,
     pub(crate) pull_policy: PullPolicy,
@@ -96,38 +97,41 @@ pub(crate) struct Container {
     pub(crate) resources: Resources,
     pub(crate) mounts: Vec<VolumeMount>,
     pub(crate) security: Security,
-    /// The handler as it was written, for others who stop the container.
+    /// PreStop handler as written, for an annotation that other programs read when they stop the
+    /// container.
     pub(crate) pre_stop: Option<Arc<Value>>,
-    /// What is known of it where a client has made it through the relay.
+    /// Request of the client; `None` unless the pod is a client pod.
     pub(crate) client_request: Option<ClientRequest>,
     pub(crate) termination_message_path: String,
-    /// Where a container that failed has left no message, the end of its log is it.
+    /// Whether the end of the log becomes the termination message if the container fails without a
+    /// message.
     pub(crate) fallback_to_logs_on_error: bool,
     pub(crate) streams: StdinSpec,
 }
 
-/// What is known of a container that a client has made through the relay.
+/// The request for a container of a client pod, and its instances.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientRequest {
     pub(crate) request: RawCreateContainer,
-    /// The id of the instance that the client has made.
+    /// Id of the instance that the client created.
     pub(crate) first: Option<Arc<str>>,
-    /// The id of its newest instance, be it the client's or one of ours.
+    /// Id of the newest instance, which the client or probeshim created.
     pub(crate) newest: Option<Arc<str>>,
-    /// The last attempt of it that we have made; 0 for none.
+    /// Last attempt that probeshim created; 0 for none.
     pub(crate) attempt: u32,
-    /// Whether it has ended for good.
+    /// Whether the container has ended permanently.
     pub(crate) has_finished: bool,
 }
 
 impl ClientRequest {
-    /// Whether another comes from the same call: a client may send the same request again when it replaces something.
+    /// Returns whether `other` comes from the same call. The request alone does not identify a
+    /// call, because a client that replaces a container may send an equal request.
     pub(crate) fn is_of_same_call(&self, other: &Self) -> bool {
         self.first == other.first && self.request == other.request
     }
 }
 
-/// Which namespaces of its host a pod is in.
+/// Namespaces that a pod shares with the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostNamespaces {
     pub(crate) network: bool,
@@ -135,7 +139,7 @@ pub(crate) struct HostNamespaces {
     pub(crate) ipc: bool,
 }
 
-/// What a container can be told, and how.
+/// Settings for the standard input of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StdinSpec {
     pub(crate) stdin: bool,
@@ -143,32 +147,32 @@ pub(crate) struct StdinSpec {
     pub(crate) tty: bool,
 }
 
-/// When an image is pulled.
+/// Policy for pulling an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PullPolicy {
-    /// Before each start.
+    /// Pulls before each start.
     Always,
-    /// Where it is not there.
+    /// Pulls if the image is not present.
     IfNotPresent,
-    /// It is not.
+    /// Never pulls.
     Never,
 }
 
-/// A variable.
+/// An environment variable.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) value: VariableValue,
 }
 
-/// Where a variable has its value from.
+/// Value of a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum VariableValue {
-    /// It is written, and may have others in it.
+    /// A literal value, which may contain references to other variables.
     Literal(String),
-    /// It is known of the pod.
+    /// A field of the pod.
     Field(EnvField),
-    /// It is one of the container's limits or requests.
+    /// A limit or request of a container.
     Resource(ResourceField),
     /// The value of a key of a ConfigMap or Secret.
     Key { object: DataRef, key: String },
@@ -181,7 +185,7 @@ pub(crate) struct EnvFrom {
     pub(crate) object: DataRef,
 }
 
-/// Something that is known of a pod.
+/// A field of a pod whose value a variable or file can have.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EnvField {
     Name,
@@ -202,14 +206,14 @@ pub(crate) enum EnvField {
 /// A limit or request of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ResourceField {
-    /// The container; `None` for the one that asks.
+    /// Name of the container; `None` for the container of the variable.
     pub(crate) container: Option<String>,
     pub(crate) is_limit: bool,
     pub(crate) resource: String,
     pub(crate) divisor: Quantity,
 }
 
-/// A port.
+/// A port mapping of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PortMapping {
     pub(crate) name: String,
@@ -219,14 +223,14 @@ pub(crate) struct PortMapping {
     pub(crate) protocol: Protocol,
 }
 
-/// What a container may use, by the names of Kubernetes.
+/// Resources of a container, by their names in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Resources {
     pub(crate) requests: BTreeMap<String, Quantity>,
     pub(crate) limits: BTreeMap<String, Quantity>,
 }
 
-/// How good the resources are that a pod asks for.
+/// Quality of service (QoS) class of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qos {
     Guaranteed,
@@ -234,17 +238,17 @@ pub(crate) enum Qos {
     BestEffort,
 }
 
-/// Names of an address.
+/// An address and its host names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HostAlias {
     pub(crate) ip: String,
     pub(crate) names: Vec<String>,
 }
 
-/// How names are resolved.
+/// DNS configuration of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Dns {
-    /// Whether what the node has counts.
+    /// Whether the configuration of the node is included.
     pub(crate) include_node_config: bool,
     pub(crate) servers: Vec<String>,
     pub(crate) searches: Vec<String>,
@@ -254,7 +258,7 @@ pub(crate) struct Dns {
 /// Credentials for a registry.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Credential {
-    /// A host, which may have patterns in it, its port if it has one, and the beginning of a path if there is one.
+    /// Host, which may contain patterns, followed by `:PORT` and `/PATH` prefix if given.
     pub(crate) registry: String,
     pub(crate) user: String,
     pub(crate) password: String,
@@ -267,7 +271,7 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Pod {
-    /// A pod of which nothing is known but its namespace, name and uid.
+    /// Returns a pod of which only namespace, name and uid are known.
     pub(crate) fn identity_only([namespace, name, uid]: [String; 3], origin: PodOrigin) -> Self {
         Self {
             origin,
@@ -293,33 +297,34 @@ impl Pod {
         }
     }
 
-    /// Whether a client has made it through the relay.
+    /// Returns whether a client created the pod through the relay.
     pub(crate) fn is_client_pod(&self) -> bool {
         matches!(self.origin, PodOrigin::Client { .. })
     }
 
-    /// The same, as far as probes, hooks and restarts are concerned, with what is written of it now.
+    /// Returns the pod with another spec for probes, hooks and restarts.
     pub(crate) fn with_spec(&self, spec: Arc<PodSpec>) -> Self {
         let containers = self.containers.iter().map(|container| match spec.container(&container.name) {
             Some(spec) => Arc::new(Container { spec: spec.clone(), ..(**container).clone() }),
             None => container.clone(),
         });
-        // Those who look around stay as long as they like, and do not come back.
+        // Ephemeral containers are not managed and not restarted.
         let containers = containers.filter(|container| container.spec.role != ContainerKind::Ephemeral);
         Self { containers: containers.collect(), spec, ..self.clone() }
     }
 
-    /// What tells it apart from others that are played: people who make pods by hand give them any names.
+    /// Returns the key that distinguishes the pod from other managed pods: `NAMESPACE/NAME` for a
+    /// pod from a manifest, else the identity, because clients may create pods with equal names.
     pub(crate) fn key(&self) -> String {
         if self.origin == PodOrigin::Manifest { self.full_name() } else { self.identity() }
     }
 
-    /// `NAMESPACE/NAME/UID`.
+    /// Returns `NAMESPACE/NAME/UID`.
     pub(crate) fn identity(&self) -> String {
         identity(&self.namespace, &self.name, &self.uid)
     }
 
-    /// `NAMESPACE/NAME`.
+    /// Returns `NAMESPACE/NAME`.
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -328,7 +333,7 @@ impl Pod {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// Those that run before the regular ones.
+    /// Returns init containers and sidecars.
     pub(crate) fn init_containers(&self) -> impl DoubleEndedIterator<Item = &Arc<Container>> {
         self.containers.iter().filter(|container| container.spec.role != ContainerKind::Regular)
     }
@@ -337,7 +342,7 @@ impl Pod {
         self.containers.iter().filter(|container| container.spec.role == ContainerKind::Regular)
     }
 
-    /// Returns kind and name of each ConfigMap and Secret that the pod refers to.
+    /// Returns kind and name of each ConfigMap and Secret to which the pod refers.
     pub(crate) fn data_names(&self) -> impl Iterator<Item = (DataKind, &str)> {
         let of_containers = self.containers.iter().flat_map(|container| container.data_refs());
         let of_volumes = self.volumes.iter().flat_map(|volume| volume.source.data_refs());
@@ -349,7 +354,7 @@ impl Pod {
         self.spec.restart_policy
     }
 
-    /// The id of the newest sandbox, as far as it is known without the runtime.
+    /// Returns the id of the newest sandbox that is known without a query to the runtime.
     pub(crate) fn newest_sandbox(&self) -> Option<&Arc<str>> {
         match &self.origin {
             PodOrigin::Client { newest, .. } => newest.as_ref(),
@@ -357,7 +362,8 @@ impl Pod {
         }
     }
 
-    /// Whether a container of which the runtime knows nothing has run, and is not to run again: its owner has started it once.
+    /// Returns whether a container without instances in the runtime has run before and is not
+    /// restarted. This applies to client pods only: the client has started the container once.
     pub(crate) fn is_over(&self, container: &Container) -> bool {
         let policy = container.spec.restart_policy.unwrap_or(self.restart_policy());
         container
@@ -366,7 +372,8 @@ impl Pod {
             .is_some_and(|client_request| client_request.has_finished || policy == RestartPolicy::Never)
     }
 
-    /// How good the resources are that it asks for.
+    /// Returns the quality of service class, computed from the requests and limits of all
+    /// containers.
     pub(crate) fn qos(&self) -> Qos {
         let all = || self.containers.iter().map(|container| &container.resources);
         let is_requested = |quantity: &Quantity| !quantity.is_zero();
@@ -387,7 +394,7 @@ impl Pod {
     }
 }
 
-/// What tells a pod apart from all others that are there, or have been.
+/// Returns `NAMESPACE/NAME/UID`, which distinguishes a pod from all other present and past pods.
 pub(crate) fn identity(namespace: &str, name: &str, uid: &str) -> String {
     format!("{namespace}/{name}/{uid}")
 }
@@ -402,7 +409,7 @@ impl Container {
         self.env_from.iter().map(|from| &from.object).chain(variables)
     }
 
-    /// A container of which nothing is known but what a client has asked for.
+    /// Returns a container of which only the client's request is known.
     pub(crate) fn from_client(name: String, image: String, client_request: ClientRequest) -> Self {
         Self {
             spec: Arc::new(ContainerSpec::named(&name)),
@@ -441,7 +448,8 @@ impl PullPolicy {
     pub(crate) const NAMED: [(&'static str, Self); 3] =
         [("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
 
-    /// What counts for an image for which nothing is said: one that may be another tomorrow is pulled each time.
+    /// Returns the default policy for an image: `Always` if its tag is `latest` or missing, because
+    /// the image may change, otherwise `IfNotPresent`.
     pub(crate) fn default_pull_policy(image: &str) -> Self {
         let name = image.rsplit('/').next().unwrap_or(image);
         let is_latest = !image.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");

@@ -18,10 +18,10 @@ pub(crate) struct DataRef {
     pub(crate) is_optional: bool,
 }
 
-/// The handler of the runtime that runs a pod.
+/// Handler of the runtime that runs a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RuntimeHandler {
-    /// The name that the runtime knows; empty for its default.
+    /// Name by which the runtime knows the handler; empty for the default handler.
     Named(String),
     /// The handler of the RuntimeClass of this name.
     OfClass(String),

@@ -25,7 +25,7 @@ pub(crate) struct Security {
     pub(crate) sees_all_of_proc: bool,
 }
 
-/// What may be said for a pod, and otherwise for a container.
+/// Security settings that a pod or a container can have. Those of the container take precedence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CommonSecurity {
     pub(crate) user: Option<i64>,

@@ -1,44 +1,44 @@
-//! The volumes of a pod, and where its containers have them.
+//! Volumes of a pod, and their mounts in containers.
 
 use crate::cri::v1::MountPropagation;
 use crate::manifest::pod::{DataRef, EnvField, ResourceField};
 
-/// A volume in a container.
+/// Mount of a volume in a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VolumeMount {
     pub(crate) volume: String,
     pub(crate) path: String,
     pub(crate) sub_path: String,
-    /// Whether variables in that are expanded.
+    /// Whether variables in `sub_path` are expanded.
     pub(crate) expands: bool,
     pub(crate) is_read_only: bool,
     pub(crate) recursive: RecursiveReadOnly,
     pub(crate) propagation: MountPropagation,
 }
 
-/// Whether a mount is read-only with all that is mounted below it.
+/// Whether mounts below a read-only mount are read-only as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RecursiveReadOnly {
-    /// It alone is.
+    /// Only the mount itself is read-only.
     #[default]
     Disabled,
-    /// It is, where the runtime can.
+    /// Mounts below are read-only if the runtime supports it.
     IfPossible,
-    /// It is, or the container is not made.
+    /// Mounts below are read-only. The container does not start if the runtime does not support it.
     Enabled,
 }
 
-/// A volume.
+/// A volume of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Volume {
     pub(crate) name: String,
     pub(crate) source: VolumeSource,
 }
 
-/// Where a volume comes from.
+/// Source of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum VolumeSource {
-    /// An empty folder; in memory, with a size if one is given.
+    /// An empty directory on disk or in memory, with an optional size limit in bytes.
     EmptyDir { is_memory: bool, size: Option<u64> },
     /// A path of the host.
     HostPath { path: String, kind: HostPathKind },
@@ -46,7 +46,7 @@ pub(crate) enum VolumeSource {
     Files { kind: FilesKind, sources: Vec<FileSource>, mode: u32 },
 }
 
-/// What kind of volume files are in.
+/// Kind of a volume of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilesKind {
     ConfigMap,
@@ -58,7 +58,7 @@ pub(crate) enum FilesKind {
 /// A source of files in a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FileSource {
-    /// Keys of a ConfigMap or Secret; all of them where there are no items.
+    /// Keys of a ConfigMap or Secret; all keys if `items` is empty.
     Data { object: DataRef, items: Vec<KeyToPath> },
     /// Fields of the pod.
     DownwardApi(Vec<DownwardApiFile>),
@@ -104,7 +104,7 @@ impl VolumeSource {
 }
 
 impl FileSource {
-    /// Returns the paths that are in the manifest.
+    /// Returns the paths that the manifest specifies.
     pub(crate) fn paths(&self) -> Vec<&str> {
         match self {
             Self::Data { items, .. } => items.iter().map(|item| item.path.as_str()).collect(),
@@ -113,7 +113,7 @@ impl FileSource {
     }
 }
 
-/// What has to be at a path of the host.
+/// Required type of a path on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostPathKind {
     Any,

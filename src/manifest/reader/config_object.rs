@@ -12,12 +12,12 @@ use crate::manifest::pod::DataKind;
 use crate::manifest::reader::fields::{FieldSet, check_api_version, required, text};
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 
-/// The kinds that are read.
+/// Kinds of objects to which pods refer.
 pub(in crate::manifest) const KINDS: [&str; 3] = ["ConfigMap", "Secret", RUNTIME_CLASS_KIND];
 
 const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
 
-/// What a key of a ConfigMap or Secret is made of.
+/// Format of a key of a ConfigMap or Secret.
 const KEY: &str = "must be a key of letters, digits, -, _ and .";
 
 const DATA: FieldSet = FieldSet {
@@ -32,7 +32,7 @@ const RUNTIME_CLASS: FieldSet = FieldSet {
     unsupported: &[],
 };
 
-/// Reads an object of one of these kinds.
+/// Reads an object whose kind is one of [`KINDS`].
 pub(in crate::manifest) fn read(
     kind: &str,
     node: &Cursor<'_>,
@@ -45,7 +45,8 @@ pub(in crate::manifest) fn read(
     }
 }
 
-/// Returns kind, namespace and name of an object of one of these kinds, as far as they can be read.
+/// Returns kind, namespace and name of an object whose kind is one of [`KINDS`], or `None` if they
+/// cannot be read.
 pub(in crate::manifest) fn key(kind: &str, node: &Cursor<'_>) -> Option<(&'static str, String, String)> {
     let kind = KINDS.into_iter().find(|known| *known == kind)?;
     let (namespace, name) = name(node, &mut Vec::new())?;
@@ -83,7 +84,7 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
     let before = problems.len();
     check_api_version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
-    // Credentials are written into ConfigMaps, too, and under misspelt fields.
+    // ConfigMaps and misspelt fields may contain credentials, too.
     let node = node.clone().secret();
     DATA.check(&node, problems);
     let (mut entries, mut binary) = (BTreeMap::new(), BTreeSet::new());

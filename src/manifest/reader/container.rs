@@ -1,4 +1,4 @@
-//! A container of a pod.
+//! Reads a container of a pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::manifest::reader::volume::{self, Volumes};
 use crate::manifest::validation::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
 use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
-/// Where a container leaves its message unless told otherwise.
+/// Default path of the termination message.
 const MESSAGE_PATH: &str = "/dev/termination-log";
 
 const CONTAINER: FieldSet = FieldSet {
@@ -64,22 +64,23 @@ const RESOURCES: FieldSet = FieldSet {
     unsupported: &[("claims", "devices are claimed from an API server")],
 };
 
-/// What of its pod a container depends on.
+/// Properties of the pod on which its containers depend.
 pub(super) struct PodContext<'a> {
     pub(super) spec: &'a PodSpec,
     pub(super) volumes: &'a Volumes,
     pub(super) is_host_network: bool,
 }
 
-/// What only one of a pod's containers may have.
+/// Names and host ports that the containers of a pod must not share.
 #[derive(Default)]
 pub(super) struct UniqueNames {
     names: BTreeSet<String>,
-    /// Ports of the host: number, address, protocol.
+    /// Host ports with their number, address and protocol.
     pub(super) host_ports: BTreeSet<(u16, String, i32)>,
 }
 
-/// Reads the rest of a container whose probes, hooks and restarts are in `spec`.
+/// Reads the fields of a container that are not in `spec`, which has its probes, hooks and
+/// restarts.
 pub(super) fn read(
     node: &Cursor<'_>,
     spec: Arc<ContainerSpec>,
@@ -191,7 +192,7 @@ fn ports(
         let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];
         let protocol = node.field("protocol").filter(|protocol| protocol.value() != "");
         let protocol = protocol.and_then(|protocol| protocol.one_of(&protocols, problems));
-        // In the network of the host each port is one of the host's.
+        // In the network of the host, each container port is a host port.
         let host = host.unwrap_or(if is_host_network { number } else { 0 });
         let (host_ip, protocol) =
             (address(&node, problems).unwrap_or_default(), protocol.unwrap_or(Protocol::Tcp));
@@ -204,7 +205,7 @@ fn ports(
     ports
 }
 
-/// An address of the host.
+/// Reads the `hostIP` of a port.
 fn address(port: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     let text = text(port, "hostIP", problems)?;
     check_address(&port.field("hostIP")?, problems);
@@ -230,7 +231,7 @@ fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources
                 resources.limits.insert(name.clone(), quantity);
             } else {
                 let limit = resources.limits.get(name);
-                // One that is wrong itself has been complained of.
+                // The error of an invalid limit has been reported.
                 let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
                 if is_huge && (is_missing || limit.is_some_and(|limit| quantity != *limit)) {
                     at.error("must be as much as the limit, which must be there", problems);
@@ -241,7 +242,7 @@ fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources
             }
         }
     }
-    // Who sets a limit and no request asks for as much.
+    // The request defaults to the limit.
     for (name, limit) in &resources.limits {
         resources.requests.entry(name.clone()).or_insert(*limit);
     }

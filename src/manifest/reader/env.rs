@@ -1,4 +1,4 @@
-//! Variables of a container, and what of the pod they may name.
+//! Reads environment variables of a container, and references to fields of its pod.
 
 use crate::manifest::PodSpec;
 use crate::manifest::cursor::{Cursor, Violation};
@@ -27,7 +27,7 @@ const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
 
 const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
 
-/// The resources that may be named.
+/// Resources to which a variable may refer, in addition to huge pages.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Reads the variables of a container, in their order.
@@ -36,13 +36,13 @@ pub(super) fn variables(
     pod: &PodSpec,
     problems: &mut Vec<Violation>,
 ) -> Vec<Variable> {
-    // Whether it is a list has been checked with the spec.
+    // `spec::read_spec` has reported a value that is not a list.
     let list = list(container, "env", &mut Vec::new());
     list.iter().filter_map(|node| variable(node, pod, problems)).collect()
 }
 
 fn variable(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<Variable> {
-    // Whether name and value are texts has been checked with the spec.
+    // `spec::read_spec` has reported names and values that are not strings.
     VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
         if node.value().is_object() {
@@ -118,7 +118,7 @@ pub(super) fn env_from(container: &Cursor<'_>, problems: &mut Vec<Violation>) ->
     all
 }
 
-/// Reads a reference to a ConfigMap or Secret, whose name is at a field.
+/// Reads a reference to a ConfigMap or Secret. `field` is the field with its name.
 pub(super) fn data_ref(
     node: &Cursor<'_>,
     field: &str,
@@ -130,7 +130,8 @@ pub(super) fn data_ref(
     Some(DataRef { kind, name: name?, is_optional })
 }
 
-/// What is known of a pod, by its path; a file may have maps in it.
+/// Reads a reference to a field of the pod. A file, but not a variable, may have all labels or
+/// annotations.
 pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<EnvField> {
     FIELD_REF.check(node, problems);
     let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
@@ -162,7 +163,7 @@ pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violati
     found
 }
 
-/// A limit or request; in a file it has to be said whose.
+/// Reads a reference to a limit or request. In a file it must name the container.
 pub(super) fn resource(
     node: &Cursor<'_>,
     is_file: bool,
@@ -200,7 +201,7 @@ pub(super) fn resource(
     Some(ResourceField { container, is_limit, resource: name.to_owned(), divisor })
 }
 
-/// A quantity, which may be written as a number.
+/// Reads a quantity, which may be a string or a number.
 pub(super) fn quantity(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Quantity> {
     let text = match node.value() {
         serde_json::Value::Number(number) => number.to_string(),

@@ -1,4 +1,4 @@
-//! What an object may say, by what becomes of it.
+//! Fields of objects, and readers for common types of fields.
 
 use std::net::IpAddr;
 
@@ -6,23 +6,24 @@ use serde_json::Value;
 
 use crate::manifest::cursor::{Cursor, Violation};
 
-/// The fields of an object.
+/// Names of the fields that an object can have.
 pub(in crate::manifest) struct FieldSet {
-    /// Those that are read.
+    /// Fields that the reader reads.
     pub(in crate::manifest) known: &'static [&'static str],
-    /// Those that are for others: the API server, the scheduler.
+    /// Fields for other programs, such as the API server and the scheduler. They are accepted and
+    /// ignored.
     pub(in crate::manifest) ignored: &'static [&'static str],
-    /// Those that are not to be had here, and why.
+    /// Fields that probeshim does not support, with the reason.
     pub(in crate::manifest) unsupported: &'static [(&'static str, &'static str)],
 }
 
 impl FieldSet {
-    /// These, all of which are read.
+    /// Returns a set of fields that are all read.
     pub(in crate::manifest) const fn only(known: &'static [&'static str]) -> Self {
         Self { known, ignored: &[], unsupported: &[] }
     }
 
-    /// Reports unsupported fields, and unknown ones unless the level is lenient.
+    /// Reports unsupported fields and, unless the level is lenient, unknown fields.
     pub(in crate::manifest) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
         let Some(object) = node.object(problems) else { return };
         for name in object.keys() {
@@ -33,7 +34,7 @@ impl FieldSet {
             match self.unsupported.iter().find(|(known, _)| known == name) {
                 Some(_) if is_nothing(field.value()) => {}
                 None if node.is_lenient() => {}
-                // A misspelt name of a probe has been reported.
+                // `spec::reject_misplaced_probes` reports misspelt names of probes.
                 None if field.has_error(problems) => {}
                 Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
                 None => {
@@ -46,7 +47,7 @@ impl FieldSet {
     }
 }
 
-/// Whether it says as much as if it were not there.
+/// Returns whether the value is equivalent to an absent field.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Array(list) => list.is_empty(),
@@ -57,7 +58,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// A text, if it is there and not empty.
+/// Reads an optional string. An empty string counts as absent.
 pub(in crate::manifest) fn text(
     node: &Cursor<'_>,
     field: &str,
@@ -66,7 +67,7 @@ pub(in crate::manifest) fn text(
     node.field(field)?.text(problems).filter(|text| !text.is_empty())
 }
 
-/// A text that must be there.
+/// Reads a required string, which must not be empty.
 pub(in crate::manifest) fn required(
     node: &Cursor<'_>,
     field: &str,
@@ -74,7 +75,7 @@ pub(in crate::manifest) fn required(
     problems: &mut Vec<Violation>,
 ) -> Option<String> {
     match node.field(field) {
-        // That it is no object has been said.
+        // The caller has reported that the node is not an object.
         None if !node.value().is_object() => None,
         None => {
             node.missing(field, reason, problems);
@@ -90,12 +91,12 @@ pub(in crate::manifest) fn required(
     }
 }
 
-/// Whether something is said to be so; it is not where nothing is said.
+/// Reads an optional boolean, whose default is false.
 pub(in crate::manifest) fn flag(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> bool {
     node.field(field).and_then(|flag| flag.flag(problems)).unwrap_or(false)
 }
 
-/// The elements of a list, if it is there.
+/// Reads an optional list.
 pub(in crate::manifest) fn list<'a>(
     node: &Cursor<'a>,
     field: &str,
@@ -104,20 +105,20 @@ pub(in crate::manifest) fn list<'a>(
     node.field(field).map(|list| list.list(problems)).unwrap_or_default()
 }
 
-/// Complains of a text that is no address.
+/// Reports a string that is not an IP address.
 pub(in crate::manifest) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
         at.error("must be an address", problems);
     }
 }
 
-/// A number of those that name users and groups.
+/// Reads the id of a user or group, from 0 to 2147483647.
 pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
     let reason = "must be a whole number from 0 to 2147483647";
     node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
 }
 
-/// Reports an apiVersion that is none of these.
+/// Reports an `apiVersion` that is not in `known`.
 pub(in crate::manifest) fn check_api_version(
     node: &Cursor<'_>,
     known: &[&str],

@@ -1,6 +1,7 @@
-//! Reads pods, and the objects that they refer to, from the values of a document.
+//! Reads pods, and the objects to which they refer, from the values of a document.
 //!
-//! `spec` reads what probes, hooks and restarts depend on, which is all that is needed of pods that others run. `pod` reads a whole pod.
+//! `spec` reads the fields that probes, hooks and restarts depend on, which suffices for pods that
+//! others run. `pod` reads all fields of a pod.
 
 pub(in crate::manifest) mod config_object;
 mod container;

@@ -1,4 +1,4 @@
-//! A pod, or the template of one.
+//! Reads a pod or a pod template.
 
 use std::sync::Arc;
 
@@ -108,21 +108,24 @@ const OS: FieldSet = FieldSet::only(&["name"]);
 
 const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
 
-/// What the API server allows of a resolver.
+/// Limits of the API server for `dnsConfig` (`core/validation/validation.go`: `MaxDNSNameservers`,
+/// `MaxDNSSearchPaths`).
 const MAX_DNS_NAMESERVERS: MaxItems = MaxItems { count: 3, reason: "must have at most 3 addresses" };
 const MAX_DNS_SEARCH_PATHS: MaxItems = MaxItems { count: 32, reason: "must have at most 32 domains" };
 
-/// Maximum length of a list, and the error of a longer one.
+/// Maximum length of a list, and the error for a longer list.
 #[derive(Clone, Copy)]
 struct MaxItems {
     count: usize,
     reason: &'static str,
 }
 
-/// Where something is told of a static pod: it is none that an API server knows.
+/// Annotation with the source of a pod. The value `file` marks a static pod, which the API server
+/// does not know.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
-/// Reports what is wrong with a template itself: unknown fields, and a restart policy that its kind of workload does not allow.
+/// Reports unknown fields of a template, and a restart policy that its kind of workload does not
+/// allow.
 pub(in crate::manifest) fn check_template(
     kind: Option<WorkloadKind>,
     template: &Cursor<'_>,
@@ -134,7 +137,8 @@ pub(in crate::manifest) fn check_template(
     }
 }
 
-/// Reports the restart policy of pods that end in a workload whose pods do not, and the other way round.
+/// Reports restart policies `OnFailure` and `Never` in workloads whose pods do not end, and
+/// `Always` in jobs.
 fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
     let policy = spec.field("restartPolicy");
@@ -148,13 +152,14 @@ fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mu
         (Some(at), Some("OnFailure" | "Never")) if !ends => {
             at.error(format!("must be Always for a {}", kind.name()), problems);
         }
-        // Other values are reported with the spec.
+        // `read_spec` reports other values.
         _ => {}
     }
 }
 
-/// Reads a pod or a pod template, which gets this namespace and name; `None` where anything but unsupported fields is wrong with it.
-/// Objects that it refers to are looked up when it runs.
+/// Reads a pod or a pod template, and gives the pod this namespace and name. Returns `None` if
+/// there are errors other than unsupported fields. Referenced objects are looked up when the pod
+/// runs.
 pub(in crate::manifest) fn read(
     pod: &Cursor<'_>,
     namespace: &str,
@@ -162,7 +167,7 @@ pub(in crate::manifest) fn read(
     problems: &mut Vec<Violation>,
 ) -> Option<Pod> {
     let before = problems.len();
-    // Absent and null are the same.
+    // `field` treats absent and null alike.
     let metadata = pod.field("metadata");
     if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
         METADATA.check(metadata, problems);
@@ -173,11 +178,11 @@ pub(in crate::manifest) fn read(
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
         texts.map(|texts| texts.map_of_texts(problems)).unwrap_or_default()
     };
-    // Labels have been looked at, with whose they are.
+    // `document` has reported errors in labels.
     let labels = texts("labels", &mut Vec::new());
     let annotations = texts("annotations", problems);
     let deletion = metadata.as_ref().and_then(|metadata| deletion(metadata, problems));
-    // Whether it is a text has been looked at, with whose it is.
+    // `document` has reported a uid that is not a string.
     let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
     let Some(spec) = pod.field("spec") else {
         pod.missing("spec", "must say which containers there are", problems);
@@ -203,7 +208,7 @@ pub(in crate::manifest) fn read(
     };
     for (node, spec) in init {
         read(&node, spec, &mut taken);
-        // The API server compares the ports of an init container with its own only.
+        // The API server checks the host ports of an init container against its own only.
         taken.host_ports.clear();
     }
     for (node, spec) in regular {
@@ -255,13 +260,14 @@ pub(in crate::manifest) fn read(
         pull_secrets,
         written_spec: Arc::new(written_spec),
     };
-    // As a kubelet notes at a pod from a file.
+    // The kubelet adds these annotations to pods from files (`config/config.go`,
+    // `config/common.go`).
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
     Some(pod)
 }
 
-/// Reads the deletion of a pod. In a manifest that a person wrote it is unsupported.
+/// Reads the deletion of a pod, which is unsupported in a manifest that a person wrote.
 fn deletion(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Deletion> {
     let [since, seconds] =
         ["deletionTimestamp", "deletionGracePeriodSeconds"].map(|name| metadata.field(name));
@@ -276,7 +282,7 @@ fn deletion(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Dele
     since.map(|_| Deletion { grace_period })
 }
 
-/// Folders are called by it.
+/// Reports a uid that cannot be the name of a directory.
 fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_uid =
@@ -290,14 +296,14 @@ fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// Labels and annotations are called so, and labels say so much.
+/// Reports invalid keys of labels and annotations, and invalid values of labels.
 fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for (field, is_label) in [("labels", true), ("annotations", false)] {
-        // Whether they are texts is looked at elsewhere.
+        // Other functions report values that are not strings.
         let Some(texts) = metadata.field(field) else { continue };
         for key in texts.value().as_object().into_iter().flat_map(|object| object.keys()) {
             let Some(at) = texts.field(key) else { continue };
-            // Annotations may be written with capitals.
+            // Annotation keys may contain upper-case letters.
             let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
             if !is_qualified_name(&name) {
                 at.error(QUALIFIED_NAME, problems);
@@ -308,13 +314,13 @@ fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// What tells a pod apart from what was written of it before.
+/// Returns a hash that distinguishes the pod from earlier versions of its manifest.
 fn hash(namespace: &str, name: &str, written: &Value) -> String {
     let digest = Sha256::digest(format!("{namespace}/{name}\n{written}"));
     digest.iter().take(16).fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
 }
 
-/// Fields of which one value is to be had.
+/// Reports unsupported values of fields of which probeshim supports one value only.
 fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = text(spec, field, problems);
@@ -357,7 +363,8 @@ fn host_aliases(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<HostAli
 }
 
 fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
-    // Without a cluster's servers, the node's count.
+    // `ClusterFirst` uses the DNS servers of the node, because a node alone has no DNS of a
+    // cluster.
     let policies =
         [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
     let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
@@ -383,7 +390,7 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
     dns
 }
 
-/// The texts of a list that has so many of them at most, each of which is looked at.
+/// Reads a list of strings of limited length, and checks each string.
 fn texts_of(
     node: &Cursor<'_>,
     field: &str,
@@ -406,7 +413,7 @@ fn texts_of(
     texts
 }
 
-/// Complains of a text that is no domain. The root is one as well, and _ is taken.
+/// Reports a string that is not a domain. The root domain and underscores are valid.
 fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
     if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {

@@ -1,23 +1,23 @@
-//! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
+//! Reads probes and hooks by the rules of Kubernetes 1.36.
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::probe::Hook;
 use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 use crate::manifest::source::Source;
 
-/// What the kubelet takes for a probe that says nothing else: seconds, and counts.
+/// Defaults of a probe: seconds and counts (`core/v1/defaults.go`: `SetDefaults_Probe`).
 const TIMEOUT: u32 = 1;
 const PERIOD: u32 = 10;
 const SUCCESS_THRESHOLD: u32 = 1;
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// What a probe may do, in the order in which the API server looks for it.
+/// Fields with the handler of a probe, in the order in which the API server checks them.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
-/// What a hook may do.
+/// Fields with the handler of a hook.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// What a probe may say.
+/// Fields of a probe.
 pub(crate) const PROBE_FIELDS: [&str; 10] = [
     "exec",
     "httpGet",
@@ -31,16 +31,16 @@ pub(crate) const PROBE_FIELDS: [&str; 10] = [
     "terminationGracePeriodSeconds",
 ];
 
-/// The fields of an HTTP handler.
+/// Fields of an HTTP handler.
 const HTTP_FIELDS: [&str; 5] = ["path", "port", "host", "scheme", "httpHeaders"];
 
-/// What a header's name is made of, for the API server.
+/// Format of the name of an HTTP header, as the API server requires it.
 const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
 
-/// The longest name of a port.
+/// Maximum length of the name of a port.
 const MAX_PORT_NAME_LEN: usize = 15;
 
-/// A probe; `None` where anything is wrong with it.
+/// Reads a probe; `None` if it has errors.
 pub(crate) fn probe(
     probe_type: ProbeType,
     node: &Cursor<'_>,
@@ -83,7 +83,7 @@ pub(crate) fn probe(
     })
 }
 
-/// A hook; `None` where anything is wrong with it.
+/// Reads a hook; `None` if it has errors.
 pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Hook> {
     node.object(problems)?;
     let (name, handler) = exactly_one_handler(node, &HOOK_HANDLERS, problems)?;
@@ -107,7 +107,8 @@ pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<H
     }
 }
 
-/// The first handler that is there. Those after it should not be, as the API server sees it, and are not looked at further.
+/// Returns the first handler. Reports other handlers as the API server does, and does not read
+/// them.
 fn exactly_one_handler<'a>(
     node: &Cursor<'a>,
     handlers: &[&'static str],
@@ -200,7 +201,7 @@ fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
     (problems.len() == before).then(|| Port::Name(name.to_owned()))
 }
 
-/// What the API server finds wrong with the name of a port: several things, at times.
+/// Returns the checks of the API server for the name of a port. A name can violate several.
 fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
     let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     [
@@ -220,12 +221,12 @@ fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
     ]
 }
 
-/// A text that is not empty.
+/// Reads an optional string. An empty string counts as absent.
 fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
     node.field(field).and_then(|text| text.text(problems)).filter(|text| !text.is_empty())
 }
 
-/// A field that must be there.
+/// Returns a required field.
 fn required<'a>(
     node: &Cursor<'a>,
     field: &str,

@@ -1,4 +1,4 @@
-//! What containers may do.
+//! Reads security contexts of pods and containers.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
 use crate::manifest::validation;
 
-/// Where the kubelet looks for seccomp profiles that are named.
+/// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
 
-/// The parameters that the kubelet lets a pod set unless it is told otherwise.
+/// Kernel parameters that the kubelet allows by default (`sysctl/safe_sysctls.go`).
 const SAFE_SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -71,7 +71,7 @@ const SELINUX: FieldSet = FieldSet::only(&["user", "role", "type", "level"]);
 
 const SYSCTL: FieldSet = FieldSet::only(&["name", "value"]);
 
-/// What is said for all containers of a pod.
+/// Reads the security context of a pod.
 pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSecurity {
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
     OF_POD.check(&node, problems);
@@ -91,9 +91,9 @@ pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>
     }
 }
 
-/// Parameters of the kernel that are of a pod's own.
+/// Reads the kernel parameters of a pod, all of which are namespaced.
 fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> StringMap {
-    // Whether these are flags is looked at elsewhere.
+    // `pod::read` reports values that are not booleans.
     let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
     let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
     let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
@@ -122,7 +122,7 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
     sysctls
 }
 
-/// What is said for one.
+/// Reads the security context of a container.
 pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
     let Some(node) = container.field("securityContext") else { return Security::default() };
     OF_CONTAINER.check(&node, problems);
@@ -168,7 +168,7 @@ fn common(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> CommonSecurity {
     }
 }
 
-/// A profile; one that is named lies at this place.
+/// Reads a seccomp or AppArmor profile. `place` is the prefix of the names of local profiles.
 fn profile(
     node: &Cursor<'_>,
     field: &str,

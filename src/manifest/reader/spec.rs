@@ -1,4 +1,5 @@
-//! Reads what probes, hooks and restarts depend on of a pod, by the rules of Kubernetes 1.36.
+//! Reads the fields of a pod that probes, hooks and restarts depend on, by the rules of Kubernetes
+//! 1.36.
 
 use std::sync::Arc;
 
@@ -11,18 +12,21 @@ use crate::manifest::probe::ProbeType;
 use crate::manifest::reader::probe::{hook, probe};
 use crate::manifest::source::Source;
 
-/// What the API server allows of a container.
+/// Limits of the API server for the restart rules of a container (`core/validation/validation.go`:
+/// `validateContainerRestartPolicy`).
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
 /// The part of a pod that probes, hooks and restarts depend on.
 pub(super) struct SpecReading<'a> {
     pub(super) spec: PodSpec,
-    /// Containers in the order of [`PodSpec::containers`], with their nodes for the rest of the reader.
+    /// Nodes of the containers, in the order of [`PodSpec::containers`], from which the rest of the
+    /// reader reads the other fields.
     pub(super) containers: Vec<(Cursor<'a>, Arc<ContainerSpec>)>,
 }
 
-/// Reads what probes, hooks and restarts depend on of a pod or a pod template. Other fields are not looked at.
+/// Reads the fields of a pod or a pod template that probes, hooks and restarts depend on, and
+/// ignores other fields.
 pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violation>) -> PodSpec {
     match pod.field("spec") {
         Some(spec) => read_spec(pod, &spec, source, problems).spec,
@@ -30,7 +34,8 @@ pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violatio
     }
 }
 
-/// Reads the same, and returns the nodes of the containers as well. `spec` is the field of `pod`.
+/// Reads the fields that probes, hooks and restarts depend on, and returns the nodes of the
+/// containers as well. `spec` is the field of `pod`.
 pub(super) fn read_spec<'a>(
     pod: &Cursor<'_>,
     spec: &Cursor<'a>,
@@ -59,7 +64,7 @@ pub(super) fn read_spec<'a>(
     SpecReading { spec, containers }
 }
 
-/// Containers that are put into a pod for somebody to look around in have no probes.
+/// Reports probes of ephemeral containers, which have none.
 fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let list = spec.field("ephemeralContainers").map(|list| list.list(problems)).unwrap_or_default();
     for container in list {
@@ -67,7 +72,7 @@ fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// Complains of every probe of a container, and of its lifecycle.
+/// Reports each probe and the lifecycle of a container.
 fn forbid(container: &Cursor<'_>, reason: &'static str, problems: &mut Vec<Violation>) {
     let probes = ProbeType::ALL.map(ProbeType::field).into_iter();
     for field in probes.chain(["lifecycle"]).filter_map(|field| container.field(field)) {
@@ -124,7 +129,7 @@ fn container(
     Some(container)
 }
 
-/// Complains of what is meant for a probe and is none: nobody would read it.
+/// Reports fields that look like misspelt names of probes, because probeshim would ignore them.
 fn reject_misplaced_probes(container: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let fields = container.value().as_object().into_iter().flat_map(|object| object.keys());
     let is_slip = |field: &&String| {
@@ -139,7 +144,7 @@ fn reject_misplaced_probes(container: &Cursor<'_>, problems: &mut Vec<Violation>
     }
 }
 
-/// What is done at which exit code.
+/// Reads the restart rules of a container.
 fn rules(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<RestartRule> {
     let Some(node) = container.field("restartPolicyRules") else { return Vec::new() };
     let rules = node.list(problems);
@@ -188,7 +193,7 @@ fn ports(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<Container
     list.iter().filter_map(|node| port(node, problems)).collect()
 }
 
-/// A port, as specs and the kubelet's annotation write it.
+/// Reads a port from a spec or from the kubelet's annotation.
 pub(crate) fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ContainerPort> {
     let name = node.field("name").and_then(|name| name.text(problems));
     let reason = "must be a port's number from 1 to 65535";

@@ -1,4 +1,4 @@
-//! What is read of documents, and what is wrong with them.
+//! Tests of reading documents and of their errors.
 
 mod faults;
 
@@ -14,18 +14,18 @@ use crate::manifest::pod::{
 use crate::manifest::reader::pod;
 use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
 
-/// The pod of a spec that has nothing wrong with it.
+/// Returns the pod of a valid spec.
 pub(crate) fn pod(spec: &str) -> Pod {
     let pods = play(&format!("{{kind: Pod, metadata: {{name: p, namespace: test}}, spec: {spec}}}")).unwrap();
     (**pods.first().unwrap()).clone()
 }
 
-/// The pods of documents, or everything that is wrong with them.
+/// Returns the pods of documents, or all errors.
 pub(crate) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
     pod_set(text).map(|set| set.pods)
 }
 
-/// The pods and objects of documents, or everything that is wrong with them.
+/// Returns the pods and objects of documents, or all errors.
 pub(crate) fn pod_set(text: &str) -> Result<PodSet, Vec<String>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     let (mut read, mut problems) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn problems(text: &str) -> Vec<String> {
     play(text).unwrap_err()
 }
 
-/// What is wrong with a pod of this spec, which begins with `what`.
+/// Returns the errors that contain `what` in a pod with this spec.
 fn problems_of(what: &str, spec: &str) -> Vec<String> {
     let text = format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}");
     problems(&text).into_iter().filter(|problem| problem.contains(what)).collect()
@@ -95,7 +95,7 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
     let alone = "{hostNetwork: true, initContainers: [{name: b, image: i, ports: [{containerPort: 80}]}], \
                  containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}";
     assert_eq!(self::pod(alone).containers.len(), 2, "they do not run at the same time");
-    // What concerns others is for others.
+    // Fields for other programs are ignored.
     let pod = "{serviceAccountName: default, nodeName: x, tolerations: [{operator: Exists}], priority: 0, containers: [{name: a, image: i}]}";
     assert_eq!(self::pod(pod).containers.len(), 1);
 }
@@ -183,7 +183,7 @@ fn a_lenient_reader_ignores_unknown_fields_and_rejects_what_cannot_be_honoured()
     let wrong = "{containers: [{name: a, image: i, resources: {limits: {cpu: lots}}}]}";
     let (is_read, problems) = read(Level::Lenient, wrong);
     assert!(!is_read && problems.len() == 1 && problems[0].contains("must be a quantity"), "{problems:?}");
-    // A pod that is rejected does not affect the others of its list.
+    // An invalid pod does not affect the other pods of its list.
     let pod = |name: &str, spec: &str| {
         format!(
             "{{metadata: {{name: {name}, deletionTimestamp: now, deletionGracePeriodSeconds: 5}}, spec: {spec}}}"

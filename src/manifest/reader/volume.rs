@@ -1,4 +1,4 @@
-//! Volumes of a pod, and where its containers have them.
+//! Reads volumes of a pod, and their mounts in containers.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::manifest::reader::env::{self, quantity};
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 
-/// What files may be read by all, and be written by their owner.
+/// Default mode of files: readable by all users, writable by their owner.
 const MODE: u32 = 0o644;
 
-/// Why most kinds of volumes are not to be had.
+/// Reason why probeshim does not support most kinds of volumes.
 const CLUSTER: &str = "it takes a cluster's storage";
 
 const VOLUME: FieldSet = FieldSet {
@@ -94,7 +94,7 @@ const MOUNT: FieldSet = FieldSet {
     unsupported: &[],
 };
 
-/// The volumes of a pod, and the names of those that are left out.
+/// The volumes of a pod, and the names of unsupported or invalid ones, which are left out.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     pub(super) there: Vec<Volume>,
@@ -232,7 +232,8 @@ fn projected(source: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) 
     }
 }
 
-/// Reports two files at one path, and a file at the path of a directory, as far as the paths are in the manifest.
+/// Reports two files at one path, and a file at the path of a directory, as far as the paths are in
+/// the manifest.
 fn duplicate_paths(node: &Cursor<'_>, sources: &[FileSource], problems: &mut Vec<Violation>) {
     let paths: Vec<&str> =
         sources.iter().flat_map(FileSource::paths).map(|path| path.trim_end_matches('/')).collect();
@@ -248,7 +249,7 @@ fn duplicate_paths(node: &Cursor<'_>, sources: &[FileSource], problems: &mut Vec
     }
 }
 
-/// Reads a source with the keys of a ConfigMap or Secret, whose name is at a field.
+/// Reads a source with the keys of a ConfigMap or Secret. `field` is the field with its name.
 fn data_source(
     node: &Cursor<'_>,
     kind: DataKind,
@@ -298,12 +299,13 @@ fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     Some(path)
 }
 
-/// Whether a path may be that of a file in a volume, whose own names begin with two dots.
+/// Returns whether a path is valid for a file of a volume. The volume itself uses names that begin
+/// with two dots.
 fn is_within(path: &str) -> bool {
     !path.starts_with('/') && !path.starts_with("..") && !has_backstep(path)
 }
 
-/// Whether a path goes up.
+/// Returns whether a path contains `..`.
 fn has_backstep(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
@@ -312,7 +314,7 @@ fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option
     node.field(field)?.number(0..=0o777, "must be a mode from 0 to 0777, 511 in JSON", problems)
 }
 
-/// Where a container has volumes.
+/// Reads the mounts of a container.
 pub(super) fn mounts(
     container: &Cursor<'_>,
     volumes: &Volumes,
@@ -369,7 +371,7 @@ pub(super) fn mounts(
         let is_private = propagation == MountPropagation::PropagationPrivate;
         let recursive = recursive(&node, is_read_only && is_private, problems);
         let expands = expression.is_some();
-        // As the kubelet: whatever is not said to begin at the root does.
+        // The kubelet treats relative mount paths as relative to the root directory.
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
         mounts.push(VolumeMount {
             volume,
@@ -384,7 +386,7 @@ pub(super) fn mounts(
     mounts
 }
 
-/// Whether a mount is read-only with all that is mounted below.
+/// Reads whether mounts below a read-only mount are read-only as well.
 fn recursive(mount: &Cursor<'_>, may_be: bool, problems: &mut Vec<Violation>) -> RecursiveReadOnly {
     let kinds = [
         ("Disabled", RecursiveReadOnly::Disabled),

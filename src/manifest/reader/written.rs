@@ -1,4 +1,4 @@
-//! The spec of a pod in the types of Kubernetes, for `/pods`.
+//! Converts the spec of a pod to the types of Kubernetes, for `/pods`.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
@@ -6,17 +6,19 @@ use serde_json::{Value, json};
 
 use crate::manifest::cursor::{Cursor, Violation};
 
-/// Returns the spec of a pod in the types of Kubernetes. Fields that nothing else reads must have these types as well, as for an API server.
+/// Returns the spec of a pod in the types of Kubernetes. Reports fields of other types, also those
+/// that probeshim ignores, as an API server does.
 pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<PodSpec> {
     let mut value = spec.value().clone();
     write_quantities_as_strings(&mut value);
     if let Ok(read) = PodSpec::deserialize(&value) {
         return Some(read);
     }
-    // The error has no path, and there may be more than one: each field is read alone.
+    // The error has no path, and is only the first one. Each field is converted separately to find
+    // the fields with errors.
     for (field, inner) in value.as_object().into_iter().flatten() {
         let Err(error) = PodSpec::deserialize(&json!({field: inner})) else { continue };
-        // The value that the error begins with may be a secret.
+        // The error begins with the value, which may be a secret.
         let error = error.to_string();
         let expected = error.rsplit_once("expected ").map_or("another type", |(_, expected)| expected);
         let reason = format!("must have the types that Kubernetes defines: {expected} is expected");
@@ -25,7 +27,8 @@ pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Opti
     None
 }
 
-/// Replaces quantities that are numbers with strings. Kubernetes accepts both; k8s-openapi accepts strings only.
+/// Replaces quantities that are numbers with strings. Kubernetes accepts both; k8s-openapi accepts
+/// strings only.
 fn write_quantities_as_strings(value: &mut Value) {
     match value {
         Value::Object(object) => {

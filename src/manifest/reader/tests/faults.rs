@@ -1,4 +1,4 @@
-//! What is wrong with documents: one error for each fault.
+//! Tests of errors in documents: each fault has one error.
 
 use crate::manifest::reader::tests::{problems, problems_of};
 
@@ -184,7 +184,7 @@ fn each_mistake_is_reported_once_with_its_path() {
     }
 }
 
-/// What is wrong around a pod's spec: one error for each document.
+/// Each document has one fault outside the spec of its pod.
 #[test]
 fn all_mistakes_around_a_pod_spec_are_reported() {
     const SPEC: &str = "{containers: [{name: a, image: i}]}";
