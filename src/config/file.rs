@@ -44,7 +44,7 @@ impl File {
 
     /// Reads the file that the flags name, or the default file if it exists, and fills in flags
     /// that are not set. Adds each error in the file to `validator` as a separate problem.
-    pub(super) fn read(flags: &mut Flags, around: &Environment, reader: &mut Validator) -> Self {
+    pub(super) fn read(flags: &mut Flags, around: &Environment, validator: &mut Validator) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
         let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
         let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
@@ -52,17 +52,17 @@ impl File {
         let value = match text.and_then(|text| parsed(&text)) {
             Ok(value) => value,
             Err(reason) => {
-                reader.problems.push(problem(&path, reason));
+                validator.problems.push(problem(&path, reason));
                 return Self::default();
             }
         };
         let mut problems = Vec::new();
         let root = Cursor::root("", &value);
         let file = root.object(&mut problems).map(|_| {
-            reader.written = fill_in(flags, &root, &path, &mut problems);
+            validator.written = fill_in(flags, &root, &path, &mut problems);
             Self::from_root(&root, flags.redact_commands, &mut problems)
         });
-        reader.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
+        validator.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
         file.unwrap_or_default()
     }
 

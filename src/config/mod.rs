@@ -245,9 +245,9 @@ impl Settings {
     /// Checks the flags and the configuration file, and fills in defaults. The error has all
     /// problems, not only the first.
     pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
-        let (mut flags, mut reader) = (flags.clone(), Validator::default());
-        let file = File::read(&mut flags, around, &mut reader);
-        Self::from_flags(flags, file, reader, around, Purpose::Run)
+        let (mut flags, mut validator) = (flags.clone(), Validator::default());
+        let file = File::read(&mut flags, around, &mut validator);
+        Self::from_flags(flags, file, validator, around, Purpose::Run)
     }
 
     /// Computes settings from flags into which the values of the configuration file have been
@@ -255,7 +255,7 @@ impl Settings {
     fn from_flags(
         flags: Flags,
         file: File,
-        mut reader: Validator,
+        mut validator: Validator,
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
@@ -263,12 +263,12 @@ impl Settings {
         let is_activated = around.is_activated && purpose == Purpose::Run;
         let listen = match flags.listen {
             None if is_activated => None,
-            None => reader.default_from("--listen", around.default_socket("probeshim.sock")),
+            None => validator.default_from("--listen", around.default_socket("probeshim.sock")),
             listen => listen,
         };
-        let admin = reader.admin(flags.admin, around);
+        let admin = validator.admin(flags.admin, around);
         let default_upstream = || SocketPath::new(Path::new(UPSTREAM)).map_err(|error| error.to_string());
-        let upstream = flags.upstream.or_else(|| reader.default_from("--upstream", default_upstream()));
+        let upstream = flags.upstream.or_else(|| validator.default_from("--upstream", default_upstream()));
         let (default_mode, default_limit) = match purpose {
             Purpose::Run => (EnforcementMode::default(), Some(MAX_KILLS)),
             // Pods of `play` are killed as a kubelet kills them, without a limit.
@@ -281,7 +281,7 @@ impl Settings {
             let name = mode.name();
             let reason =
                 format!("cannot be off beside --enforce {name}: it would not be known what to probe");
-            reader.error("--watch-runtime", Some("off"), reason);
+            validator.error("--watch-runtime", Some("off"), reason);
         }
         protected.extend(flags.never_kill);
         let role = match (purpose, mode) {
@@ -292,21 +292,21 @@ impl Settings {
         let state = match flags.state_dir {
             Some(DirPath(state)) => Some(state),
             None if role == OperatingMode::Observe => around.state_dir(),
-            None => reader.default_from("--state-dir", around.require_state_dir()),
+            None => validator.default_from("--state-dir", around.require_state_dir()),
         };
-        let journal = reader.journal(state.as_deref(), flags.record_limit, around);
+        let journal = validator.journal(state.as_deref(), flags.record_limit, around);
         let collector = around.has_collector.then_some(TraceConfig { endpoint: None });
-        let files = reader.files(&flags.manifests, flags.redact_commands);
+        let files = validator.files(&flags.manifests, flags.redact_commands);
         let specs = SpecResolver::from_files(&files).and_rules(rules);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
                 let reason = format!("is the socket of {other} as well; choose another path");
-                reader.error("--admin", Some(&admin.to_string()), reason);
+                validator.error("--admin", Some(&admin.to_string()), reason);
             }
         }
-        let (Some(upstream), Some(admin), true) = (upstream, admin, reader.problems.is_empty()) else {
-            return Err(Problems(reader.problems));
+        let (Some(upstream), Some(admin), true) = (upstream, admin, validator.problems.is_empty()) else {
+            return Err(Problems(validator.problems));
         };
         let drain_timeout = flags.drain_timeout.map_or(DRAIN_TIMEOUT, Duration::from);
         let slow = flags.slow_threshold.map_or(SLOW_THRESHOLD, Duration::from);
@@ -340,8 +340,8 @@ impl fmt::Display for Problems {
 /// Returns the admin socket that a command queries: `flag`, or the default. Returns an error if
 /// there is no default.
 pub fn admin_socket(flag: Option<SocketPath>, around: &Environment) -> Result<SocketPath, Problems> {
-    let mut reader = Validator::default();
-    reader.admin(flag, around).ok_or(Problems(reader.problems))
+    let mut validator = Validator::default();
+    validator.admin(flag, around).ok_or(Problems(validator.problems))
 }
 
 /// Reads manifests and the rules of a configuration file. Returns their probes, and the number of
@@ -354,11 +354,11 @@ pub fn check(
     // The files may be checked as another user or on another host than the one on which they are
     // used: the defaults of root leave no path without a value.
     let around = Environment { is_root: true, ..around.clone() };
-    let (mut flags, mut reader) =
+    let (mut flags, mut validator) =
         (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());
-    let file = File::read(&mut flags, &around, &mut reader);
+    let file = File::read(&mut flags, &around, &mut validator);
     let (rules, manifests) = (file.rules.clone(), std::mem::take(&mut flags.manifests));
-    let settings = Settings::from_flags(flags, file, reader, &around, Purpose::Run);
+    let settings = Settings::from_flags(flags, file, validator, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();

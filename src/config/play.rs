@@ -114,12 +114,12 @@ impl PlaySettings {
     pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
-        let mut reader = Validator::default();
+        let mut validator = Validator::default();
         if !common.manifests.is_empty() {
-            reader.error("--manifests", None, "is for run: what is played is named without it".to_owned());
+            validator.error("--manifests", None, "is for run: what is played is named without it".to_owned());
         }
         let (enforce, most) = (common.enforce, common.max_kills);
-        let file = File::read(&mut common, around, &mut reader);
+        let file = File::read(&mut common, around, &mut validator);
         // In the file, these fields are for `run`, where a kubelet restarts the containers that
         // were killed.
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
@@ -127,18 +127,18 @@ impl PlaySettings {
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
-                reader.error("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
+                validator.error("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
                 None
             }
             Ok(documents) => Some(documents),
             Err(problems) => {
                 for problem in problems {
-                    reader.error("", None, problem);
+                    validator.error("", None, problem);
                 }
                 None
             }
         };
-        let settings = Settings::from_flags(common, file, reader, around, Purpose::Play);
+        let settings = Settings::from_flags(common, file, validator, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
         // If one of them is missing, the problem has already been reported.
         let (Some(documents), Some(state)) = (documents, shim.state.clone()) else {

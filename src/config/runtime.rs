@@ -71,13 +71,13 @@ impl RuntimeSettings {
     /// Fills in the defaults that depend on the environment. The error names all flags that are
     /// required because there is no default.
     pub fn new(flags: RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
-        let mut reader = Validator::default();
+        let mut validator = Validator::default();
         let listen =
-            flags.listen.or_else(|| reader.default_from("--listen", around.default_socket("procrun.sock")));
+            flags.listen.or_else(|| validator.default_from("--listen", around.default_socket("procrun.sock")));
         let root = flags.root.map(|DirPath(root)| root).or_else(|| {
-            reader.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
+            validator.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
         });
-        let (Some(listen), Some(root)) = (listen, root) else { return Err(Problems(reader.problems)) };
+        let (Some(listen), Some(root)) = (listen, root) else { return Err(Problems(validator.problems)) };
         let io_drain_timeout = Duration::from(flags.drain_exec_sync_io_timeout);
         let procrun = procrun::ProcrunConfig {
             exec_delay: flags.exec_delay.into(),
