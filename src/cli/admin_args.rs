@@ -1,4 +1,4 @@
-//! What the commands that ask a running probeshim have in common.
+//! Arguments and formats that are common to the commands that query a running probeshim.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::config::{BoundedDuration, Environment, admin_socket};
 use crate::socket::SocketPath;
 use crate::terminal::format::harmless_json;
 
-/// Where to ask.
+/// The flag that names the probeshim to query.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub(super) struct AdminArgs {
@@ -21,23 +21,23 @@ pub(super) struct AdminArgs {
     admin: Option<SocketPath>,
 }
 
-/// How to show the answer.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum OutputFormat {
-    /// For people.
+    /// A table, or sentences.
     #[default]
     Table,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
-/// An array with an item on each line; what this version does not know of an item is printed as it came.
+/// Returns a JSON array with one item per line. Fields that this version does not know are kept.
 pub(super) fn array(items: &[&RawValue]) -> String {
     let lines: Vec<String> = items.iter().map(|item| harmless_json(item.get())).collect();
     if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }
 
-/// A duration as a query has it.
+/// Returns a duration in the milliseconds of a query.
 pub(super) fn milliseconds(duration: BoundedDuration) -> u64 {
     u64::try_from(Duration::from(duration).as_millis()).unwrap_or(u64::MAX)
 }

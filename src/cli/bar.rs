@@ -1,12 +1,13 @@
-//! Bars of characters, for parts of a whole.
+//! Bars of block characters that show parts of a whole.
 
 use anstyle::{AnsiColor, Style};
 
-/// Eighths of a character, which end a bar.
+/// Eighths of a character, one of which ends a bar.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// The part of a bar of so many characters that begins at `started` and is `length` long, of `total`; with blanks before it. What is there at
-/// all is shown.
+/// Returns the part of a bar that begins at `started` and is `length` long, indented to its start.
+/// The whole bar is `width` characters wide and stands for `total`. A part of any positive length
+/// is visible.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -23,7 +24,7 @@ pub(super) fn part(started: f64, length: f64, total: f64, width: usize) -> Strin
     format!("{}{}{}", " ".repeat(blanks), "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// The colour of a phase.
+/// Returns the colour of an ExecSync phase.
 pub(super) fn style(phase: &str) -> Style {
     let colour = match phase {
         "queue" => AnsiColor::Magenta,

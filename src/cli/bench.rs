@@ -13,7 +13,7 @@ use crate::socket::SocketPath;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
-/// What to measure.
+/// The measurement to run.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -22,13 +22,14 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    /// Measure ExecSync of a container, directly and through a running probeshim in turn: percentiles by phase, and processor time
+    /// Measure ExecSync of a container, directly and through a running probeshim in turn:
+    /// percentiles by phase, and processor time
     ///
     /// The command is executed in the container as often as you say, twice over: mind what it does.
     Exec(BenchExec),
 }
 
-/// The flags of `bench exec`, as they were written.
+/// Arguments of `bench exec`.
 #[derive(Debug, Args)]
 struct BenchExec {
     #[command(flatten)]
@@ -60,7 +61,7 @@ struct BenchExec {
 }
 
 impl BenchArgs {
-    /// Measures and prints.
+    /// Runs the measurement and prints its result.
     pub async fn run(self) -> Result<(), CliError> {
         let BenchCommand::Exec(exec) = self.what;
         exec.run().await
@@ -111,7 +112,8 @@ fn text(report: &BenchReport, screen: Screen) -> String {
     text
 }
 
-/// What cannot be said of one phase.
+/// Returns the line with the totals of a path, and a line about calls without phases if there are
+/// any.
 fn summary(way: &PathResult, calls: usize) -> String {
     let (rate, cpu) = (way.calls_per_second, format::milliseconds(way.cpu_ms_per_call));
     let failed = if way.failed > 0 { format!(", {} failed", way.failed) } else { String::new() };

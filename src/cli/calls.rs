@@ -15,23 +15,25 @@ use crate::config::{BoundedDuration, whole_number};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
-/// Calls that are shown before those that come, unless told otherwise.
+/// Default number of past calls that `--follow` shows first.
 const FOLLOW_BACKLOG: usize = 10;
 
-/// Characters of a container id that are shown, as crictl shows it.
+/// Number of characters of an id that are shown, as in crictl.
 const SHORT_ID: usize = 13;
 
-/// The flags of `calls`, as they were written.
+/// Arguments of `calls`.
 #[derive(Debug, Args)]
 pub struct CallsCommand {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Only calls to this method: its name in any case, such as ExecSync, or the path of one outside the CRI that was called
+    /// Only calls to this method: its name in any case, such as ExecSync, or the path of one
+    /// outside the CRI that was called
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
-    /// Only calls about this pod: its name, NAMESPACE/NAME, its uid, or the beginning of its sandbox's id
+    /// Only calls about this pod: its name, NAMESPACE/NAME, its uid, or the beginning of its
+    /// sandbox's id
     #[arg(long, value_name = "POD")]
     pod: Option<String>,
 
@@ -39,7 +41,8 @@ pub struct CallsCommand {
     #[arg(long, value_name = "CONTAINER")]
     container: Option<String>,
 
-    /// Only ExecSyncs of this probe or hook: liveness, readiness, startup, postStart, preStop, ambiguous, probe (learned), unknown
+    /// Only ExecSyncs of this probe or hook: liveness, readiness, startup, postStart, preStop,
+    /// ambiguous, probe (learned), unknown
     #[arg(long, value_name = "PROBE")]
     probe: Option<String>,
 
@@ -65,7 +68,7 @@ pub struct CallsCommand {
 }
 
 impl CallsCommand {
-    /// Asks and prints.
+    /// Queries the calls and prints them.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.admin.client()?;
         let query = CallsQuery {
@@ -166,7 +169,7 @@ fn style_of_exit(call: &Call) -> Style {
     }
 }
 
-/// By how much it was faster than its timeout.
+/// Returns the timeout margin of an ExecSync, in red if it is negative.
 fn margin(call: &Call) -> Cell {
     match call.exec.as_ref().and_then(|exec| exec.margin_ms) {
         None => Cell::new(""),
@@ -177,7 +180,8 @@ fn margin(call: &Call) -> Cell {
     }
 }
 
-/// The phase that took most of the time of an ExecSync, or why that is not known.
+/// Returns the phase that took most of the time of an ExecSync, or the reason for which the phases
+/// are unknown.
 fn dominant_phase(call: &Call) -> String {
     let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) else {
         return String::new();
@@ -192,14 +196,15 @@ fn dominant_phase(call: &Call) -> String {
     })
 }
 
-/// `kubelet[4711]`, as far as it is known.
+/// Returns the peer as `kubelet[4711]`, with `?` for an unknown program.
 fn peer(call: &Call) -> String {
     let Some(peer) = &call.peer else { return "?".to_owned() };
     let program = peer.program.as_deref().unwrap_or("?");
     peer.pid.map_or_else(|| program.to_owned(), |pid| format!("{program}[{pid}]"))
 }
 
-/// What the call was about: pod, container, and for an ExecSync how it ended and what was executed.
+/// Returns the subject of a call: pod, container, and for an ExecSync its probe, exit code, timeout
+/// and command.
 fn subject(call: &Call) -> String {
     let mut parts = Vec::new();
     if let Some(pod) = &call.pod {

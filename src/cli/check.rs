@@ -11,20 +11,22 @@ use crate::probe::DescribedProbe;
 use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
 
-/// The arguments of `check`, as they were written.
+/// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckCommand {
     /// Files and folders of manifests, in YAML or JSON
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// A configuration file, whose rules count before the manifests [default: /etc/probeshim/config.yaml, if it is there]
+    /// A configuration file, whose rules count before the manifests [default:
+    /// /etc/probeshim/config.yaml, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl CheckCommand {
-    /// Reads everything, and prints what would be probed; or everything that is wrong.
+    /// Reads the files, and prints the probes in them. The error has all problems, not only the
+    /// first.
     pub fn run(self) -> Result<(), CliError> {
         if self.paths.is_empty() && self.config.is_none() {
             return Err(CliError::Usage("nothing to check: name files, folders, or a --config".to_owned()));
@@ -38,7 +40,8 @@ impl CheckCommand {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
             Table::new(columns(), Screen::stdout()).render(&rows)
         };
-        // A slip in a kind looks like one of others.
+        // A misspelt kind is listed too, since it cannot be told from the kind of a custom
+        // resource.
         let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let ignored: Vec<String> = ignored.collect();
         if !ignored.is_empty() {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::config::BoundedDuration;
 
-/// The flags of `demo`.
+/// Flags of `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
     /// How long it lasts, 1s to 24h
@@ -15,7 +15,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// How long it lasts.
+    /// Returns the duration of the demo.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.lasts.into()

@@ -1,4 +1,5 @@
-//! A pod that is played, as `kubectl describe` shows it: from what a kubelet's `/pods` would say of it, its probes and its events.
+//! Describes a managed pod in the format of `kubectl describe`, from its object in `/pods`, its
+//! probes and its events.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +17,16 @@ use crate::manifest::ProbeType;
 use crate::terminal::screen::Screen;
 use crate::terminal::{format, harmless_name, harmless_text};
 
-/// How wide what stands before values is, with two blanks.
+/// Width of the names before values, including two blanks.
 const NAMES: usize = 18;
 
-/// A page of names and values, moved in by what they belong to.
+/// A page of names and values, each indented below its parent.
 struct DescribePrinter {
     lines: Vec<String>,
     screen: Screen,
 }
 
-/// The pod as a page. `status` has what its probes say.
+/// Returns the description of a pod. `status` has its probe results.
 pub(super) fn render(
     pod: Pod,
     status: &StatusPod,
@@ -94,7 +95,7 @@ impl DescribePrinter {
         self.optional(depth, name, value.map(time).as_deref());
     }
 
-    /// A value on each line.
+    /// Adds a field with one value per line.
     fn list(&mut self, name: &str, values: Vec<String>) {
         let mut name = name;
         if values.is_empty() {
@@ -147,7 +148,7 @@ impl DescribePrinter {
         self.optional(2, "Mounts", Some(&mounts.collect::<Vec<_>>().join(", ")));
     }
 
-    /// How a container is, or was before.
+    /// Adds the current or the last state of a container.
     fn state(&mut self, name: &str, state: Option<&ContainerState>) {
         let ContainerState { waiting, running, terminated } = state.cloned().unwrap_or_default();
         if let Some(waiting) = waiting {
@@ -165,7 +166,8 @@ impl DescribePrinter {
             self.time(3, "Started", ended.started_at.as_ref());
             self.time(3, "Finished", ended.finished_at.as_ref());
         } else if name == "State" {
-            // As kubectl: of one of which nothing is known yet, and no line for what has not been before.
+            // As in kubectl, a container without a state is waiting, and a missing last state has
+            // no line.
             self.field(2, name, "Waiting");
         }
     }
@@ -173,7 +175,7 @@ impl DescribePrinter {
     fn probe(&mut self, probe: &StatusProbe, spec: &Container) {
         let kind = ProbeType::ALL.into_iter().find(|kind| kind.name() == probe.r#type);
         let title = kind.map_or(probe.r#type.as_str(), |kind| kind.title());
-        // What other sources say is not in the spec.
+        // The spec has only the probes of the manifest, not those of other probe sources.
         let written = kind.filter(|_| probe.source == "manifest").and_then(|kind| written_probe(spec, kind));
         let times = written.map(|written| {
             let number = |value: Option<i32>, default| value.filter(|it| *it > 0).unwrap_or(default);
@@ -228,7 +230,7 @@ impl DescribePrinter {
             return self.field(0, title, "<none>");
         }
         self.title(title);
-        // What stands before each line takes of the width.
+        // The indentation takes two columns of the width.
         let screen = Screen { width: self.screen.width.map(|width| width.saturating_sub(2)), ..self.screen };
         for line in Table::new(columns, screen).render(rows).lines() {
             self.line(&format!("  {line}"));
@@ -236,17 +238,17 @@ impl DescribePrinter {
     }
 }
 
-/// Keys with their values.
+/// Returns each key with its value.
 fn entries(texts: Option<BTreeMap<String, String>>, between: &str) -> Vec<String> {
     texts.into_iter().flatten().map(|(key, text)| format!("{key}{between}{text}")).collect()
 }
 
-/// Resources with their quantities.
+/// Returns each resource with its quantity.
 fn quantities(amounts: Option<BTreeMap<String, Quantity>>) -> Vec<String> {
     amounts.into_iter().flatten().map(|(resource, amount)| format!("{resource}: {}", amount.0)).collect()
 }
 
-/// The probe of a type, as it was written.
+/// Returns the probe of this type in the container's spec.
 fn written_probe(container: &Container, kind: ProbeType) -> Option<&Probe> {
     match kind {
         ProbeType::Startup => container.startup_probe.as_ref(),
@@ -255,7 +257,7 @@ fn written_probe(container: &Container, kind: ProbeType) -> Option<&Probe> {
     }
 }
 
-/// The name of a volume, with the field that says what it is.
+/// Returns the name of a volume with its type, which is the name of its other field.
 fn volume(volume: &Volume) -> String {
     let value = serde_json::to_value(volume).unwrap_or_default();
     let mut fields = value.as_object().into_iter().flat_map(|object| object.keys());
@@ -266,7 +268,7 @@ fn title_case(is: bool) -> &'static str {
     if is { "True" } else { "False" }
 }
 
-/// A time as kubectl writes it.
+/// Returns a time in kubectl's format.
 fn time(time: &Time) -> String {
     time.0.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }

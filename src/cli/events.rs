@@ -15,7 +15,7 @@ use crate::config::BoundedDuration;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
-/// The flags of `events`, as they were written.
+/// Arguments of `events`.
 #[derive(Debug, Args)]
 pub struct EventsCommand {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct EventsCommand {
 }
 
 impl EventsCommand {
-    /// Asks and prints.
+    /// Queries the events and prints them.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let query = EventsQuery { since_ms: self.since.map(milliseconds) };

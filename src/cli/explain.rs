@@ -13,10 +13,10 @@ use crate::terminal::format::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
 
-/// Columns that text is broken at, where the terminal does not say.
+/// Maximum width of lines, also if the width of the terminal is unknown.
 const WIDTH: usize = 100;
 
-/// The flags of `explain`, as they were written.
+/// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainCommand {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct ExplainCommand {
 }
 
 impl ExplainCommand {
-    /// Asks and prints.
+    /// Queries the explanation of a call and prints it.
     pub async fn run(self) -> Result<(), CliError> {
         let answer = self.at.client()?.explain(self.call).await?;
         let not_one = "the answer is not an explanation";
@@ -52,7 +52,7 @@ fn number(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "it is not the number of a call, such as 17; `probeshim calls` shows them")
 }
 
-/// The sentences, broken into lines, and below them where the time went.
+/// Returns the sentences, wrapped, and below them the bars of the phases.
 fn text(explanation: &Explanation, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
     let lines = |sentence: &String| {
@@ -67,7 +67,8 @@ fn text(explanation: &Explanation, screen: Screen) -> String {
     text
 }
 
-/// A line for each phase that took any time: its name, how long, which part of the whole, and when.
+/// Returns one line per known phase: its name, duration, share of the total, and a bar that shows
+/// when it ran.
 fn bar(phases: &Phases, total: f64, width: usize, screen: Screen) -> String {
     let room = width.saturating_sub(30).max(10);
     let mut started = 0.0;

@@ -1,4 +1,4 @@
-//! Lines of a running probeshim, shown as they come.
+//! Prints lines that a running probeshim streams, as they arrive.
 
 use super::CliError;
 use super::admin_args::OutputFormat;
@@ -7,15 +7,16 @@ use crate::admin::Followed;
 use crate::terminal::format::harmless_json;
 use crate::terminal::screen::{Screen, print};
 
-/// What a line is to a reader of a table.
+/// A streamed line in table format.
 pub(super) enum FollowItem {
-    /// One of the things that are followed.
+    /// A row of the table.
     Row(Vec<Cell>),
-    /// Something about them.
+    /// A remark between rows, such as the number of missed items.
     Remark(String),
 }
 
-/// Shows lines until the reader has had enough, or the probeshim has ended, which is a failure. JSON is shown as it comes.
+/// Prints lines until standard output is closed. Returns an error if the probeshim ends. JSON lines
+/// are printed as they arrive.
 pub(super) async fn follow(
     mut lines: Followed,
     output: OutputFormat,

@@ -1,4 +1,4 @@
-//! One line of a table, as wide as the terminal at most.
+//! One line of a table, at most as wide as the terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use anstyle::Style;
 
 use crate::terminal::{shortened, width};
 
-/// A line that grows until it is full. Blanks are held back until something follows them.
+/// A line that grows until it is full. Blanks are added only when text follows them.
 pub(super) struct OutputLine {
     text: String,
     left: usize,
@@ -15,17 +15,18 @@ pub(super) struct OutputLine {
 }
 
 impl OutputLine {
-    /// An empty line, for so many columns of the terminal.
+    /// Returns an empty line for this number of columns.
     pub(super) fn new(width: usize) -> Self {
         Self { text: String::new(), left: width, blanks: 0 }
     }
 
-    /// Moves on by so many blanks.
+    /// Adds this number of blanks before the next text.
     pub(super) fn skip(&mut self, blanks: usize) {
         self.blanks = self.blanks.saturating_add(blanks);
     }
 
-    /// Adds a text, or as much as there is room for and an ellipsis; says whether all of it went in.
+    /// Adds a text, or the part of it that fits and an ellipsis. Returns whether the whole text
+    /// fitted.
     pub(super) fn push(&mut self, text: &str, style: Style) -> bool {
         if text.is_empty() {
             return true;
@@ -33,7 +34,7 @@ impl OutputLine {
         if self.left == 0 {
             return false;
         }
-        // Where not even the blanks fit, the ellipsis stands in the last place.
+        // If not even the blanks fit, the ellipsis takes the last column.
         let is_whole = self.blanks.saturating_add(width(text)) <= self.left;
         self.blanks = self.blanks.min(self.left - 1);
         let shown = match shortened(text, self.left - self.blanks) {
@@ -41,7 +42,8 @@ impl OutputLine {
             shown => shown,
         };
         self.left = self.left.saturating_sub(self.blanks + width(&shown));
-        // A width in a format string is 16 bits wide at most, and panics beyond.
+        // `repeat` and not a width in the format string: such a width has at most 16 bits, and a
+        // larger one panics.
         self.text.push_str(&" ".repeat(self.blanks));
         self.blanks = 0;
         let _ = write!(self.text, "{style}{shown}{style:#}");

@@ -8,10 +8,11 @@ use super::admin_args::AdminArgs;
 use crate::admin::api::ModeBody;
 use crate::terminal::screen::print;
 
-/// The arguments of `mode`, as they were written.
+/// Arguments of `mode`.
 #[derive(Debug, Args)]
 pub struct ModeCommand {
-    /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without it, what is done is shown
+    /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without
+    /// it, what is done is shown
     #[arg(value_name = "MODE", value_parser = ["dry-run", "kill", "restart"])]
     to: Option<String>,
 
@@ -20,7 +21,7 @@ pub struct ModeCommand {
 }
 
 impl ModeCommand {
-    /// Shows or switches, and prints what is done then.
+    /// Changes the enforcement mode if one is given, and prints the current mode.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let answer = match &self.to {

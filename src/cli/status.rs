@@ -21,10 +21,10 @@ use crate::terminal::format::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
 
-/// Pods that are named where another is asked for.
+/// Maximum number of pod names in the error for an unknown or ambiguous name.
 const MAX_NAMES: usize = 10;
 
-/// The flags of `status`, as they were written.
+/// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct StatusCommand {
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct StatusCommand {
 }
 
 impl StatusCommand {
-    /// Asks and prints.
+    /// Queries the status and prints it.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let answer = client.status().await?;
@@ -64,7 +64,7 @@ impl StatusCommand {
     }
 }
 
-/// What is known of one pod.
+/// Returns the description of one pod.
 async fn describe_pod(
     client: &Client,
     answer: &[u8],
@@ -101,7 +101,7 @@ async fn describe_pod(
     Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 
-/// The pod of this name; of its sandboxes the last.
+/// Returns the pod with this name, with its last sandbox.
 fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod, CliError> {
     let is_it = |pod: &&api::StatusPod| match name.split_once('/') {
         Some((namespace, name)) => {
@@ -150,7 +150,7 @@ fn table(status: &api::Status, screen: Screen) -> String {
     text
 }
 
-/// Pods, their containers, and their probes.
+/// Returns the tables of managed pods, of all pods and containers, and of probes.
 fn tables(pods: &[api::StatusPod], screen: Screen) -> String {
     let mut text = String::new();
     let played: Vec<Vec<Cell>> = pods.iter().filter_map(played_row).collect();
@@ -182,7 +182,7 @@ fn played_columns() -> [Column; 6] {
     ]
 }
 
-/// A row for a pod that is played, as kubectl shows it.
+/// Returns the row of a managed pod in kubectl's format; `None` for other pods.
 fn played_row(pod: &api::StatusPod) -> Option<Vec<Cell>> {
     let word = pod.status.as_ref()?;
     let (ready, all) = (pod.ready_containers.unwrap_or(0), pod.total_containers.unwrap_or(0));
@@ -213,7 +213,7 @@ fn pod_columns() -> [Column; 6] {
     ]
 }
 
-/// A row for each container of a pod; for a pod without any, one as well.
+/// Returns one row per container of a pod, or one row for a pod without containers.
 fn pod_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
     let name = match (&pod.namespace, &pod.name) {
         (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
@@ -266,7 +266,7 @@ fn probe_columns() -> [Column; 9] {
     ]
 }
 
-/// A row for each probe of a pod.
+/// Returns one row per probe of a pod.
 fn probe_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
     let owner = owner(pod);
     let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
@@ -306,7 +306,7 @@ fn stuck_row(stuck: &api::Stuck) -> Vec<Cell> {
     ]
 }
 
-/// What is done about probes, and whether what is played stands still.
+/// Returns the row of the enforcement mode, and of a pause because of a kubelet.
 fn mode(status: &api::Status) -> (&'static str, String, Style) {
     if status.paused {
         let paused = format!("{}, paused: a kubelet uses the runtime", status.mode);
@@ -315,7 +315,7 @@ fn mode(status: &api::Status) -> (&'static str, String, Style) {
     ("mode", status.mode.clone(), Style::new())
 }
 
-/// How kills stand, where somebody is killed.
+/// Returns the row of recent kills; `None` unless the mode is `kill`.
 fn kills(status: &api::Status) -> Option<(&'static str, String, Style)> {
     let kills = status.kills.as_ref().filter(|_| status.mode == "kill")?;
     let most = match (kills.limit, kills.within_ms) {
@@ -329,7 +329,7 @@ fn kills(status: &api::Status) -> Option<(&'static str, String, Style)> {
     Some(("kills", most + if kills.rate_limited { "; rate-limited" } else { "" }, style))
 }
 
-/// How a kubelet's kills and ours agree, once there has been one.
+/// Returns the row of the agreement with the kubelet's kills; `None` until the first kill.
 fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
     let api::Agreement { predicted, unpredicted, not_observed } = status.agreement.clone()?;
     let is_any = predicted + unpredicted + not_observed > 0;

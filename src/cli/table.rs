@@ -1,4 +1,4 @@
-//! Tables: aligned, cut to the terminal's width, safe to show.
+//! Aligned tables, cut to the width of the terminal, without control characters.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ const MIN_LAST_WIDTH: usize = 30;
 /// Minimum of the maximum width of a column other than the last, however narrow the terminal is.
 const MIN_MAX_WIDTH: usize = 40;
 
-/// Columns and how wide they have become; it is given rows a few at a time.
+/// Columns and their widths, which grow with the rows. Rows may be added in batches.
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
     screen: Screen,
 }
 
-/// One column. It is as wide as the widest of what has stood in it.
+/// A column. It is as wide as its widest cell so far.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     title: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Column {
     width: usize,
 }
 
-/// What stands in one column of one row.
+/// The text of one column in one row.
 #[derive(Debug)]
 pub(super) struct Cell {
     text: String,
@@ -86,7 +86,8 @@ impl Table {
         Self { columns: columns.into_iter().collect(), screen }
     }
 
-    /// Makes columns as wide as most rows need, before any is there: so they do not jump while rows come in.
+    /// Makes columns as wide as most rows need, before the first row, so that columns do not move
+    /// while rows arrive.
     pub(super) fn expect_rows(&mut self) {
         for column in &mut self.columns {
             column.width = column.width.max(column.expected_width);
@@ -103,7 +104,8 @@ impl Table {
         }
     }
 
-    /// Hides optional columns, the first of them first, until the last column has its minimum width.
+    /// Hides optional columns, the first of them first, until the last column has its minimum
+    /// width.
     pub(super) fn shrink(&mut self) {
         let Some(width) = self.screen.width else { return };
         while self.required_width() > width {
@@ -115,12 +117,13 @@ impl Table {
         }
     }
 
-    /// Maximum width of a column other than the last: one long name must not push the others out.
+    /// Returns the maximum width of a column other than the last. A limit keeps one long name from
+    /// hiding the other columns.
     fn max_column_width(&self) -> usize {
         self.screen.width.map_or(MAX_NAME_WIDTH, |width| (width / 2).clamp(MIN_MAX_WIDTH, MAX_NAME_WIDTH))
     }
 
-    /// Width that all visible columns need.
+    /// Returns the width that all visible columns need.
     fn required_width(&self) -> usize {
         let Some((last, others)) = self.columns.split_last() else { return 0 };
         let others = others.iter().filter(|column| column.visible).map(|column| column.width + COLUMN_GAP);
@@ -137,14 +140,14 @@ impl Table {
             .collect()
     }
 
-    /// The line of titles.
+    /// Returns the line of titles.
     pub(super) fn header(&self) -> String {
         let titles: Vec<Cell> =
             self.columns.iter().map(|column| Cell::styled(column.title, Style::new().bold())).collect();
         self.line(&titles)
     }
 
-    /// The line of a row, without its end.
+    /// Returns the line of a row, without a line feed.
     pub(super) fn line(&self, row: &[Cell]) -> String {
         let mut line = OutputLine::new(self.screen.width.unwrap_or(usize::MAX));
         let last = self.columns.iter().rposition(|column| column.visible);
@@ -256,7 +259,7 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [shown.as_str(), "running"]);
             assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["a", "gone"]);
-            // The last column keeps what is left of the terminal.
+            // The last column gets the rest of the terminal's width.
             let rows = [vec![Cell::new(&name), Cell::new("m".repeat(1_000_000))]];
             let text = Table::new(["POD", "MESSAGE"].map(Column::text), cut_at(100)).render(&rows);
             let line = text.lines().nth(1).unwrap();
@@ -271,7 +274,7 @@ mod tests {
         );
     }
 
-    /// Texts of every kind that a terminal treats in its own way, some of them long.
+    /// Generates texts that a terminal treats specially, some of them long.
     fn texts() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             any::<String>(),
@@ -284,7 +287,7 @@ mod tests {
         ];
         let lengths =
             prop_oneof![8 => Just(1_usize), 2 => 1..300_usize, 1 => Just(65_536), 1 => Just(1_000_000)];
-        // So many times that the text has about that many characters.
+        // Repeats the piece until the text has about `length` characters.
         (piece, lengths).prop_map(|(piece, length)| piece.repeat(1 + length / piece.chars().count().max(1)))
     }
 

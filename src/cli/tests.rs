@@ -1,14 +1,16 @@
-//! Wrong values of flags.
+//! Tests of invalid values of arguments.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _};
 
 use super::*;
 
-/// A value that no type has: neither a name, a number, a URI that is served, a selector nor a log filter.
+/// A value that is invalid for every type: it is not a name, a number, a supported URI, a selector
+/// or a log filter.
 const INVALID: &str = "tcp://wrong=a=b";
 
-/// Arguments that take any text: paths, and texts that a running probeshim or a runtime checks.
+/// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
+/// validates.
 const UNCHECKED: [&str; 13] = [
     "command",
     "config",
@@ -25,7 +27,7 @@ const UNCHECKED: [&str; 13] = [
     "state_dir",
 ];
 
-/// Returns the subcommands without subcommands of their own, each with the arguments that lead to it.
+/// Returns the leaf subcommands, each with its path of names.
 fn leaves(command: &Command, prefix: &[String]) -> Vec<(Vec<String>, Command)> {
     let below = |command: &Command| [prefix, &[command.get_name().to_owned()]].concat();
     let subcommands = command.get_subcommands().filter(|command| command.get_name() != "help");

@@ -1,4 +1,4 @@
-//! The page of a pod, from what `/pods` shows.
+//! Tests of the description of a pod from its object in `/pods`.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const SCREEN: Screen = Screen { width: None, colour: false };
 
-/// The pod of a snapshot of `/pods`.
+/// Returns the pod in a snapshot of `/pods`.
 fn pod(snapshot: &str) -> Pod {
     let json = snapshot.splitn(3, "---\n").nth(2).unwrap();
     serde_json::from_str(json).unwrap()
