@@ -1,4 +1,5 @@
-//! Sets aside files that another version of probeshim wrote: they are renamed, never deleted and never read.
+//! Sets aside files that another version of probeshim wrote. The files are renamed; they are
+//! neither deleted nor read.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,11 +11,12 @@ use tracing::warn;
 
 use crate::regular_file::sync_parent_dir;
 
-/// Renames a file that has another format version than this probeshim expects, has the new name on disk and logs a
-/// warning. `found` is the version of the file; `None` means that it has none. Returns the new path, which had no file
-/// before.
+/// Renames a file that has another format version than this probeshim expects, syncs its directory,
+/// and logs a warning. `found` is the version of the file, or `None` if it has no version. Returns
+/// the new path, which did not exist before.
 ///
-/// `state.redb` of version 7 becomes `state.redb.v7-set-aside-1`; if that name is taken, `state.redb.v7-set-aside-2`.
+/// `state.redb` of version 7 becomes `state.redb.v7-set-aside-1`, or `state.redb.v7-set-aside-2` if
+/// that name is taken.
 pub fn set_aside(path: &Path, found: Option<u64>, expected: u64) -> io::Result<PathBuf> {
     let mut count = 1_u64;
     let new = loop {
@@ -41,10 +43,10 @@ fn new_path(path: &Path, found: Option<u64>, count: u64) -> PathBuf {
     name.into()
 }
 
-/// Renames a file unless the new name is taken.
+/// Renames a file. Fails with `AlreadyExists` if the new name is taken.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // The filesystem or the kernel cannot check and rename at once.
+        // The filesystem or the kernel does not support `RENAME_NOREPLACE`.
         Err(Errno::INVAL | Errno::NOSYS) => match to.symlink_metadata() {
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
             Err(_) => std::fs::rename(from, to),
@@ -75,7 +77,7 @@ mod tests {
             assert_eq!(new, directory.path().join(name));
             assert_eq!(fs::read_to_string(&new).unwrap(), content);
             assert!(!path.exists(), "{name}");
-            // A link that leads nowhere is a name that is taken.
+            // A dangling symlink also takes a name.
             let link = directory.path().join("data.no-version-set-aside-2");
             if found.is_none() && !link.is_symlink() {
                 symlink("nothing", link).unwrap();

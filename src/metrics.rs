@@ -1,4 +1,4 @@
-//! The registry of metrics, and the text that Prometheus reads.
+//! Registry of metrics, and its text format.
 
 use std::fmt;
 
@@ -6,10 +6,11 @@ use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// The content type of [`encode`].
+/// Content type of [`encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A registry that knows this build. Each module registers its own families; their names will begin with `probeshim_`.
+/// Returns a registry with the metric `probeshim_build_info`. Each module registers its own
+/// families. All names begin with `probeshim_`.
 #[must_use]
 pub fn registry() -> Registry {
     let mut registry = Registry::with_prefix("probeshim");
@@ -24,19 +25,20 @@ pub fn encode(registry: &Registry) -> String {
     encode_chunks(registry).concat() + EOF_MARKER
 }
 
-/// End of the OpenMetrics text.
+/// Last line of the OpenMetrics text format.
 pub const EOF_MARKER: &str = "# EOF\n";
 
-/// Encodes a registry without [`EOF_MARKER`], since more registries may follow, and in chunks, since some texts are large.
+/// Encodes a registry without [`EOF_MARKER`], because more registries may follow. The text may be
+/// large, so that it is returned in chunks.
 #[must_use]
 pub fn encode_chunks(registry: &Registry) -> Vec<String> {
     let mut chunks = Chunks(Vec::new());
-    // Writing to strings does not fail.
+    // Writing to a string does not fail.
     let _ = encode_registry(&mut chunks, registry);
     chunks.0
 }
 
-/// Maximum length of a chunk.
+/// Length in bytes at which a new chunk is started.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A text in chunks. A full chunk is never copied to make room for more.

@@ -1,4 +1,4 @@
-//! References to pods and containers, as calls, events and records name them.
+//! References to pods and containers in calls, events and records.
 
 /// A reference to a pod. Fields that its source does not contain are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,13 +1,13 @@
-//! Query strings in URLs and in messages, which may carry tokens, left out where commands are.
+//! Redaction of query strings, which may carry tokens, in URLs, paths and messages.
 
 use std::borrow::Cow;
 
-/// Stands where a query string was.
+/// Replacement of a query string.
 const REDACTED: &str = "redacted";
 
-/// Returns a text in which the query string of each URL and path is left out. One in double quotes goes on
-/// until they end, any other one until the next white space: which of the quotes and brackets in it belong to
-/// it cannot be known.
+/// Returns the text with `redacted` in place of the query string of each URL and path. A query
+/// string in double quotes ends at the closing quote, any other at the next white space. Other
+/// quotes and brackets do not end a query string, because they may be part of it.
 #[must_use]
 pub fn without_queries(text: &str) -> Cow<'_, str> {
     if !text.contains('?') {
@@ -31,7 +31,8 @@ pub fn without_queries(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Appends a word or quoted text up to the query string in it. A question mark that ends it begins none.
+/// Appends a word or a quoted text, with its query string redacted. A query string begins at a
+/// question mark that has a slash before it and a letter or digit after it.
 fn push_without_query(shown: &mut String, text: &str) {
     let begins_query =
         |at: &usize| text[..*at].contains('/') && text[at + 1..].chars().any(char::is_alphanumeric);
@@ -41,7 +42,8 @@ fn push_without_query(shown: &mut String, text: &str) {
     }
 }
 
-/// Splits a text at each double quote that no backslash precedes: every second part was quoted.
+/// Splits a text at each double quote that is not escaped by a backslash. The parts with odd
+/// indices were quoted.
 fn split_at_quotes(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut is_escaped) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {

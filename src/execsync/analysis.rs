@@ -1,4 +1,4 @@
-//! A call, and for an ExecSync what explains it.
+//! Call records, and the analysis of an ExecSync.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,44 +13,46 @@ use super::slowness::Assessment;
 use crate::relay::TraceContext;
 use crate::tap::Call;
 
-/// A call that has ended, as it is kept, shown, counted and exported.
+/// A call that has ended, as it is stored, listed, counted and exported.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     /// The call.
     pub call: Arc<Call>,
-    /// What explains it, for an ExecSync.
+    /// The analysis, if the call is an ExecSync.
     pub analysis: Option<Arc<ExecAnalysis>>,
-    /// The trace that its caller says it belongs to.
+    /// The trace context that the client sent with the call.
     pub trace: Option<TraceContext>,
-    /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
+    /// Whether this record replaces an earlier record of the call, because the command exited after
+    /// the call was recorded.
     pub is_amended: bool,
-    /// When the call ended; `None` of one that an earlier probeshim recorded.
+    /// Time at which the call ended; `None` if an earlier probeshim recorded the call.
     pub ended: Option<Instant>,
 }
 
-/// What explains an ExecSync.
+/// Analysis of an ExecSync.
 #[derive(Clone, Debug)]
 pub struct ExecAnalysis {
-    /// Whose it was.
+    /// The probe or hook to which the ExecSync is attributed.
     pub identity: ProbeMatch,
-    /// Where the time went.
+    /// The phases of the ExecSync.
     pub phases: Phases,
-    /// How far its end was from its timeout; `None` without a timeout.
+    /// Time between the end of the call and its timeout; `None` without a timeout.
     pub margin: Option<TimeoutMargin>,
-    /// Of a call that did not tell how its command ended: what events tell.
+    /// The outcome of the command according to events, if the response has no exit code.
     pub command_outcome: Option<CommandOutcome>,
-    /// Whether it took its time, or failed, so that evidence was asked for.
+    /// Whether the call was slow or failed, so that evidence was requested.
     pub assessment: Assessment,
-    /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.
+    /// Measurements of the container and the node during the call. Only slow and failed calls have
+    /// evidence.
     pub evidence: Option<Arc<Evidence>>,
 }
 
-/// How far the end of a call was from its timeout.
+/// Time between the end of a call and its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutMargin {
-    /// It ended so long before.
+    /// Time from the end of the call to its timeout.
     Under(Duration),
-    /// It ended so long after.
+    /// Time from the timeout to the end of the call.
     Over(Duration),
 }
 
@@ -59,7 +61,7 @@ impl TimeoutMargin {
         timeout.checked_sub(took).map_or_else(|| Self::Over(took.saturating_sub(timeout)), Self::Under)
     }
 
-    /// In this unit; negative where the timeout was over.
+    /// Converts the margin with `unit`. The result is negative if the call ended after its timeout.
     #[must_use]
     pub fn as_signed_ms(self, unit: impl Fn(Duration) -> f64) -> f64 {
         match self {
@@ -69,19 +71,21 @@ impl TimeoutMargin {
     }
 }
 
-/// What became of a command whose call failed.
+/// Outcome of the command of a call that returned no exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// When it started, after the beginning of the call.
+    /// Time from the start of the call to the start of the command.
     pub started: Option<Duration>,
-    /// When it ended, after the beginning of the call. It may have ended after the call.
+    /// Time from the start of the call to the exit of the command. The command may exit after the
+    /// call has ended.
     pub exited: Option<Duration>,
-    /// How it ended: its exit code, or 128 and a signal.
+    /// Exit code of the command, or 128 plus the number of the signal that ended it.
     pub status: Option<u32>,
 }
 
 impl CommandOutcome {
-    /// What became of the command of a call that does not tell it itself.
+    /// Returns the outcome of the command according to events; `None` if the response has an exit
+    /// code or the exec instance is unknown.
     pub(super) fn from_call(call: &Call, instance: Option<&ExecInstance>, since: Instant) -> Option<Self> {
         if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
             return None;
@@ -95,7 +99,8 @@ impl CommandOutcome {
         })
     }
 
-    /// Whether it was killed.
+    /// Returns whether the status of the command is that of SIGKILL, 137; `None` if the status is
+    /// unknown.
     #[must_use]
     pub fn is_killed(&self) -> Option<bool> {
         self.status.map(|status| status == 128 + 9)
@@ -103,13 +108,14 @@ impl CommandOutcome {
 }
 
 impl CallRecord {
-    /// The same, without what only its span needs.
+    /// Returns the record without its trace context, which only the span needs.
     #[must_use]
     pub fn strip_trace(self) -> Self {
         Self { trace: None, ..self }
     }
 
-    /// The same, with nothing of its command but the program, and nothing of what probes wrote.
+    /// Returns the record with commands reduced to their program, and without the messages of
+    /// failed probe attempts.
     pub(crate) fn redacted(mut self) -> Self {
         if self.call.exec.is_some() || self.call.kill.is_some() {
             let mut call = (*self.call).clone();
@@ -120,7 +126,7 @@ impl CallRecord {
         self
     }
 
-    /// A call of which nothing more is to be told.
+    /// Returns the record of a call without an analysis.
     #[must_use]
     pub fn unanalyzed(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
         Self { call: Arc::new(call), analysis: None, trace, is_amended: false, ended }

@@ -24,7 +24,8 @@ use crate::manifest::KnownExec;
 use crate::probe::{SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 
-/// Delay after which the init pid of a container is requested again if the runtime did not report it.
+/// Delay after which the init pid of a container is requested again if the runtime did not report
+/// it.
 const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Analyzes every ExecSync of the node.
@@ -32,11 +33,11 @@ const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 pub struct ExecAnalyzer {
     tracker: Tracker,
     watchdog: Watchdog,
-    /// Whether only the programs of commands are shown.
+    /// Whether commands are reduced to their programs.
     redact_commands: bool,
     metrics: ExecMetrics,
     specs: SpecResolver,
-    /// Probes and hooks of containers in which something was executed, from specs.
+    /// Probes and hooks in the specs of containers in which a command was executed.
     known_execs: HashMap<Arc<str>, Arc<[KnownExec]>>,
     pid_lookups: HashMap<Arc<str>, PidLookup>,
     sampler: Sampler,
@@ -51,7 +52,7 @@ pub struct ExecAnalyzer {
 enum PidLookup {
     /// The request was sent; its result may have arrived.
     Requested,
-    /// The runtime did not report a pid; it is not asked again before this time.
+    /// The runtime did not report a pid; the request is not repeated before this time.
     RetryAt(Instant),
 }
 
@@ -60,7 +61,9 @@ enum PidLookup {
 pub struct SamplerReply(SampleResult);
 
 impl ExecAnalyzer {
-    /// Starts the sampler. `client` is for internal calls about containers.
+    /// Starts the sampler. `client` makes internal calls about containers.
+    ///
+    /// Returns an error if the sampler's thread cannot be started.
     pub fn start(
         config: SlownessConfig,
         specs: SpecResolver,
@@ -128,7 +131,8 @@ impl ExecAnalyzer {
         self.send_sample_requests();
     }
 
-    /// Called when the runtime is connected. `has_exec_events`: whether it reports exec instances.
+    /// Called when the runtime is connected. `has_exec_events` is whether the runtime reports exec
+    /// instances.
     pub fn events_available(&mut self, has_exec_events: bool, now: Instant) {
         self.tracker.events_available(has_exec_events, now);
         self.send_sample_requests();
@@ -150,7 +154,7 @@ impl ExecAnalyzer {
         self.metrics.inventory(inventory);
         for change in changes {
             if let Change::SandboxRemoved(sandbox) = change
-                // The next sandbox of a pod may be there before the last has gone.
+                // The next sandbox of a pod may exist before the previous one is removed.
                 && !inventory.sandboxes().any(|other| {
                     (&other.pod.namespace, &other.pod.name) == (&sandbox.pod.namespace, &sandbox.pod.name)
                 })
@@ -169,13 +173,13 @@ impl ExecAnalyzer {
         }
     }
 
-    /// Returns the problems of a pod's annotations for probeshim.
+    /// Returns the problems in a pod's annotations for probeshim.
     #[must_use]
     pub fn annotation_problems(&self, sandbox: &Sandbox) -> Vec<String> {
         annotation_problems(sandbox, self.redact_commands)
     }
 
-    /// Waits for a result of a request. Cancel safe.
+    /// Waits for a result. Cancel safe.
     pub async fn recv(&mut self) -> SamplerReply {
         match self.results.recv().await {
             Some(result) => SamplerReply(result),
@@ -198,7 +202,7 @@ impl ExecAnalyzer {
         self.send_sample_requests();
     }
 
-    /// Records calls that are due, and checks for stuck execs.
+    /// Records calls whose deadline is over, and checks for stuck execs.
     pub fn tick(&mut self, now: Instant) {
         self.tracker.tick(now);
         self.watchdog.check(&self.tracker, now);
@@ -217,7 +221,7 @@ impl ExecAnalyzer {
         self.tracker.next_tick()
     }
 
-    /// Takes the records since the last call.
+    /// Removes and returns the records since the last call.
     pub fn take_records(&mut self) -> Vec<CallRecord> {
         for session in self.tracker.sessions.drain(..) {
             self.watchdog.watch(session);
@@ -239,7 +243,7 @@ impl ExecAnalyzer {
         if self.redact_commands {
             for stuck in stuck.values_mut() {
                 stuck.command.truncate(1);
-                // Some programs write more than their name there.
+                // Some programs write more than their name into the first argument.
                 if let Some(program) = stuck.command.first_mut() {
                     program.truncate(program.find(char::is_whitespace).unwrap_or(program.len()));
                 }
@@ -260,7 +264,8 @@ impl ExecAnalyzer {
         self.metrics.in_flight(all, busiest);
     }
 
-    /// Returns the container and pod of a call, and the probe or hook that specs attribute it to.
+    /// Returns the container and pod of a call, and the probe or hook to which specs attribute the
+    /// call.
     fn call_context(&mut self, inventory: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
         let Some(known) = inventory.container(container) else { return CallContext::default() };
         let sandbox = inventory.sandbox_of(known);
@@ -280,7 +285,8 @@ impl ExecAnalyzer {
         CallContext { container: Some(known.container_ref.clone()), pod, probe_match }
     }
 
-    /// Requests the init pid of a container once, and again after a delay if the runtime did not report it.
+    /// Requests the init pid of a container once, and again after a delay if the runtime did not
+    /// report it.
     fn request_init_pid(&mut self, inventory: &Inventory, container: &Arc<str>, now: Instant) {
         let is_due = match self.pid_lookups.get(container) {
             None => inventory.container(container).is_some(),
@@ -295,14 +301,14 @@ impl ExecAnalyzer {
             (self.client.clone(), self.result_sender.clone(), container.clone());
         tokio::spawn(async move {
             let pid = container_init_pid(client, &container).await;
-            // The receiver is gone once the program ends.
+            // The receiver is dropped when the program ends.
             let _ = result_sender.send(SampleResult::InitPid { container, pid });
         });
     }
 
     /// Handles the result of the request for an init pid.
     fn on_init_pid(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
-        // It may have gone meanwhile.
+        // The container may be gone.
         let Some(lookup) = self.pid_lookups.get_mut(&container) else { return };
         match pid {
             Some(pid) => {
@@ -313,7 +319,7 @@ impl ExecAnalyzer {
     }
 }
 
-/// Returns the full id of a container, of which calls may give a prefix.
+/// Returns the full id of a container; calls may contain a prefix.
 fn full_id(inventory: &Inventory, id_prefix: &str) -> Arc<str> {
     inventory.container(id_prefix).map_or_else(|| id_prefix.into(), |container| container.id.clone())
 }

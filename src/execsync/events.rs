@@ -18,7 +18,7 @@ impl StuckExec {
         self.with_refs(Event::warning(reason, self.sentence(age)))
     }
 
-    /// Returns the event of an exec that was stuck for `age` and is no longer.
+    /// Returns the event of an exec that was stuck for `age` and is not stuck any more.
     #[must_use]
     pub fn resolved_event(&self, age: Duration) -> Event {
         let (reason, verb) = match self.kind {

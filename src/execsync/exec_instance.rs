@@ -1,4 +1,4 @@
-//! What containerd tells of one executed command, from the moment at which it is added to its exit.
+//! Exec instances: executions of commands, as containerd's events describe them.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,39 +6,42 @@ use tokio::time::Instant;
 
 use crate::containerd::TaskEvent;
 
-/// How far apart two clocks of one machine may seem, because one of the two is read a moment later.
+/// Tolerance for the comparison of two clocks of one machine, since one of them is read a moment
+/// after the other.
 pub(super) const SKEW: Duration = Duration::from_millis(5);
 
-/// How late an event may be: containerd's shim tries for less than half a minute to publish it. What seems older is timed by another clock.
+/// Maximum age of an event. containerd's shim tries to publish an event for less than 30 seconds. A
+/// time that seems older comes from another clock.
 const MAX_EVENT_AGE: Duration = Duration::from_secs(60);
 
-/// A time by both clocks.
+/// A reading of both clocks at the same moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockReading {
     pub(super) instant: Instant,
     pub(super) wall: SystemTime,
 }
 
-/// When something happened, by our own clock, and when it was heard of.
+/// Time of an event on the monotonic clock, and time at which the event was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventTime {
     pub(super) at: Instant,
     pub(super) received_at: Instant,
 }
 
-/// A command that was executed, as far as events tell of it.
+/// Execution of a command, as far as events describe it.
 #[derive(Clone, Debug)]
 pub(super) struct ExecInstance {
-    /// What containerd calls it.
+    /// The exec id in containerd's events.
     pub(super) exec: Box<str>,
     pub(super) added: Option<EventTime>,
     pub(super) started: Option<EventTime>,
     pub(super) exited: Option<EventTime>,
-    /// Its process, once it has started.
+    /// The pid of the command, once it has started.
     pub(super) pid: Option<u32>,
-    /// Its exit code, once it has exited; 128 and the signal where one ended it.
+    /// The exit code of the command, once it has exited; 128 plus the signal's number if a signal
+    /// ended it.
     pub(super) status: Option<u32>,
-    /// Its words, where they could be read while it ran.
+    /// The command line, if the sampler could read it while the process ran.
     pub(super) command: Option<Vec<String>>,
 }
 
@@ -55,7 +58,7 @@ impl ExecInstance {
         }
     }
 
-    /// Takes an event about it.
+    /// Applies an event about this exec instance.
     pub(super) fn apply(&mut self, event: &TaskEvent, moment: EventTime) {
         match event {
             TaskEvent::ExecAdded { .. } => self.added = Some(moment),
@@ -66,42 +69,44 @@ impl ExecInstance {
             TaskEvent::ExecExited { pid, status, .. } => {
                 self.exited = Some(moment);
                 self.status = Some(*status);
-                // A command that could not be started never had one.
+                // The pid is 0 if the command could not be started.
                 self.pid = self.pid.or(Some(*pid).filter(|pid| *pid != 0));
             }
             TaskEvent::Started { .. } | TaskEvent::Exit { .. } | TaskEvent::OutOfMemory { .. } => {}
         }
     }
 
-    /// The first that was heard of it.
+    /// Returns the time of the earliest known event.
     pub(super) fn first_event(&self) -> Option<EventTime> {
         self.added.or(self.started).or(self.exited)
     }
 
-    /// Whether the CRI plugin may have executed it: its ids are 64 hexadecimal digits, those that people give are not.
+    /// Returns whether the CRI plugin may have executed the command. The plugin's exec ids have 64
+    /// hexadecimal digits; exec ids that people choose do not.
     pub(super) fn has_cri_exec_id(&self) -> bool {
         self.exec.len() == 64 && self.exec.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 
 impl ClockReading {
-    /// The time as it is.
+    /// Pairs an instant with the current time of the wall clock.
     pub(super) fn new(instant: Instant) -> Self {
         Self { instant, wall: SystemTime::now() }
     }
 }
 
 impl EventTime {
-    /// What happened at a time of the wall clock, and is heard of now. The two clocks are compared here and nowhere else, so that a step of
-    /// the wall clock while a call lasts changes nothing. What cannot be so, because it would lie in the future or far back, was timed by a
-    /// clock that is not ours, or that has been set in this very moment: then it is when it was heard of.
+    /// Converts the wall-clock time of an event that is received now. The two clocks are compared
+    /// only here, so that a step of the wall clock during a call changes nothing. A time in the
+    /// future or more than 60 seconds ago comes from another machine's clock, or the clock has just
+    /// been set. Then the time of receipt is used.
     pub(super) fn new(at: SystemTime, now: ClockReading) -> Self {
         let received_at = now.instant;
         let age = now.wall.duration_since(at).ok().filter(|age| *age <= MAX_EVENT_AGE);
         Self { at: age.and_then(|age| received_at.checked_sub(age)).unwrap_or(received_at), received_at }
     }
 
-    /// How long after something else it happened; nothing, if before.
+    /// Returns the time since `other`; zero if the event was before `other`.
     pub(super) fn after(self, other: Instant) -> Duration {
         self.at.saturating_duration_since(other)
     }
@@ -120,7 +125,7 @@ mod tests {
             (1_000_030, 30),
             (1_000_040, 40),
             (999_990, 0),
-            // The clock was set by an hour, forwards or backwards, or is another's.
+            // The clock was set forwards or backwards, or belongs to another machine.
             (4_600_030, 40),
             (2_600, 40),
         ] {

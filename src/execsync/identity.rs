@@ -1,41 +1,42 @@
-//! Whose an ExecSync was: which probe's or hook's.
+//! Attribution of ExecSyncs to probes and hooks.
 
 use crate::manifest::{ExecPurpose, KnownExec, Source};
 use std::time::Duration;
 
-/// Whose an ExecSync was.
+/// The probe or hook to which an ExecSync is attributed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ProbeMatch {
-    /// A probe's or hook's whose command and timeout these are.
+    /// A known probe or hook has the command and timeout of the call.
     Matched {
-        /// Which; more than one where they have the same command and timeout. Never empty.
+        /// The probes and hooks with this command and timeout: at least one, and several if they
+        /// have the same command and timeout.
         uses: Vec<ExecPurpose>,
-        /// Who says so of the first of them.
+        /// The probe source of the first entry of `uses`.
         source: Source,
-        /// From one attempt to the next, of the first of them; `None` for a hook.
+        /// The period of the first entry of `uses`; `None` for a hook.
         period: Option<Duration>,
     },
-    /// Somebody's who comes again and again, as a probe does.
+    /// The calls come at regular intervals, like those of a probe.
     Inferred {
-        /// From one attempt to the next, in whole seconds, as probes have it.
+        /// Interval between the calls, a whole number of seconds as for every probe.
         period: Duration,
-        /// How sure that is, from 0 to 1.
+        /// Confidence of the inference, from 0 to 1.
         confidence: f64,
     },
-    /// Nothing tells.
+    /// No known probe or hook matches, and the calls are not regular.
     #[default]
     Unknown,
 }
 
 impl ProbeMatch {
-    /// What may be asked for: every [label](Self::label), and the word for none.
+    /// Allowed values of a filter: each [label](Self::label), and [`UNKNOWN`](Self::UNKNOWN).
     pub const LABELS: [&str; 8] =
         ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", Self::UNKNOWN];
 
-    /// The word for what has no label.
+    /// Name of calls without a label.
     pub const UNKNOWN: &str = "unknown";
 
-    /// Looks for the command and timeout of a call among those that a container's specs tell of.
+    /// Finds the probes and hooks of a container that have the command and timeout of a call.
     #[must_use]
     pub fn match_exec(uses: &[KnownExec], command: &[String], timeout_seconds: i64) -> Self {
         let is_it = |used: &&KnownExec| used.command == command && used.timeout_seconds == timeout_seconds;
@@ -45,8 +46,8 @@ impl ProbeMatch {
         Self::Matched { uses, source: first.source, period: first.period }
     }
 
-    /// A word for what it was: `liveness`, `preStop`, …, `ambiguous` where specs tell of several alike, `probe` where it was learned;
-    /// `None` where nothing tells.
+    /// Returns the label of the attribution: `liveness`, `preStop`, …; `ambiguous` if several
+    /// probes or hooks match; `probe` if a probe is inferred; `None` if the probe is unknown.
     #[must_use]
     pub fn label(&self) -> Option<&'static str> {
         match self {
@@ -59,7 +60,7 @@ impl ProbeMatch {
         }
     }
 
-    /// How sure it is, from 0 to 1.
+    /// Returns the confidence of the attribution, from 0 to 1.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "there are five uses")]
     pub fn confidence(&self) -> f64 {

@@ -1,4 +1,4 @@
-//! Which execution was which call's, where several went on in one container at a time.
+//! Matches calls and exec instances if several run in one container at the same time.
 
 use std::collections::BTreeSet;
 
@@ -6,66 +6,67 @@ use tokio::time::Instant;
 
 use super::exec_instance::{ExecInstance, SKEW};
 
-/// Calls that are told apart by each other. Among more nothing would be certain anyway, and it would take long to find that out.
+/// Maximum number of competing calls that are distinguished. The result for more calls would be
+/// ambiguous anyway, and would take long to compute.
 const MAX_CANDIDATES: usize = 12;
 
-/// A call, as far as it tells which execution was its.
+/// Properties of a call that restrict its exec instance.
 #[derive(Clone, Debug)]
 pub(super) struct CallCandidate<'a> {
     pub(super) sent: Instant,
     pub(super) command: &'a [String],
-    /// Events may have been missed while it lasted.
+    /// Whether events may have been missed during the call.
     pub(super) events_lost: bool,
-    /// How it ended, if it did.
+    /// The end of the call, if it has ended.
     pub(super) end: Option<CandidateEnd>,
 }
 
-/// When and how a call ended.
+/// Time and outcome of the end of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CandidateEnd {
     pub(super) at: Instant,
     pub(super) outcome: ExecOutcome,
 }
 
-/// What the end of a call tells of its command.
+/// Information about the command in the end of its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExecOutcome {
-    /// It exited; with which code, unless the answer could not be read.
+    /// The command exited. The exit code is `None` if the response could not be decoded.
     Exited(Option<u32>),
-    /// It was killed at the timeout.
+    /// The command was killed at its timeout.
     TimedOut,
-    /// Another error was answered, perhaps before anything was executed.
+    /// The runtime returned another error, perhaps before it executed anything.
     Refused,
-    /// Nothing: the call was given up, or its connection broke.
+    /// Nothing is known: the client gave up the call, or a connection was lost.
     Unanswered,
 }
 
-/// Whether what has not been heard of may yet be.
+/// Whether exit events may still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitEvents {
-    /// An exit may be on its way.
+    /// Exit events may still arrive.
     Pending,
-    /// No exit that has not been heard of will be.
+    /// All exit events have arrived.
     Complete,
 }
 
-/// Which execution was a call's.
+/// The exec instances that may belong to a call, by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// This execution, and no other.
+    /// Exactly this exec instance belongs to the call.
     One(usize),
-    /// One of these.
+    /// These exec instances are candidates. Even a single candidate may belong to another caller.
     OneOf(Vec<usize>),
-    /// None of which anything is known.
+    /// No known exec instance belongs to the call.
     None,
 }
 
-/// All calls and executions of a container at one time, and which may belong together.
+/// The calls and exec instances of a container at one time, and the candidates of each call.
 #[derive(Debug)]
 pub(super) struct Matching<'a> {
     calls: &'a [CallCandidate<'a>],
     instances: &'a [ExecInstance],
-    /// For each call, the executions that it may have had.
+    /// Indices of each call's candidates.
     edges: Vec<Vec<usize>>,
 }
 
@@ -83,7 +84,8 @@ impl<'a> Matching<'a> {
         matching
     }
 
-    /// Which execution a call had: one that it may have had while every other call that must have had one finds one of its own.
+    /// Returns the match of a call. An exec instance matches if each other call that must have an
+    /// exec instance can be given another one.
     pub(super) fn find(&self, call: usize) -> Match {
         let own = &self.edges[call];
         let near = self.conflict_set(call);
@@ -93,7 +95,7 @@ impl<'a> Matching<'a> {
         let fits = |instance: &&usize| self.others_still_match(&near, call, **instance);
         let left: Vec<usize> = own.iter().filter(fits).copied().collect();
         if left.is_empty() {
-            // Something has not been heard of, and what the others exclude is not certain.
+            // If nothing matches, events are missing, and exclusions by other calls are uncertain.
             let is_only_its = |instance: &usize| {
                 near.iter().all(|other| *other == call || !self.edges[*other].contains(instance))
             };
@@ -105,9 +107,10 @@ impl<'a> Matching<'a> {
         if self.may_be_foreign(call, &left) { Match::OneOf(left) } else { Match::from_instances(left) }
     }
 
-    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call told that its command had
-    /// exited; where the call failed without starting anything, and it never started; or where the call was cut off with nothing else going
-    /// on.
+    /// Returns whether the only candidate of a call may be foreign, which means executed for a
+    /// caller outside the relay. The candidate is not foreign if the end of the call shows that its
+    /// command exited; if the call was refused and the candidate never started; or if the call
+    /// ended without a response and nothing else ran in the container.
     fn may_be_foreign(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
         let has_started = self.instances[*only].started.is_some();
@@ -119,13 +122,13 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// Whether no other call can have had an execution that a call may have had.
+    /// Returns whether no other call shares a candidate with this call.
     pub(super) fn is_uncontested(&self, call: usize) -> bool {
         self.conflict_set(call).len() == 1
     }
 
-    /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these
-    /// executions.
+    /// Returns whether no later event can change the match of a call: all its candidates have
+    /// exited, and all calls that share a candidate with it have ended.
     pub(super) fn is_settled(&self, call: usize) -> bool {
         let own = &self.edges[call];
         let competes = |other: &usize| self.edges[*other].iter().any(|instance| own.contains(instance));
@@ -133,7 +136,8 @@ impl<'a> Matching<'a> {
             && (0..self.calls.len()).filter(competes).all(|other| self.calls[other].end.is_some())
     }
 
-    /// The calls that compete with one for its executions, with those for theirs, and so on; itself included.
+    /// Returns the call, all calls that share a candidate with it, all calls that share a candidate
+    /// with those, and so on.
     fn conflict_set(&self, call: usize) -> BTreeSet<usize> {
         let (mut near, mut new) = (BTreeSet::from([call]), vec![call]);
         while let Some(one) = new.pop() {
@@ -148,7 +152,8 @@ impl<'a> Matching<'a> {
         near
     }
 
-    /// Whether every other call that must have had an execution finds one of its own, when one call has a certain one.
+    /// Returns whether each other call in `near` that must have an exec instance can be given one
+    /// if `call` has `instance`.
     fn others_still_match(&self, near: &BTreeSet<usize>, call: usize, instance: usize) -> bool {
         let must = |other: &&usize| **other != call && self.calls[**other].requires_exec();
         let mut taken: Vec<Option<usize>> = vec![None; self.instances.len()];
@@ -159,7 +164,8 @@ impl<'a> Matching<'a> {
         })
     }
 
-    /// Finds an execution for a call, if need be by letting another call move to another execution.
+    /// Gives a free exec instance to a call. Moves other calls to other exec instances if necessary
+    /// (an augmenting path in a bipartite matching).
     fn augment(&self, call: usize, taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
         for &instance in &self.edges[call] {
             if tried[instance] {
@@ -178,8 +184,10 @@ impl<'a> Matching<'a> {
         false
     }
 
-    /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of
-    /// a call, and each call has such an execution: a shell that becomes its command has the words of another call perhaps.
+    /// Removes candidates with another command line than their call. Command lines are conclusive
+    /// only if each exec instance has the command line of a call, and each call has such an exec
+    /// instance: a shell that was replaced by its command may have the command line of another
+    /// call.
     fn filter_by_command(&mut self) {
         let is_conclusive = self.instances.len() > 1
             && self.instances.iter().all(|instance| {
@@ -200,10 +208,10 @@ impl<'a> Matching<'a> {
 }
 
 impl CallCandidate<'_> {
-    /// Whether an execution can have been that of this call.
+    /// Returns whether an exec instance may belong to this call.
     fn may_have(&self, instance: &ExecInstance, exits: ExitEvents) -> bool {
         let Some(first) = instance.first_event() else { return false };
-        // One of which the beginning was missed is that of a call that missed it.
+        // An exec instance whose start was missed belongs to a call that missed events.
         let is_whole = instance.added.or(instance.started).is_some();
         if !instance.has_cri_exec_id() || first.at + SKEW < self.sent || !(is_whole || self.events_lost) {
             return false;
@@ -218,14 +226,16 @@ impl CallCandidate<'_> {
         }
     }
 
-    /// Whether something was executed for it: what was refused or given up may have ended before that.
+    /// Returns whether the call must have an exec instance. A call that was refused or given up may
+    /// have ended before the runtime executed anything.
     fn requires_exec(&self) -> bool {
         self.end.is_some_and(|end| end.outcome.has_exited())
     }
 }
 
 impl CandidateEnd {
-    /// Whether an exit at this time and with this status can be the one that it tells of.
+    /// Returns whether an exit at this time and with this status is consistent with the end of the
+    /// call.
     pub(super) fn fits(&self, exited: Instant, status: u32) -> bool {
         let is_in_time = !self.outcome.has_exited() || exited <= self.at + SKEW;
         is_in_time && self.outcome.exit_code().is_none_or(|code| code == status)
@@ -252,7 +262,8 @@ impl Match {
         }
     }
 
-    /// One of these, if any: even a single one may be another's.
+    /// Returns a match with these candidates, if any. Even a single candidate may belong to another
+    /// call.
     fn from_uncertain(instances: Vec<usize>) -> Self {
         if instances.is_empty() { Self::None } else { Self::OneOf(instances) }
     }

@@ -1,4 +1,4 @@
-//! ExecSyncs that we make ourselves, and where their time goes: the tracker without a relay.
+//! Phases of ExecSyncs that probeshim itself makes: the tracker without a relay.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,14 +35,15 @@ pub struct PendingExec {
 /// The durations of one exec instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecTiming {
-    /// From `TaskExecAdded` to `TaskExecStarted`.
+    /// Time from `TaskExecAdded` to `TaskExecStarted`.
     pub start: Duration,
-    /// From `TaskExecStarted` to `TaskExit`.
+    /// Time from `TaskExecStarted` to `TaskExit`.
     pub run: Duration,
 }
 
 impl ExecMeter {
-    /// Creates a meter for the container with this full id. `has_exec_events`: whether events about it will come.
+    /// Creates a meter for the container with this full id. `has_exec_events` is whether the
+    /// runtime reports exec instances.
     #[must_use]
     pub fn new(container: &str, has_exec_events: bool) -> Self {
         let mut tracker = Tracker::new(SlownessConfig::default());
@@ -50,7 +51,7 @@ impl ExecMeter {
         Self { container: container.into(), tracker, next_id: 1, instances: HashMap::new() }
     }
 
-    /// Called before a call is made.
+    /// Called before a call is sent.
     pub fn start(&mut self, command: &[String], timeout_seconds: i64) -> PendingExec {
         let now = Instant::now();
         let info = Arc::new(CallInfo {
@@ -74,7 +75,8 @@ impl ExecMeter {
         PendingExec { info, exec }
     }
 
-    /// Called when a call has ended, with its duration, its gRPC code and, if it succeeded, its exit code.
+    /// Called when a call has ended, with its duration, its gRPC code and, if it succeeded, its
+    /// exit code.
     pub fn finish(&mut self, call: PendingExec, duration: Duration, code: Code, exit_code: Option<i32>) {
         let PendingExec { info, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
@@ -106,8 +108,8 @@ impl ExecMeter {
         self.tracker.on_task_event(timestamped, now);
     }
 
-    /// Returns the phases of calls that were recorded since the last call. With `is_final`, calls that have ended are recorded at
-    /// once, without waiting for more events.
+    /// Returns the phases of calls that were recorded since the last call. With `is_final`, calls
+    /// that have ended are recorded immediately, without waiting for more events.
     pub fn take_phases(&mut self, is_final: bool) -> Vec<Phases> {
         if is_final {
             self.tracker.flush(Instant::now());

@@ -1,4 +1,4 @@
-//! What is counted of ExecSyncs, and of what is known of the node.
+//! Metrics of ExecSyncs and of the inventory.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,20 @@ use super::phases::Phases;
 use super::watchdog::{Stuck, StuckKind};
 use crate::inventory::Inventory;
 
-/// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.
+/// Upper bounds of the phase histogram, in seconds: from `true` in a synthetic container to a child
+/// process that keeps the output open.
 const PHASES: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Upper bounds of the margin, in seconds; below 0 the answer came after the timeout.
+/// Upper bounds of the margin histogram, in seconds. A margin below 0 is a response after the
+/// timeout.
 const MARGINS: [f64; 12] = [-30.0, -5.0, -1.0, 0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Probes whose margin is told apart; a node has fewer. Others are counted together.
+/// Maximum number of probes with separate margins; a node has fewer. Further probes are counted
+/// together.
 const PROBES: usize = 2_000;
 
-/// What is counted of the execs and the node. Copies share it.
+/// Metrics of ExecSyncs and of the inventory. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct ExecMetrics {
     phases: Family<PhaseLabel, Histogram>,
@@ -92,7 +95,7 @@ impl Default for ExecMetrics {
 }
 
 impl ExecMetrics {
-    /// Adds them to a registry.
+    /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "exec_phase",
@@ -152,7 +155,8 @@ impl ExecMetrics {
         }
     }
 
-    /// The labels of a probe; those of all others, where there are too many. Calls that are no probe's are counted together.
+    /// Returns the labels of the call's probe, or the common labels `other` if there are too many
+    /// probes. Calls without a known probe are counted together as `unknown`.
     fn labels_of(&self, record: &CallRecord) -> ProbeLabels {
         let (call, insight) = (&record.call, record.analysis.as_deref());
         let Some(probe) = insight.and_then(|insight| insight.identity.label()) else {
@@ -174,7 +178,7 @@ impl ExecMetrics {
         labels
     }
 
-    /// A pod is gone, and nobody asks for its margins any more.
+    /// Removes the margins of a pod that is gone.
     pub(super) fn pod_gone(&self, namespace: &str, pod: &str) {
         let mut probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);
         probes.retain(|labels| {
@@ -186,7 +190,7 @@ impl ExecMetrics {
         });
     }
 
-    /// How many are in flight: on the node, and in the container that has most.
+    /// Sets the number of ExecSyncs in flight: on the node, and in the container that has the most.
     pub(super) fn in_flight(&self, all: usize, busiest: usize) {
         self.in_flight.set(i64::try_from(all).unwrap_or(i64::MAX));
         self.busiest.set(i64::try_from(busiest).unwrap_or(i64::MAX));

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!               ExecAnalyzer
-//! tap events ─► Tracker ◄── events of exec instances      (Matching, ExecInstance ──► Phases; ProbeMatch, Periodicity)
+//! tap events ─► Tracker ◄── events of exec instances  (matching, phases, periodicity)
 //!                 │  ▲  └─► Watchdog, for stuck execs
 //!   SampleRequest │  │ SampleResult
 //!                 ▼  │
-//!               Sampler (evidence, on a thread of its own)
+//!               Sampler (evidence, on a separate thread)
 //! ```
 
 mod analysis;

@@ -1,4 +1,4 @@
-//! What is learned of calls that come again and again: how long they take, and their period.
+//! Learns the usual duration and the period of repeated calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,10 +15,11 @@ const MAX_SAMPLES: usize = 12;
 /// Minimum number of samples for an inference.
 const MIN_SAMPLES: usize = 3;
 
-/// Maximum number of patterns; the one that was seen longest ago is dropped first.
+/// Maximum number of patterns. The pattern whose last call is oldest is dropped first.
 const MAX_PATTERNS: usize = 4_096;
 
-/// By how much of its period, and by how much at least, an attempt of the kubelet's may be early or late.
+/// Tolerance for the kubelet's probe attempts, as a fraction of the period, and its minimum in
+/// seconds.
 const JITTER: (f64, f64) = (0.1, 0.15);
 
 /// The call patterns of all containers.
@@ -30,7 +31,8 @@ pub(super) struct Periodicity {
 /// A command with its timeout in a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PatternKey {
-    /// The pod's uid and the container's name, so that it outlives a restart; where they are not known, the container's id.
+    /// The pod's uid and the container's name, so that the key survives a restart of the container;
+    /// the container's id if they are unknown.
     container: Arc<str>,
     call: u64,
 }
@@ -50,7 +52,8 @@ impl PatternKey {
 }
 
 impl Periodicity {
-    /// A call has begun. Tells what its beginnings look like, this one included.
+    /// Records the start of a call. Returns the probe match that is inferred from this and earlier
+    /// starts.
     pub(super) fn record_start(&mut self, key: &PatternKey, at: Instant) -> ProbeMatch {
         if !self.patterns.contains_key(key) {
             self.make_room();
@@ -60,14 +63,14 @@ impl Periodicity {
         pattern.identity()
     }
 
-    /// A call has ended well after so long.
+    /// Records the duration of a call that succeeded.
     pub(super) fn record_duration(&mut self, key: &PatternKey, duration: Duration) {
         if let Some(pattern) = self.patterns.get_mut(key) {
             push(&mut pattern.durations, duration);
         }
     }
 
-    /// How long such a call takes usually: the median, once there are a few.
+    /// Returns the median duration; `None` if too few calls have succeeded.
     pub(super) fn median(&self, key: &PatternKey) -> Option<Duration> {
         let mut durations: Vec<Duration> = self.patterns.get(key)?.durations.iter().copied().collect();
         durations.sort_unstable();
@@ -86,8 +89,9 @@ impl Periodicity {
 }
 
 impl CallPattern {
-    /// The kubelet's attempts come every whole number of seconds. Two probes with the same command come in turns, and so does every
-    /// second attempt then.
+    /// Infers a probe from the starts of calls. The kubelet's probe attempts come every whole
+    /// number of seconds. If two probes have the same command, their attempts alternate, and every
+    /// second call is regular.
     fn identity(&self) -> ProbeMatch {
         (1..=2).find_map(|turns| self.period(turns)).unwrap_or_default()
     }
@@ -104,7 +108,7 @@ impl CallPattern {
         let seconds = intervals[intervals.len() / 2].round();
         let is_regular = |interval: &&f64| (**interval - seconds).abs() <= (seconds * JITTER.0).max(JITTER.1);
         let regular = intervals.iter().filter(is_regular).count() as f64 / intervals.len() as f64;
-        // The more of them have been seen, the surer; never quite.
+        // The confidence grows with the number of intervals, and stays below 1.
         let confidence =
             regular * (1.0 - 0.5_f64.powi(i32::try_from(intervals.len()).unwrap_or(i32::MAX) - 1));
         (seconds >= 1.0 && regular >= 0.7).then(|| ProbeMatch::Inferred {
@@ -125,7 +129,8 @@ fn push<T>(last: &mut VecDeque<T>, value: T) {
 mod tests {
     use super::*;
 
-    /// What is learned from calls that begin at these times, in milliseconds.
+    /// Returns the period in seconds and the confidence that are inferred from calls at these
+    /// times, in milliseconds.
     fn learned(starts: &[u64]) -> Option<(u64, f64)> {
         let (mut periodicity, base) = (Periodicity::default(), Instant::now());
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);

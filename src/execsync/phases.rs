@@ -1,4 +1,4 @@
-//! Where the time of an ExecSync went.
+//! Phases of an ExecSync.
 
 use std::time::Duration;
 
@@ -7,89 +7,92 @@ use tokio::time::Instant;
 use super::exec_instance::{EventTime, ExecInstance};
 use super::matching::ExecOutcome;
 
-/// Where the time went, as far as it is known.
+/// The phases of an ExecSync, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// All of it is known.
+    /// All phases are known.
     Complete(PhaseDurations),
-    /// One of these executions in the same container was it; which one, nothing tells.
+    /// Events cannot show which exec instance of the container belongs to the call, or whether the
+    /// only candidate does.
     Ambiguous {
-        /// Queue and other.
+        /// The phases queue and other.
         parts: PhaseDurations,
-        /// What containerd calls the first eight of them.
+        /// The exec ids of the first eight candidates.
         candidates: Vec<Box<str>>,
-        /// How many they are.
+        /// Number of candidates.
         count: usize,
     },
-    /// Something that events would tell has not been heard of.
+    /// Events are missing.
     Missing {
-        /// What is known.
+        /// The known phases.
         parts: PhaseDurations,
-        /// What is not.
+        /// The events that are missing.
         what: MissingEvents,
     },
-    /// The runtime does not tell of what it executes.
+    /// The runtime has no events about exec instances.
     Unsupported(PhaseDurations),
 }
 
-/// What was not heard of.
+/// Events that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingEvents {
-    /// No event about this call came.
+    /// No event about this call was received.
     Everything,
-    /// The runtime's events were interrupted while the call lasted.
+    /// The runtime's events were interrupted during the call.
     Interrupted,
-    /// Nobody asked the runtime for events.
+    /// probeshim does not subscribe to the runtime's events.
     NotWatched,
-    /// That the command was started.
+    /// The start of the command was not received.
     Started,
-    /// That the command exited.
+    /// The exit of the command was not received.
     Exited,
 }
 
-/// The phases, one after the other; together they are the call. `None` is not known, and is then in `other`.
+/// Durations of the phases, which follow each other and add up to the duration of the call. `None`
+/// is an unknown phase, whose time is in `other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseDurations {
-    /// The request was complete, and held here.
+    /// Time for which probeshim held the complete request.
     pub queue: Duration,
-    /// The runtime prepared the execution: its description, its pipes.
+    /// Time for which the runtime prepared the exec: container description and pipes.
     pub prepare: Option<Duration>,
-    /// The OCI runtime started the command.
+    /// Time for which the OCI runtime started the command.
     pub start: Option<Duration>,
-    /// The command ran.
+    /// Time for which the command ran.
     pub run: Option<Duration>,
-    /// The command had exited, and its output was waited for.
+    /// Time for which the runtime waited for the end of the output, after the command had exited.
     pub drain: Option<Duration>,
-    /// What cannot be attributed.
+    /// Time that is in no known phase.
     pub other: Duration,
 }
 
-/// When what happened in a call, after its beginning.
+/// Times of a call, relative to its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeline {
-    /// The beginning.
+    /// The start of the call.
     pub(super) started_at: Instant,
-    /// The request was whole.
+    /// Time at which the request was complete.
     pub(super) received: Duration,
-    /// The request had been sent.
+    /// Time at which the request had been sent.
     pub(super) sent: Duration,
-    /// The call had ended.
+    /// Time at which the call ended.
     pub(super) end: Duration,
 }
 
 impl Timeline {
-    /// What is known without any event.
+    /// Returns the phases that are known without events.
     pub(super) fn parts(&self) -> PhaseDurations {
         PhaseDurations { queue: self.sent.saturating_sub(self.received), ..PhaseDurations::default() }
             .filled(self.end)
     }
 
-    /// What an execution tells of its call, which had this outcome.
+    /// Returns the phases of a call with this exec instance and outcome.
     pub(super) fn phases(&self, instance: &ExecInstance, outcome: ExecOutcome) -> Phases {
-        // An answer may overtake the rest of its request.
+        // A response may arrive before the rest of its request is sent.
         let end = self.end.max(self.sent);
         let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(self.started_at));
-        // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
+        // Each time lies between the previous one and the end. The start is measured slightly late,
+        // and the exit with another clock.
         let [added, started, exited] = [instance.added, instance.started, instance.exited].map(after);
         let added = added.map(|added| added.clamp(self.sent, end));
         let from = added.unwrap_or(self.sent);
@@ -105,7 +108,7 @@ impl Timeline {
         parts.drain = between(exited, Some(end)).filter(|_| started.is_some());
         let what = match (added, started, exited) {
             (Some(_), Some(_), Some(_)) => None,
-            // It could not be started, and that is how the time was spent.
+            // The command could not be started, and the time was spent on its start.
             (Some(_), None, _) if outcome == ExecOutcome::Refused => {
                 parts.start = between(added, Some(end));
                 None
@@ -123,14 +126,14 @@ impl Timeline {
 }
 
 impl PhaseDurations {
-    /// The same, with what is not known of a call of this length in `other`.
+    /// Returns the durations with the rest of `total` in `other`.
     fn filled(self, total: Duration) -> Self {
         let known = [Some(self.queue), self.prepare, self.start, self.run, self.drain];
         let known: Duration = known.into_iter().flatten().sum();
         Self { other: total.saturating_sub(known), ..self }
     }
 
-    /// Each phase by its name, in their order, as far as it is known.
+    /// Returns the phases with their names, in order; `None` is an unknown phase.
     #[must_use]
     pub fn named(&self) -> [(&'static str, Option<Duration>); 6] {
         [
@@ -148,13 +151,13 @@ impl MissingEvents {
     const ALL: [Self; 5] =
         [Self::Everything, Self::Interrupted, Self::NotWatched, Self::Started, Self::Exited];
 
-    /// The one of this name.
+    /// Returns the variant with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|what| what.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the variant.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -168,7 +171,7 @@ impl MissingEvents {
 }
 
 impl Phases {
-    /// What is known of the time.
+    /// Returns the known phases.
     #[must_use]
     pub fn parts(&self) -> &PhaseDurations {
         match self {
@@ -179,7 +182,7 @@ impl Phases {
         }
     }
 
-    /// How much is known, in a word.
+    /// Returns a word for the completeness of the phases.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Which calls are worth a look.
+//! Assessment of calls as fine, slow or failed.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::cri::Code;
 use crate::relay::CallOutcome;
 use crate::tap::{Call, ExecCall};
 
-/// Configuration of the analysis.
+/// Configuration of the ExecSync analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct SlownessConfig {
-    /// Calls that take longer than this are slow.
+    /// Duration above which a call is slow.
     pub slow: Duration,
-    /// Whether of commands only the program is told, not its arguments.
+    /// Whether commands are reduced to their programs.
     pub redact_commands: bool,
 }
 
@@ -21,30 +21,30 @@ impl Default for SlownessConfig {
     }
 }
 
-/// Whether a call was worth a look.
+/// Assessment of a call. Calls that are not fine get evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assessment {
-    /// It was quick and went well.
+    /// The call was quick and succeeded.
     Fine,
-    /// It was slow, by one of the measures.
+    /// The call was slow by this measure.
     Slow(Slow),
-    /// It failed, or its command did.
+    /// The call or its command failed.
     Failed,
 }
 
-/// By which measure a call was slow.
+/// The measure by which a call was slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// It took more than half of its timeout.
+    /// The call took more than half of its timeout.
     HalfOfTimeout,
-    /// It took longer than what is set for all.
+    /// The call took longer than the configured threshold.
     Threshold,
-    /// It took more than three times as long as such a call usually does.
+    /// The call took more than three times the median of such calls.
     OverTripleMedian,
 }
 
 impl SlownessConfig {
-    /// How a call went; `median` is how long such a call takes usually.
+    /// Assesses a call. `median` is the median duration of such calls.
     pub(super) fn assessment(&self, call: &Call, median: Option<Duration>) -> Assessment {
         let exec = call.exec.as_deref();
         let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
@@ -64,14 +64,14 @@ impl SlownessConfig {
 }
 
 impl Assessment {
-    /// The one of this name; `slow` is by which measure, of a slow one.
+    /// Returns the assessment with this name. `slow` is the measure of a slow call.
     #[must_use]
     pub fn named(name: &str, slow: Option<Slow>) -> Option<Self> {
         let all = [Some(Self::Fine), slow.map(Self::Slow), Some(Self::Failed)];
         all.into_iter().flatten().find(|assessment| assessment.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the assessment.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,13 +85,13 @@ impl Assessment {
 impl Slow {
     const ALL: [Self; 3] = [Self::HalfOfTimeout, Self::Threshold, Self::OverTripleMedian];
 
-    /// The one of this name.
+    /// Returns the measure with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|slow| slow.name() == name)
     }
 
-    /// Its name.
+    /// Returns the name of the measure.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! A call as a span, with its phases as parts.
+//! Spans of calls, with the phases of an ExecSync as children.
 
 use super::analysis::{CallRecord, ExecAnalysis};
 use super::phases::Phases;
@@ -8,7 +8,8 @@ use crate::tap::Call;
 use crate::telemetry::traces::{Span, Value};
 
 impl CallRecord {
-    /// The call as a span; its parts are the phases that follow each other without a gap from the beginning.
+    /// Returns the span of the call. If all phases are known, they are its children: they follow
+    /// each other without a gap.
     #[must_use]
     pub fn span(&self) -> Span {
         let call = &*self.call;
@@ -68,7 +69,7 @@ fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str,
 
 fn parts(call: &Call, phases: &Phases) -> Vec<(&'static str, std::time::SystemTime, std::time::SystemTime)> {
     let Phases::Complete(parts) = phases else { return Vec::new() };
-    // Of what is known completely, only the time before the request was whole is in no phase.
+    // In complete phases, `other` is the time before the request was complete.
     let mut at = call.start + parts.other;
     let mut spans = Vec::new();
     for (name, time) in parts.named() {

@@ -1,4 +1,4 @@
-//! The wedge watchdog: `ExecSync`s that should have been answered, and processes that should be gone.
+//! Watchdog for stuck execs: overdue and unanswered ExecSyncs, and leaked processes.
 
 use crate::object_ref::{ContainerRef, PodRef};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -11,61 +11,65 @@ use tokio::time::Instant;
 use super::evidence::{ProcessInfo, SampleRequest};
 use super::tracker::{ExecInFlight, ExecSession, Tracker};
 
-/// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
-/// and starting it can take a second or two on a busy node.
+/// Delay after which a late response or exit counts as stuck. A runtime starts the timer of an
+/// `ExecSync` only once the command runs, and the start can take a second or two on a busy node.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// How long after a call its container is looked at for what it left, and how often while something is.
+/// Time from the end of a call to the first search for its leaked processes, and interval between
+/// searches.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Sessions of one container that are looked for.
+/// Maximum number of sessions of a container in which leaked processes are searched.
 const SESSIONS: usize = 256;
 
-/// What is stuck, in the order in which it began.
+/// The stuck execs, by kind and number.
 pub type Stuck = BTreeMap<(StuckKind, u64), StuckExec>;
 
-/// In which way something is stuck.
+/// The kind of a stuck exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StuckKind {
-    /// A call outlives its timeout by more than five seconds. The number is the call's.
+    /// A call that is unanswered five seconds after its timeout. The number is that of the call.
     Overdue,
-    /// A command exited more than five seconds ago, and its call has not been answered. The number is the call's.
+    /// A call that is unanswered five seconds after its command exited. The number is that of the
+    /// call.
     Unanswered,
-    /// A process that an `ExecSync` started is still there, though the call ended more than five seconds ago. The number is the process's.
+    /// A process that an `ExecSync` started and that still exists five seconds after the call
+    /// ended. The number is the pid.
     Leaked,
 }
 
-/// Something that is stuck.
+/// An exec that is stuck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StuckExec {
-    /// In which way.
+    /// The kind.
     pub kind: StuckKind,
-    /// The call.
+    /// The number of the call.
     pub call: u64,
-    /// Since when: when its timeout was over, its command had exited, or it ended.
+    /// Time of the timeout of an overdue call, of the command's exit for an unanswered call, or of
+    /// the end of the call for a leaked process.
     pub since: Instant,
-    /// The whole id of the container.
+    /// The full id of the container.
     pub container_id: Arc<str>,
     /// The pod, as far as it is known.
     pub pod: Option<Arc<PodRef>>,
     /// The container.
     pub container: Option<Arc<ContainerRef>>,
-    /// The process, where it is known.
+    /// The pid of the command or of the leaked process, if it is known.
     pub pid: Option<u32>,
-    /// What it executes, or what is left of it.
+    /// The command of the call, or the command line of the leaked process.
     pub command: Vec<String>,
 }
 
-/// Looks for what is stuck, every second.
+/// Finds stuck execs; checks every second.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
     stuck: Stuck,
-    /// What calls that have ended executed, by container.
+    /// Sessions of calls that have ended, by container.
     containers: HashMap<Arc<str>, WatchedContainer>,
     pub(super) sample_requests: Vec<SampleRequest>,
 }
 
-/// A container that is looked at.
+/// A container in which leaked processes are searched.
 #[derive(Debug)]
 struct WatchedContainer {
     sessions: VecDeque<ExecSession>,
@@ -73,7 +77,7 @@ struct WatchedContainer {
 }
 
 impl StuckKind {
-    /// Its name.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,7 +93,7 @@ impl Watchdog {
         &self.stuck
     }
 
-    /// A call is over: what it executed should be, too.
+    /// Watches the session of a call that has ended.
     pub(super) fn watch(&mut self, session: ExecSession) {
         let looking = self.containers.entry(session.container.clone()).or_insert_with(|| WatchedContainer {
             sessions: VecDeque::new(),
@@ -97,7 +101,7 @@ impl Watchdog {
         });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
-            // Rather one of which nothing is known to be left.
+            // A session without a known leaked process goes first.
             let is_left = |session: &ExecSession| {
                 self.stuck
                     .values()
@@ -108,7 +112,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks at the calls that go on, and asks about processes.
+    /// Finds overdue and unanswered calls, and requests the processes of sessions.
     pub(super) fn check(&mut self, tracker: &Tracker, now: Instant) {
         let before = mem::take(&mut self.stuck);
         for (container, execs) in tracker.containers() {
@@ -116,7 +120,8 @@ impl Watchdog {
                 if let Some(overdue) = overdue(call, container, now) {
                     self.stuck.insert((StuckKind::Overdue, call.id), overdue);
                 }
-                // What its command was is known better now than it will be: others may come and go in the container.
+                // The earlier finding is kept: a later exec in the container may make the match
+                // ambiguous.
                 if let Some(known) =
                     before.get(&(StuckKind::Unanswered, call.id)).filter(|_| !call.has_ended())
                 {
@@ -149,7 +154,7 @@ impl Watchdog {
         }
     }
 
-    /// What is left of the sessions that were asked about.
+    /// Replaces the leaked processes of a container by those that the sampler found.
     pub(super) fn on_leftovers(&mut self, container: &Arc<str>, processes: &[ProcessInfo], now: Instant) {
         let is_left_here =
             |stuck: &StuckExec| stuck.kind == StuckKind::Leaked && stuck.container_id == *container;
@@ -177,7 +182,7 @@ impl Watchdog {
         }
     }
 
-    /// A container has no processes any more.
+    /// Called when the processes of a container are gone.
     pub(super) fn container_gone(&mut self, container: &str) {
         self.containers.remove(container);
         self.stuck.retain(|(kind, _), stuck| *kind != StuckKind::Leaked || *stuck.container_id != *container);
@@ -185,7 +190,7 @@ impl Watchdog {
 }
 
 fn overdue(call: &ExecInFlight, container: &Arc<str>, now: Instant) -> Option<StuckExec> {
-    // One that lasts for centuries is never over.
+    // A timeout beyond the range of the clock is never over.
     let due = call.started_at().checked_add(call.exec.timeout()?)?;
     (!call.has_ended() && now >= due + MARGIN)
         .then(|| StuckExec::for_call(StuckKind::Overdue, call, container, due))

@@ -1,4 +1,4 @@
-//! A container's control groups, of either version: where they are, and what they tell.
+//! Control groups of a container, in version 1 or 2: their directories and files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use procfs::process::Process;
 use super::counters::{Counters, field_value, parse_cpu_stat, parse_psi_total, quota};
 use super::{Pids, PressureStall};
 
-/// Where the controllers of a container are. `None` is not there.
+/// Directories of a container's controllers; `None` if a controller is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cgroup {
     version: Version,
@@ -27,21 +27,21 @@ enum Version {
     V2,
 }
 
-/// A hierarchy of control groups, as it is mounted here.
+/// A mounted hierarchy of control groups.
 #[derive(Clone, Debug)]
 pub(super) struct CgroupMount {
     version: Version,
-    /// Of version 1: which controllers it has.
+    /// Controllers of the hierarchy, in version 1.
     controllers: Vec<String>,
-    /// Which part of the hierarchy is mounted.
+    /// Path of the mounted part in the hierarchy.
     root: String,
     point: PathBuf,
 }
 
-/// The control groups of a process, as the kernel lists them: controllers (none for version 2) and a path.
+/// A line of `/proc/PID/cgroup`: controllers (none in version 2) and a path.
 pub(super) type Membership = (Vec<String>, String);
 
-/// The hierarchies that are mounted here.
+/// Returns the mounted hierarchies.
 pub(super) fn mounts() -> Vec<CgroupMount> {
     let mounts = Process::myself().and_then(|own| own.mountinfo());
     let mounts = mounts.map(|mounts| mounts.0).unwrap_or_default();
@@ -57,8 +57,8 @@ pub(super) fn mounts() -> Vec<CgroupMount> {
     cgroups.collect()
 }
 
-/// The beginning of a path as far as the part that has the container's id in it: what is below is the container's own affair, as
-/// `init.scope` of a systemd in it.
+/// Returns the path up to the component that contains the container's id. The container itself
+/// creates deeper control groups, such as `init.scope` of a systemd in it.
 fn container_prefix<'a>(path: &'a str, container: &str) -> Option<&'a str> {
     let at = path.find(container).filter(|_| !container.is_empty())?;
     let end = path[at..].find('/').map_or(path.len(), |slash| at + slash);
@@ -66,8 +66,8 @@ fn container_prefix<'a>(path: &'a str, container: &str) -> Option<&'a str> {
 }
 
 impl Cgroup {
-    /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control
-    /// groups of the container's own: what its id is part of.
+    /// Finds the control groups of a container by its first process. Returns `None` if the process
+    /// is not on this host, or if the container's id is in no path of its control groups.
     pub(super) fn find(pid: i32, container: &str, mounts: &[CgroupMount]) -> Option<Self> {
         let process = Process::new(pid).ok()?;
         let memberships = process.cgroups().ok()?.0.into_iter();
@@ -93,7 +93,7 @@ impl Cgroup {
         let v2 = || {
             let (_, path) = own().find(|(controllers, _)| controllers.iter().all(String::is_empty))?;
             let dir = mounts.iter().find(|mount| mount.version == Version::V2)?.dir(path)?;
-            // A hybrid host has a hierarchy of version 2 as well, without controllers.
+            // A hybrid host also has a hierarchy of version 2, without controllers.
             dir.join("cpu.stat").exists().then_some(dir)
         };
         if let Some(cpu) = v1("cpu") {
@@ -112,7 +112,7 @@ impl Cgroup {
         Some(Self { version: Version::V2, cpu, cpuacct: None, memory, pids, freezer })
     }
 
-    /// What is counted, as it stands.
+    /// Reads the current counters.
     pub(super) fn counters(&self) -> Counters {
         let mut cpu = read(self.cpu.as_ref(), "cpu.stat").map(|text| parse_cpu_stat(&text));
         if let Some(cpu) = &mut cpu {
@@ -131,7 +131,7 @@ impl Cgroup {
         Counters { cpu, pressure, oom_kills }
     }
 
-    /// How many processors the container may use.
+    /// Returns the CPU quota as a number of processors; `None` without a quota.
     pub(super) fn quota(&self) -> Option<f64> {
         match self.version {
             Version::V1 => {
@@ -161,14 +161,15 @@ impl Cgroup {
         }
     }
 
-    /// The processes in it, as they are numbered here.
+    /// Returns the pids of the container's processes, in the pid namespace of probeshim.
     pub(super) fn processes(&self) -> Vec<i32> {
         let list = read(self.pids.as_ref().or(self.cpu.as_ref()), "cgroup.procs").unwrap_or_default();
         list.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 }
 
-/// How long some have stood still: of a control group (`cpu.pressure`), or of the whole node (`/proc/pressure/cpu`).
+/// Reads the stall times of a control group (`cpu.pressure`) or of the node (`/proc/pressure/cpu`).
+/// `ending` is the end of the file names.
 pub(super) fn pressures(dir: &Path, ending: &str) -> Option<PressureStall> {
     let of = |what: &str| parse_psi_total(&fs::read_to_string(dir.join(format!("{what}{ending}"))).ok()?);
     Some(PressureStall { cpu: of("cpu")?, io: of("io")?, memory: of("memory")? })
@@ -179,7 +180,7 @@ fn read(dir: Option<&PathBuf>, file: &str) -> Option<String> {
 }
 
 impl CgroupMount {
-    /// Where a path of the hierarchy is here.
+    /// Returns the directory of a path of the hierarchy; `None` if the path is not mounted.
     fn dir(&self, path: &str) -> Option<PathBuf> {
         let inside = if self.root == "/" { path } else { path.strip_prefix(&self.root)? };
         Some(self.point.join(inside.trim_start_matches('/')))
@@ -246,7 +247,7 @@ mod tests {
         for what in ["cpu", "io", "memory"] {
             write(&dir, &format!("{what}.pressure"), "some avg10=0.00 total=1000\n");
         }
-        // Part of the hierarchy is mounted, as in a container.
+        // Only a part of the hierarchy is mounted, as in a container.
         let mounts = [mount(Version::V2, &[], "/kubepods", here.path().to_owned())];
         let members = [membership(&[], "/kubepods/cri-containerd-c0ffee.scope/init.scope")];
         let cgroup = Cgroup::from_memberships(&members, "c0ffee", &mounts).unwrap();

@@ -1,10 +1,10 @@
-//! Counters of the kernel, of which only the growth is meaningful.
+//! Counters of the kernel. Only their growth is meaningful.
 
 use std::time::Duration;
 
 use super::{CpuUsage, PressureStall};
 
-/// The counters of a container at one time; `None` if the kernel does not count it.
+/// Counters of a container at one time; `None` if the kernel does not have the counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) cpu: Option<CpuCounters>,
@@ -70,7 +70,8 @@ pub(super) fn parse_psi_total(text: &str) -> Option<Duration> {
     total.trim().parse().ok().map(Duration::from_micros)
 }
 
-/// How many processors a quota is, from the two numbers of it in microseconds; `None` for no quota.
+/// Returns a CPU quota as a number of processors, from the quota and the period in microseconds;
+/// `None` without a quota.
 #[expect(clippy::cast_precision_loss, reason = "microseconds of a second")]
 pub(super) fn quota(quota: &str, period: &str) -> Option<f64> {
     let quota = quota.trim().parse::<i64>().ok().filter(|quota| *quota > 0)?;

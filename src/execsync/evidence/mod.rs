@@ -1,4 +1,4 @@
-//! What went on in a container, and on the node, while a call lasted.
+//! Measurements of a container and the node during a call.
 
 mod cgroup;
 mod counters;
@@ -10,63 +10,66 @@ use std::time::Duration;
 pub use processes::ProcessInfo;
 pub(super) use sampler::{SampleRequest, SampleResult, Sampler};
 
-/// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little
-/// after, where the container had to be found first. `None` is not measured.
+/// Measurements from the start of a call to its end. They begin up to 0.1 s before the call if
+/// another call of the container began then, or slightly after its start if the container had to be
+/// found first. `None` was not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// How long it was measured.
+    /// Duration of the measurement.
     pub window: Duration,
-    /// `ExecSync`s in flight when the call ended, itself included: in the container, and on the node.
+    /// Number of `ExecSync`s in flight when the call ended, including the call itself: in the
+    /// container, and on the node.
     pub in_flight: (usize, usize),
-    /// The container's processor time.
+    /// CPU usage of the container.
     pub cpu: Option<CpuUsage>,
-    /// How long processes of the container stood still for want of something. cgroup v2 only.
+    /// Time for which processes of the container were stalled. Requires cgroup v2.
     pub container_pressure: Option<PressureStall>,
-    /// The same of the whole node.
+    /// Time for which processes of the node were stalled.
     pub node_pressure: Option<PressureStall>,
-    /// How long that was measured: calls that begin within a tenth of a second share a beginning.
+    /// Duration of the measurement of `node_pressure`. Calls that start within 0.1 s share its
+    /// start.
     pub psi_window: Duration,
-    /// Processes and threads of the container.
+    /// Number of processes and threads of the container.
     pub pids: Option<Pids>,
     /// Whether the container is frozen.
     pub is_frozen: Option<bool>,
-    /// Processes of the container that the kernel killed for want of memory.
+    /// Number of processes of the container that the kernel killed for lack of memory.
     pub oom_kills: Option<u64>,
-    /// The node's load over the last minute, and how many processors it has.
+    /// The node's load average over the last minute, and its number of processors.
     pub load: Option<(f64, usize)>,
 }
 
-/// Processor time of a container.
+/// CPU usage of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUsage {
-    /// How many processors it may use; `None` for all.
+    /// CPU quota as a number of processors; `None` without a quota.
     pub quota: Option<f64>,
-    /// What it used.
+    /// CPU time that the container used.
     pub used: Option<Duration>,
-    /// Periods of the quota that began.
+    /// Number of CFS periods.
     pub periods: u64,
-    /// In how many of them it was throttled.
+    /// Number of CFS periods in which the container was throttled.
     pub throttled_periods: u64,
-    /// How long it was throttled, summed over processors.
+    /// Time for which the container was throttled, summed over processors.
     pub throttled: Duration,
 }
 
-/// How long some processes stood still, of those that had something to do.
+/// Time for which some tasks were stalled, from the line `some` of PSI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PressureStall {
-    /// For want of a processor.
+    /// Time for which some tasks waited for a processor.
     pub cpu: Duration,
-    /// For want of storage.
+    /// Time for which some tasks waited for I/O.
     pub io: Duration,
-    /// For want of memory.
+    /// Time for which some tasks waited for memory.
     pub memory: Duration,
 }
 
-/// How many processes and threads there are.
+/// Number of processes and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pids {
-    /// Now.
+    /// The current number.
     pub current: u64,
-    /// At most; `None` for any number.
+    /// The limit; `None` without a limit.
     pub max: Option<u64>,
 }

@@ -1,4 +1,5 @@
-//! Reads counters and processes from the kernel on a thread of its own: reading `/proc` of a task in D state can block.
+//! Reads counters and processes from the kernel on a separate thread: reading `/proc` of a task in
+//! D state can block.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -18,7 +19,7 @@ use super::counters::Counters;
 use super::processes::{in_sessions, read_cmdline};
 use super::{Evidence, PressureStall, ProcessInfo};
 
-/// Requests that may wait; further requests are refused.
+/// Maximum number of queued requests; further requests are refused.
 const QUEUE_CAPACITY: usize = 1_024;
 
 /// Maximum age of a baseline that is shared with another call.
@@ -55,15 +56,16 @@ pub(in crate::execsync) enum SampleResult {
     Cmdline { container: Arc<str>, exec: Box<str>, args: Vec<String> },
     /// Processes that are left of sessions.
     SessionProcesses { container: Arc<str>, processes: Vec<ProcessInfo> },
-    /// The pid of the first process of a container, which the runtime reports, not the sampler; `None` if it did not.
+    /// The pid of the first process of a container; `None` if the runtime did not report it. The
+    /// analyzer sends this result, not the sampler.
     InitPid { container: Arc<str>, pid: Option<i32> },
 }
 
-/// The sampler's thread, which ends when this is dropped.
+/// Handle of the sampler's thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(in crate::execsync) struct Sampler(SyncSender<SampleRequest>);
 
-/// The state of the thread.
+/// State of the sampler's thread.
 struct SamplerState {
     mounts: Vec<CgroupMount>,
     containers: HashMap<Arc<str>, CgroupCache>,
@@ -102,7 +104,7 @@ impl Sampler {
         Ok(Self(sender))
     }
 
-    /// Queues a request; returns false if the queue is full.
+    /// Queues a request. Returns false if the queue is full.
     pub(in crate::execsync) fn try_send(&self, request: SampleRequest) -> bool {
         self.0.try_send(request).is_ok()
     }
@@ -144,7 +146,7 @@ impl SamplerState {
                 return Some(SampleResult::Cmdline { container, exec, args });
             }
             SampleRequest::SessionProcesses { container, sessions } => {
-                // Nothing is found where nobody can look.
+                // Without a known cgroup, no process is found.
                 let cgroup = self.containers.get(&container).and_then(|cache| cache.cgroup.as_ref());
                 let processes = cgroup.map(|cgroup| in_sessions(&cgroup.processes(), &sessions));
                 let processes = processes.unwrap_or_default();
@@ -220,11 +222,11 @@ impl SamplerState {
     }
 }
 
-/// The node's load over the last minute, and how many processors it has.
+/// Returns the node's load average over the last minute, and its number of processors.
 fn load_average() -> Option<(f64, usize)> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let last_minute = text.split(' ').next()?.parse().ok()?;
-    // Those of the node: what may be used here is another matter.
+    // `/proc/stat` has all processors of the node, not only those that probeshim may use.
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let is_processor = |line: &&str| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

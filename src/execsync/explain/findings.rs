@@ -1,4 +1,4 @@
-//! What stands out of the evidence, a sentence each.
+//! Notable facts in the evidence, one sentence each.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use super::percent;
 use crate::execsync::evidence::{CpuUsage, Evidence, PressureStall};
 use crate::terminal::format::duration;
 
-/// The part of the time that was measured from which standing still is worth a sentence.
+/// Minimum share of stalled time worth reporting.
 const NOTABLE_STALL: f64 = 0.1;
 
-/// The part of the periods of its quota in which a container was throttled from which it is worth a sentence.
+/// Minimum share of throttled CFS periods worth reporting.
 const NOTABLE_THROTTLING: f64 = 0.1;
 
-/// The part of the processes allowed from which their number is worth a sentence.
+/// Minimum share of the pids limit worth reporting.
 const NEARLY_ALL: f64 = 0.9;
 
-/// The load for each processor from which it is worth a sentence.
+/// Minimum load per processor worth reporting.
 const NOTABLE_LOAD: f64 = 1.5;
 
-/// What stands out of what was measured.
+/// Returns a sentence for each notable fact in the evidence.
 pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     let mut found = Vec::new();
     let window = duration(evidence.window);
@@ -79,7 +79,7 @@ fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String
     notable.map(sentence).collect()
 }
 
-/// Whether a container was throttled often enough for a sentence.
+/// Returns whether the container was throttled often enough to report it.
 fn is_notable(cpu: &CpuUsage) -> bool {
     cpu.throttled_periods > 0 && ratio(cpu.throttled_periods, cpu.periods) >= NOTABLE_THROTTLING
 }

@@ -1,4 +1,4 @@
-//! An ExecSync in words. Each sentence names the numbers that it rests on.
+//! Explanation of calls in sentences. Each sentence contains the numbers on which it is based.
 
 mod findings;
 
@@ -15,10 +15,10 @@ use crate::relay::{CallOutcome, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::format::{self, duration};
 
-/// The exit code by which CRI-O says that a command timed out.
+/// Exit code with which CRI-O reports a command that timed out.
 const CRIO_TIMEOUT: i32 = -1;
 
-/// What can be told of a call, a sentence each.
+/// Explains a call, one sentence per string.
 #[must_use]
 pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
@@ -52,7 +52,7 @@ fn describe_call(call: &Call) -> String {
     }
 }
 
-/// What led to a kill.
+/// Describes the cause of a kill.
 fn kill(kill: &KillRecord) -> Vec<String> {
     let KillRecord { probe, message, threshold, grace_period, failures } = kill;
     let mut sentences = vec![
@@ -72,7 +72,7 @@ fn kill(kill: &KillRecord) -> Vec<String> {
     sentences
 }
 
-/// A time of the day, in UTC.
+/// Formats a time in UTC, in whole seconds.
 fn time_of(at: SystemTime) -> String {
     Timestamp::try_from(at).map_or_else(|_| "at an unknown time".to_owned(), |at| format!("at {at:.0}"))
 }
@@ -151,7 +151,7 @@ fn describe_outcome(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> Str
     }
 }
 
-/// How a call ended that was no success.
+/// Describes the end of a call that returned no exit code.
 fn end(ending: CallOutcome) -> String {
     match ending {
         CallOutcome::Completed(Some(code)) => format!("the runtime answered {code}"),
@@ -185,7 +185,7 @@ fn describe_command(command_outcome: CommandOutcome) -> String {
     }
 }
 
-/// Where the time went.
+/// Describes the division of a call's duration into phases.
 fn describe_phases(phases: &Phases, total: Duration) -> String {
     let parts = phases.parts();
     match phases {
@@ -221,7 +221,7 @@ fn describe_phases(phases: &Phases, total: Duration) -> String {
     }
 }
 
-/// The phase that took most of the time, and what it is about.
+/// Describes the longest phase and its usual cause.
 fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
     let known = parts.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
     let (name, time) = known.max_by_key(|(_, time)| *time).unwrap_or(("other", total));

@@ -7,7 +7,7 @@ use crate::execsync::exec_instance::EventTime;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The time of all cases, and a moment so many milliseconds later.
+/// The base time of a test case, for times in milliseconds.
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
@@ -24,7 +24,7 @@ impl Clock {
         EventTime { at: self.at(millis), received_at: self.at(millis) }
     }
 
-    /// An execution of the CRI plugin's with this number.
+    /// Returns an exec instance with an exec id of the CRI plugin.
     fn instance(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
         let mut instance = ExecInstance::new(&format!("{number:064x}"));
         instance.added = Some(self.moment(added));
@@ -36,7 +36,8 @@ impl Clock {
     }
 }
 
-/// A call from here to there, in milliseconds; and its exit code if it has ended.
+/// Returns a call that starts at `from`, and ends at the time and with the exit code in `end`.
+/// Times are in milliseconds.
 fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> CallCandidate<'static> {
     let ended = |(at, code)| CandidateEnd { at: clock.at(at), outcome: ExecOutcome::Exited(Some(code)) };
     CallCandidate { sent: clock.at(from), command: &[], events_lost: false, end: end.map(ended) }
@@ -63,7 +64,8 @@ fn exit_codes_and_order_tell_calls_apart() {
     let calls = [claim(clock, 0, Some((100, 1))), claim(clock, 0, Some((100, 2)))];
     let instances = [clock.instance(1, 10, Some((95, 2))), clock.instance(2, 11, Some((96, 1)))];
     assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
-    // The first to be answered can only be the first that exited, and then the second only the other.
+    // The call that is answered first can only have the exec instance that exited first. That
+    // leaves the other exec instance to the second call.
     let calls = [claim(clock, 0, Some((60, 0))), claim(clock, 0, Some((100, 0)))];
     let instances = [clock.instance(1, 10, Some((95, 0))), clock.instance(2, 11, Some((50, 0)))];
     assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
@@ -119,7 +121,8 @@ fn a_call_that_was_refused_needs_no_execution() {
         [claim(clock, 0, Some((100, 0))), CallCandidate { end: Some(refused), ..claim(clock, 0, None) }];
     let instances = [clock.instance(1, 60, Some((90, 0)))];
     assert_eq!(found(&calls, &instances), [Match::One(0), Match::None]);
-    // One whose time it was in is not given another's for that.
+    // An exec instance during the refused call stays its candidate, but is matched to the other
+    // call.
     let instances = [clock.instance(1, 20, Some((90, 0)))];
     assert_eq!(found(&calls, &instances), [Match::One(0), Match::OneOf(vec![0])]);
 }
@@ -177,7 +180,7 @@ fn among_very_many_nothing_is_claimed() {
 }
 
 proptest! {
-    /// Whatever happens at once: the true execution is never excluded.
+    /// The true exec instance is never excluded, whatever runs at the same time.
     #[test]
     fn the_truth_is_always_possible(
         calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_u32..2), 1..7),

@@ -1,4 +1,4 @@
-//! A call from its request until it is recorded, and longer if its command goes on.
+//! Calls from their request to their record, and their exec instances until the exit.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl EndedCall {
             is_amended: false,
             ended: Some(end.at),
         };
-        // No more events come of a command that could not be started.
+        // A command that could not be started has no more events.
         let goes_on = |instance: &ExecInstance| {
             instance.exited.is_none() && !(end.outcome == ExecOutcome::Refused && instance.started.is_none())
         };
@@ -134,7 +134,8 @@ impl EndedCall {
 }
 
 impl DetachedExec {
-    /// Returns the amended record, and the exec instance if its exit shows that it belonged to another call.
+    /// Returns the amended record, and the exec instance if its exit shows that it belongs to
+    /// another call.
     pub(super) fn amend(self) -> (CallRecord, Option<ExecInstance>) {
         let Self { record, instance, timeline, end } = self;
         let mut record = CallRecord { is_amended: true, ..record };

@@ -15,7 +15,7 @@ use crate::execsync::phases::{MissingEvents, Phases, Timeline};
 /// Maximum number of candidates that an ambiguous call names.
 const MAX_CANDIDATES: usize = 8;
 
-/// Time for which an exec instance without a call, or whose call was recorded, waits for its exit.
+/// Time for which an exec instance without a call, or of a recorded call, waits for its exit.
 pub(super) const LATE_EXIT_TTL: Duration = Duration::from_secs(600);
 
 /// The calls and exec instances of one container.
@@ -36,7 +36,7 @@ pub(super) struct ResolvedCall {
     pub(super) call: ExecInFlight,
     pub(super) ended: EndedCall,
     pub(super) phases: Phases,
-    /// Its exec instance, if it is known.
+    /// The exec instance of the call, if it is known.
     pub(super) instance: Option<ExecInstance>,
 }
 
@@ -132,7 +132,8 @@ impl ContainerExecs {
         ended: &EndedCall,
         open: &Matching<'_>,
     ) -> Option<Resolution> {
-        // While there are fewer exec instances than calls, an instance that fits may belong to another call.
+        // While there are fewer exec instances than calls, an instance that fits may belong to
+        // another call.
         let first = self.calls.iter().map(|call| call.started_at).min()?;
         let heard_of = self.instances.iter().filter(|instance| {
             instance.has_cri_exec_id()
@@ -154,7 +155,7 @@ impl ContainerExecs {
         }
     }
 
-    /// Resolves a call after its deadline, as well as it is known.
+    /// Resolves a call after its deadline, from the events that have arrived.
     fn resolve_final(
         &self,
         call: usize,
@@ -162,8 +163,8 @@ impl ContainerExecs {
         ended: &EndedCall,
         matchings: &LazyMatchings<'_>,
     ) -> Resolution {
-        // Events missing by now are unlikely to arrive. If that leaves no candidate, assume that the exit event is late, unless the
-        // running exec instance may belong to another call.
+        // Events that are still missing are unlikely to arrive. If that leaves no candidate, assume
+        // that the exit event is late, unless the running exec instance may belong to another call.
         let is_blind = self.calls[call].events_lost;
         let found = match matchings.closed().find(call) {
             Match::None if !is_blind && matchings.open().is_uncontested(call) => matchings.open().find(call),
@@ -191,8 +192,9 @@ impl ContainerExecs {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: instances.len() }
     }
 
-    /// Returns the first process of a call's exec instance; of all candidates, if the response shows that all have exited. An instance
-    /// that has not exited then may belong to another call.
+    /// Returns the pid of a call's exec instance, or the pids of all candidates of an ambiguous call
+    /// whose end shows that its command has exited. Omits an exec instance that has not exited then,
+    /// because it may belong to another call.
     pub(super) fn pids_of(
         &self,
         outcome: ExecOutcome,
@@ -212,7 +214,8 @@ impl ContainerExecs {
         }
     }
 
-    /// Returns the unanswered calls whose commands have exited: the call, its process if it is known, and the time of the exit.
+    /// Returns the unanswered calls whose commands have exited: each call, its process if it is
+    /// known, and the time of the exit.
     pub(in crate::execsync) fn exited_unanswered(&self) -> Vec<(&ExecInFlight, Option<u32>, Instant)> {
         let candidates: Vec<CallCandidate<'_>> = self.calls.iter().map(ExecInFlight::candidate).collect();
         let matching = Matching::new(&candidates, &self.instances, ExitEvents::Complete);
@@ -232,8 +235,9 @@ impl ContainerExecs {
         found.collect()
     }
 
-    /// Forgets exec instances that have ended and can belong to no call in flight. Events may arrive before their call, so that recent
-    /// instances are kept. Forgets the oldest beyond the maximum.
+    /// Forgets exec instances that have ended and can belong to no call in flight. Recent exec
+    /// instances are kept, because events may arrive before their call. Beyond the maximum, the
+    /// oldest are forgotten.
     pub(super) fn forget_instances(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.started_at).min();
         self.instances.retain(|instance| {
@@ -242,7 +246,8 @@ impl ContainerExecs {
             first.is_some_and(|first| last.received_at >= first) || now - last.received_at < retention
         });
         while self.instances.len() > MAX_UNMATCHED + self.calls.len() {
-            // An instance that has exited goes first: a running one may belong to a call in flight.
+            // An exec instance that has exited goes first: a running one may belong to a call in
+            // flight.
             let oldest = self.instances.iter().position(|instance| instance.exited.is_some()).unwrap_or(0);
             self.instances.remove(oldest);
         }
@@ -262,12 +267,12 @@ impl<'a> LazyMatchings<'a> {
         Self { candidates, instances, open: OnceCell::new(), closed: OnceCell::new() }
     }
 
-    /// Returns the matching while exits may still arrive.
+    /// Returns the matching that assumes that exit events may still arrive.
     fn open(&self) -> &Matching<'a> {
         self.open.get_or_init(|| Matching::new(self.candidates, self.instances, ExitEvents::Pending))
     }
 
-    /// Returns the matching once all exits have arrived.
+    /// Returns the matching that assumes that all exit events have arrived.
     fn closed(&self) -> &Matching<'a> {
         self.closed.get_or_init(|| Matching::new(self.candidates, self.instances, ExitEvents::Complete))
     }

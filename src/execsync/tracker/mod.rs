@@ -26,7 +26,7 @@ pub(super) use call::ExecInFlight;
 use call::{EndedCall, candidate_end};
 use container_execs::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
 
-/// How long events and evidence of a call may arrive after its end.
+/// Time after the end of a call for which its events and evidence may arrive.
 const LATE_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of exec instances of a container that are kept without a call.
@@ -41,7 +41,8 @@ pub(super) struct CallContext {
     pub(super) probe_match: ProbeMatch,
 }
 
-/// All ExecSyncs of the node. It does no I/O: its requests to the sampler are in `sample_requests`, its findings in `records`.
+/// All ExecSyncs of the node. The tracker does no I/O: its requests to the sampler are in
+/// `sample_requests`, its results in `records`.
 #[derive(Debug)]
 pub(super) struct Tracker {
     config: SlownessConfig,
@@ -50,20 +51,20 @@ pub(super) struct Tracker {
     periodicity: Periodicity,
     pub(super) sample_requests: Vec<SampleRequest>,
     pub(super) records: Vec<CallRecord>,
-    /// Sessions of recorded calls, in which leaked processes are searched.
+    /// Sessions of recorded calls, in which the watchdog looks for leaked processes.
     pub(super) sessions: Vec<ExecSession>,
 }
 
-/// Whether the runtime reports its exec instances.
+/// Completeness of the runtime's events about exec instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventCoverage {
-    /// It reports all of them.
+    /// The runtime reports all exec instances.
     Complete,
-    /// Events may have been missed: before the first connection to the runtime, and after it was lost.
+    /// Events may have been missed: before the first connection to the runtime, and after its loss.
     Interrupted,
-    /// The runtime has no such events.
+    /// The runtime has no events about exec instances.
     Unsupported,
-    /// probeshim does not subscribe to its events.
+    /// probeshim does not subscribe to the events of the runtime.
     NotWatched,
 }
 
@@ -72,9 +73,9 @@ enum EventCoverage {
 pub(super) struct ExecSession {
     pub(super) container: Arc<str>,
     pub(super) call: Arc<Call>,
-    /// The first process, after which the kernel names the session.
+    /// The pid of the session's first process, which is also the session's id.
     pub(super) pid: u32,
-    /// When the call ended.
+    /// Time at which the call ended.
     pub(super) ended_at: Instant,
 }
 
@@ -96,13 +97,13 @@ impl Tracker {
         self.containers.iter()
     }
 
-    /// Number of unanswered calls: in a container, and on the node.
+    /// Returns the number of unanswered calls: in a container, and on the node.
     fn in_flight_counts(&self, container: &str) -> (usize, usize) {
         let here = self.containers.get(container).map_or(0, ContainerExecs::unanswered);
         (here, self.containers.values().map(ContainerExecs::unanswered).sum())
     }
 
-    /// Number of unanswered calls: on the node, and in the container that has most of them.
+    /// Returns the number of unanswered calls: on the node, and in the container that has the most.
     pub(super) fn in_flight_peaks(&self) -> (usize, usize) {
         let counts = self.containers.values().map(ContainerExecs::unanswered);
         counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
@@ -199,7 +200,9 @@ impl Tracker {
                 let detached = execs.detached.remove(index);
                 let (pid, end) = (detached.instance.pid, detached.end);
                 let (record, unmatched) = detached.amend();
-                // Until now it might have turned out to be another's; of a call that told of no exit it has been watched since.
+                // Before its exit, the exec instance might have belonged to another call, so that
+                // its session was not watched. If the end of the call showed no exit, the session
+                // has been watched since the call was recorded.
                 let pid = pid.filter(|_| unmatched.is_none() && end.outcome.has_exited());
                 self.sessions
                     .extend(pid.map(|pid| ExecSession::for_record(&record, &container, pid, end.at)));
@@ -222,21 +225,23 @@ impl Tracker {
         self.record_resolved(&container, now.instant);
     }
 
-    /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was
-    /// when it was asked.
+    /// Returns the id under which the container of a call is stored. The id may be a prefix, even
+    /// if the full id has become known since the request.
     pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
         let found = self.containers.iter().find(|(_, execs)| execs.call(call).is_some());
         found.map(|(container, _)| container)
     }
 
-    /// A container has exited: what was executed in it ends, and is heard of now or never.
+    /// Called when a container has exited. Its exec instances have ended with it, and their exit
+    /// events arrive soon or never.
     pub(super) fn container_exited(&mut self, container: &str, now: Instant) {
         if let Some(execs) = self.containers.get_mut(container) {
             execs.exited_at.get_or_insert(now);
         }
     }
 
-    /// Called when the runtime is connected. `has_exec_events`: whether it reports exec instances.
+    /// Called when the runtime is connected. `has_exec_events` is whether the runtime reports exec
+    /// instances.
     pub(super) fn events_available(&mut self, has_exec_events: bool, now: Instant) {
         self.event_coverage =
             if has_exec_events { EventCoverage::Complete } else { EventCoverage::Unsupported };
@@ -247,14 +252,14 @@ impl Tracker {
 
     /// Called when the runtime or its event stream is lost.
     pub(super) fn events_interrupted(&mut self, now: Instant) {
-        // Of one that tells nothing, nothing is lost.
+        // A runtime without such events loses none.
         if self.event_coverage != EventCoverage::Unsupported {
             self.event_coverage = EventCoverage::Interrupted;
         }
         self.mark_events_lost(now);
     }
 
-    /// Marks all calls in flight: events about them have been lost.
+    /// Marks all calls in flight, because events about them have been lost.
     fn mark_events_lost(&mut self, now: Instant) {
         for call in self.containers.values_mut().flat_map(|execs| &mut execs.calls) {
             call.events_lost = true;
@@ -323,7 +328,7 @@ impl Tracker {
 
     /// Records all calls of a container for which no more events are expected.
     fn record_resolved(&mut self, container: &Arc<str>, now: Instant) {
-        // The container is taken out of the map meanwhile: a panic then loses only this container.
+        // The container is removed from the map meanwhile: a panic then loses only this container.
         let Some(mut execs) = self.containers.remove(container) else { return };
         while let Some(resolved) = execs.next_resolved(self.event_coverage, now) {
             let ResolvedCall { call, ended, phases, instance } = resolved;

@@ -1,17 +1,18 @@
-//! Calls of which something is missed: their beginning, their end, or what was executed for them.
+//! Calls with missed events: of their start, their end or their exec instance.
 
 use super::*;
 use crate::execsync::phases::MissingEvents;
 use crate::execsync::watchdog::Watchdog;
 
-/// A second call whose command runs on while the first, which has lost its events, is recorded.
+/// Starts a second call whose command still runs when the first call, which has lost its events, is
+/// recorded.
 fn another_begins(scenario: &mut Scenario) {
     scenario.request(2, 300, 5);
     scenario.added(TWO, 304);
     scenario.started(TWO, 314, 40);
 }
 
-/// It is explained by its own.
+/// Ends the second call, and checks that its own exec instance explains it.
 fn another_ends(scenario: &mut Scenario) {
     scenario.exited(TWO, 4300, 40, 7);
     scenario.ended(2, 4303, 5, Some(7));
@@ -94,7 +95,7 @@ fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
     scenario.tracker.events_interrupted(now);
     scenario.request(1, 1, 1);
     scenario.tracker.events_available(true, now);
-    // A stranger's, which exits long before the call is answered.
+    // This exec instance belongs to another caller, and exits long before the call is answered.
     scenario.added(ONE, 10);
     scenario.started(ONE, 12, 40);
     scenario.exited(ONE, 30, 40, 0);

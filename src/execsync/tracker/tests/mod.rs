@@ -1,4 +1,4 @@
-//! A tracker in front of one container, and what it makes of what it is told.
+//! Tests of a tracker with one container.
 
 mod missed;
 mod recorded;
@@ -15,14 +15,14 @@ const MS: Duration = Duration::from_millis(1);
 const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
-/// A tracker in front of one container, and a clock that stands where it is put.
+/// A tracker with one container, and a clock that the test sets.
 struct Scenario {
     tracker: Tracker,
     start: SystemTime,
     since: Instant,
     container: Arc<str>,
     infos: HashMap<u64, Arc<CallInfo>>,
-    /// Where calls execute, as it is known when they end.
+    /// The context of calls, as it is known when they end.
     place: CallContext,
 }
 
@@ -51,7 +51,7 @@ impl Scenario {
         ExecCall { command: vec!["true".to_owned()], truncated: false, timeout_seconds: timeout, result }
     }
 
-    /// A call is asked.
+    /// Starts a call.
     fn request(&mut self, id: u64, at: u32, timeout: i64) {
         let info = Arc::new(CallInfo {
             id,
@@ -73,7 +73,7 @@ impl Scenario {
         self.tracker.on_request(&self.container.clone(), request, CallContext::default());
     }
 
-    /// It ends; with an exit code, or else at the runtime's timeout.
+    /// Ends a call with an exit code, or at the runtime's timeout if there is none.
     fn ended(&mut self, id: u64, at: u32, timeout: i64, exit_code: Option<i32>) {
         let code = if exit_code.is_some() { Code::OK } else { Code::DEADLINE_EXCEEDED };
         self.ended_with(id, at, Self::exec(timeout, exit_code), CallOutcome::Completed(Some(code)));

@@ -1,4 +1,4 @@
-//! Calls of which everything is heard that can be.
+//! Calls whose events are received.
 
 use super::*;
 use crate::execsync::analysis::TimeoutMargin;

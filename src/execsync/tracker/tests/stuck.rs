@@ -1,4 +1,4 @@
-//! What the watchdog makes of it.
+//! Stuck execs that the watchdog reports.
 
 use super::*;
 use crate::execsync::watchdog::{StuckKind, Watchdog};
@@ -17,7 +17,8 @@ fn stuck_execs_are_reported_until_they_end() {
     assert_eq!(kinds(&scenario, 6100), [StuckKind::Overdue]);
     scenario.exited(ONE, 7000, 77, 137);
     assert_eq!(kinds(&scenario, 12_100), [StuckKind::Overdue, StuckKind::Unanswered]);
-    // A stranger's execution, which may have been the call's for all that is known, changes nothing.
+    // The exec instance of another caller, which may be the call's according to the events, changes
+    // nothing.
     scenario.added(TWO, 12_200);
     scenario.started(TWO, 12_210, 78);
     scenario.exited(TWO, 12_300, 78, 0);
