@@ -1,5 +1,6 @@
-//! Arbitrary bytes into the adapter for old clients: it must not panic, must not care in which pieces they come, and what
-//! it writes for a header block must be a block that reads back.
+//! Feeds arbitrary bytes to the authority rewriter for old clients. The rewriter must not panic,
+//! and its output must not depend on how the input is split. The HPACK encoder's output must decode
+//! to the same fields.
 
 #![no_main]
 

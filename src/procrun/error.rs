@@ -1,10 +1,11 @@
-//! Answers other than OK, with the codes and in the words of containerd, so that what people grep for is there.
+//! Errors of procrun. They have the codes and messages of containerd, so that searches for
+//! containerd's messages find them.
 
 use std::io;
 
 use tonic::{Code, Status};
 
-/// Why a call is not answered with OK.
+/// Error that a call returns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct CriError {
@@ -13,47 +14,46 @@ pub(super) struct CriError {
 }
 
 impl CriError {
-    /// What containerd has no code for, which is most.
+    /// Returns an error with the code Unknown, which containerd uses for most errors.
     pub(super) fn unknown(message: impl Into<String>) -> Self {
         Self { code: Code::Unknown, message: message.into() }
     }
 
-    /// Nothing has this id or name.
+    /// Returns the error for an id or name that does not exist.
     pub(super) fn not_found() -> Self {
         Self { code: Code::NotFound, message: "not found".to_owned() }
     }
 
-    /// The time that the caller gave is over.
+    /// Returns the error for an elapsed timeout of the caller.
     pub(super) fn deadline_exceeded(message: impl Into<String>) -> Self {
         Self { code: Code::DeadlineExceeded, message: message.into() }
     }
 
-    /// What was asked for can never be.
+    /// Returns the error for a request that can never succeed.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self { code: Code::InvalidArgument, message: message.into() }
     }
 
-    /// The answer is too long to be sent.
+    /// Returns the error for a response that exceeds the size limit.
     pub(super) fn too_long(message: impl Into<String>) -> Self {
         Self { code: Code::ResourceExhausted, message: message.into() }
     }
 
-    /// The same, with what was being done before it.
+    /// Prepends the operation that failed to the message.
     pub(super) fn context(self, doing: impl AsRef<str>) -> Self {
         Self { message: format!("{}: {}", doing.as_ref(), self.message), ..self }
     }
 
-    /// The same, with everything that was being done before it, from the outermost on.
+    /// Prepends the nested operations that failed to the message, the outermost first.
     pub(super) fn with_path(self, doing: &[&str]) -> Self {
         Self { message: format!("{}: {}", doing.join(": "), self.message), ..self }
     }
 
-    /// Whether it says that something is not there.
+    /// Whether the code is NotFound.
     pub(super) fn is_not_found(&self) -> bool {
         self.code == Code::NotFound
     }
 
-    /// The words alone.
     #[cfg(test)]
     pub(super) fn message(&self) -> &str {
         &self.message
@@ -66,7 +66,8 @@ impl From<CriError> for Status {
     }
 }
 
-/// Returns the text of a system error as Go writes it: without the number, and with a small first letter.
+/// Returns the text of a system error as Go writes it: without the number, and with a lower-case
+/// first letter.
 pub(super) fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

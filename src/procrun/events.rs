@@ -1,4 +1,4 @@
-//! What happens to sandboxes and containers, told to everyone who subscribes.
+//! Events of sandboxes and containers, which every subscriber receives.
 
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
@@ -8,10 +8,10 @@ use tonic::Status;
 
 use crate::cri::v1;
 
-/// Events that a subscriber may lag behind, as many as with containerd.
+/// Number of events by which a subscriber may lag behind, as in containerd.
 const BROADCAST_CAPACITY: usize = 1000;
 
-/// Hands each event to every subscriber.
+/// Sends each event to all subscribers.
 #[derive(Debug)]
 pub(super) struct EventBroadcast {
     sender: broadcast::Sender<v1::ContainerEventResponse>,
@@ -24,18 +24,19 @@ impl Default for EventBroadcast {
 }
 
 impl EventBroadcast {
-    /// Tells an event, if there is anybody to be told.
+    /// Publishes an event. The closure is called only if there is a subscriber.
     pub(super) fn publish(&self, event: impl FnOnce() -> v1::ContainerEventResponse) {
         if self.sender.receiver_count() > 0 {
             let _ = self.sender.send(event());
         }
     }
 
-    /// Every event from now on. Who reads too slowly is told so, as the last thing.
+    /// Returns a stream of all events from now on. If the subscriber lags behind, the stream ends
+    /// with the error DataLoss.
     pub(super) fn subscribe(
         &self,
     ) -> impl Stream<Item = Result<v1::ContainerEventResponse, Status>> + Send + use<> {
-        // tonic ends a stream with its first error.
+        // tonic ends a stream after its first error.
         BroadcastStream::new(self.sender.subscribe()).map(|next| {
             next.map_err(|BroadcastStreamRecvError::Lagged(missed)| {
                 Status::data_loss(format!("{missed} events were lost: they came faster than they were read"))

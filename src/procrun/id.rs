@@ -1,4 +1,4 @@
-//! Ids.
+//! Ids of sandboxes and containers.
 
 /// Generates an id as containerd does: 256 random bits in hexadecimal digits.
 pub(super) fn generate() -> String {

@@ -1,4 +1,4 @@
-//! Images, which are only names here: every name is known at once, and none has content.
+//! Images. An image is only a name: all names exist from the start, and no image has content.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,26 +9,26 @@ use sha2::{Digest as _, Sha256};
 use super::error::CriError;
 use crate::cri::v1;
 
-/// The registry from which nothing can be had, for tests.
+/// Prefix of the names of images that do not exist, for tests.
 const MISSING: &str = "missing.test/";
 
-/// What an id begins with.
+/// Prefix of an image's id.
 const DIGEST: &str = "sha256:";
 
-/// An image.
+/// An image, which consists of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
-    /// Its id: the SHA-256 digest of its name.
+    /// Id: the SHA-256 digest of the name.
     pub(super) id: String,
-    /// Its whole name, with registry and tag or digest.
+    /// Complete name, with registry and tag or digest.
     pub(super) name: String,
 }
 
-/// The images that somebody pulled or used.
+/// Images that clients have pulled or used.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     used: Mutex<BTreeMap<String, Arc<Image>>>,
-    /// Those of which somebody was told that they are there: their ids lead back to their names.
+    /// Images that ImageStatus has returned. Clients may use their ids as names.
     listed: Mutex<BTreeMap<String, Arc<Image>>>,
 }
 
@@ -42,7 +42,7 @@ impl Image {
         Self { id, name }
     }
 
-    /// As the CRI tells of it.
+    /// Returns the image as a message of the CRI.
     pub(super) fn to_cri(&self) -> v1::Image {
         let (tags, digests) = if self.name.contains('@') {
             (Vec::new(), vec![self.name.clone()])
@@ -53,7 +53,7 @@ impl Image {
             id: self.id.clone(),
             repo_tags: tags,
             repo_digests: digests,
-            // The kubelet and crictl do not believe in images of no size.
+            // The kubelet's CRI client (cri-client/pkg/remote_image.go) and crictl reject size 0.
             size: self.name.len() as u64,
             spec: Some(v1::ImageSpec { image: self.name.clone(), ..v1::ImageSpec::default() }),
             ..v1::Image::default()
@@ -62,7 +62,7 @@ impl Image {
 }
 
 impl Images {
-    /// The image of this name or id.
+    /// Returns the image of this name or id. Fails if there is none.
     pub(super) fn resolve(&self, name: &str) -> Result<Arc<Image>, CriError> {
         if name.is_empty() {
             return Err(CriError::unknown("ambiguous digest string"));
@@ -70,19 +70,20 @@ impl Images {
         self.find(name).ok_or_else(CriError::not_found)
     }
 
-    /// Returns the image of this name or id, if there can be one. Its id leads back to its name from then on.
+    /// Returns the image of this name or id, if there can be one. From then on the id resolves to
+    /// the name.
     pub(super) fn status(&self, name: &str) -> Option<Arc<Image>> {
         let image = self.find(name)?;
         self.listed_images().insert(image.id.clone(), image.clone());
         Some(image)
     }
 
-    /// Puts it into the list.
+    /// Adds an image to the list.
     pub(super) fn remember(&self, image: &Arc<Image>) {
         self.known().entry(image.id.clone()).or_insert_with(|| image.clone());
     }
 
-    /// Pulls one, which takes no time.
+    /// Pulls an image, which takes no time.
     pub(super) fn pull(&self, name: &str) -> Result<Arc<Image>, CriError> {
         let image = self.resolve(name).map_err(|refusal| {
             let name = normalize(name);
@@ -96,7 +97,7 @@ impl Images {
         Ok(image)
     }
 
-    /// The image of this name, id, or beginning of an id, if there can be one.
+    /// Returns the image of this name, id or unique prefix of an id, if there can be one.
     pub(super) fn find(&self, name: &str) -> Option<Arc<Image>> {
         if name.is_empty() || name.starts_with(MISSING) {
             return None;
@@ -110,7 +111,7 @@ impl Images {
             }
         }
         if name.starts_with(DIGEST) {
-            // A digest alone tells no name.
+            // A name cannot be computed from its digest.
             return self.listed_images().get(name).cloned();
         }
         let named = Image::from_name(name);
@@ -118,7 +119,7 @@ impl Images {
         Some(known.unwrap_or_else(|| Arc::new(named)))
     }
 
-    /// Those in the list, or the one of this name or id if it is in there.
+    /// Returns the listed images. A filter that is not empty selects the image of this name or id.
     pub(super) fn list(&self, filter: &str) -> Vec<Arc<Image>> {
         let wanted = self.find(filter);
         let known = self.known();
@@ -126,7 +127,7 @@ impl Images {
         known.values().filter(is_wanted).cloned().collect()
     }
 
-    /// Takes it out of the list.
+    /// Removes an image from the list.
     pub(super) fn remove(&self, name: &str) {
         if let Some(image) = self.find(name) {
             self.known().remove(&image.id);
@@ -142,7 +143,7 @@ impl Images {
     }
 }
 
-/// The whole name: `busybox` is `docker.io/library/busybox:latest`.
+/// Returns the complete name: `docker.io/library/busybox:latest` for `busybox`.
 fn normalize(name: &str) -> String {
     let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let with_registry = match name.split_once('/') {

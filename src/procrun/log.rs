@@ -1,4 +1,5 @@
-//! A container's log, in the format of the CRI: time, stream, whether the line is whole, and the line.
+//! Log of a container, in the format of the CRI: time, stream, tag of a full or partial line, and
+//! the line.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,16 +15,17 @@ use tracing::{error, warn};
 
 use super::error::{CriError, error_text};
 
-/// Length of the longest line that stays whole, as with containerd's default `max_container_log_line_size`.
+/// Length of the longest line that is not split, as with containerd's default
+/// `max_container_log_line_size`.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// Bytes that are read at once. Each read has one timestamp.
+/// Maximum number of bytes of one read. Each read has one timestamp.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 
-/// A log file, or nothing where a container has no log.
+/// A log file, or none if the container has no log.
 ///
-/// Everything that touches the file runs on a thread for blocking work, so that a slow disk holds up the container that writes to it and
-/// nothing else: its pipes fill up, as with containerd.
+/// File operations run on a thread for blocking work. A slow disk delays only the container that
+/// writes to it: the container's pipes fill up, as with containerd.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Option<PathBuf>,
@@ -39,14 +41,15 @@ struct RecordWriter {
     is_failing: bool,
 }
 
-/// Cuts the bytes of a stream into the lines of a log.
+/// Splits the bytes of a stream into the lines of a log.
 #[derive(Debug, Default)]
 struct Lines {
     rest: Vec<u8>,
 }
 
 impl LogFile {
-    /// Opens the log at `path` and creates the directories above it. Without a path the output is dropped.
+    /// Opens the log at `path` and creates the directories above it. Without a path the output is
+    /// dropped.
     pub(super) async fn open(path: Option<PathBuf>) -> Result<Self, CriError> {
         blocking(move || {
             let file = path.as_deref().map(open).transpose()?;
@@ -55,12 +58,13 @@ impl LogFile {
         .await?
     }
 
-    /// Opens the path again, after the file there was moved away. Once this returns, nothing more is written to the old file. A closed log
-    /// stays closed.
+    /// Opens the path again, after the file there was moved away. After this returns, nothing more
+    /// is written to the old file. A closed log stays closed.
     pub(super) async fn reopen(self: &Arc<Self>) -> Result<(), CriError> {
         let log = self.clone();
         blocking(move || {
-            // Under the lock: of two callers the one that opens last is the one whose file is kept.
+            // The lock is held while the file is opened: of two callers, the one that opens last
+            // sets the file.
             let mut file = log.file();
             if let (Some(file), Some(path)) = (file.as_mut(), log.path.as_deref()) {
                 *file = open(path)?;
@@ -70,15 +74,16 @@ impl LogFile {
         .await?
     }
 
-    /// Closes the file. Nothing is written after this returns.
+    /// Closes the file. After this returns, nothing more is written.
     pub(super) async fn close(self: &Arc<Self>) {
         let log = self.clone();
-        // Only a panic could be reported here, and the lock outlives one.
+        // The only possible error is a panic, which does not make the lock unusable.
         let _ = blocking(move || *log.file() = None).await;
     }
 
-    /// Writes the output of a stream to the log until the stream ends. A chunk is read when the previous one is written, and other tasks
-    /// run after each chunk: the stream of a container that writes without pause is always readable.
+    /// Writes the output of a stream to the log until the stream ends. A chunk is read after the
+    /// previous one was written. Other tasks run after each chunk, because the stream of a
+    /// container that writes without pause is always readable.
     pub(super) async fn follow(self: Arc<Self>, stream: &'static str, mut output: impl AsyncRead + Unpin) {
         let is_dropped = self.path.is_none();
         let mut writer = RecordWriter { log: self, stream, lines: Lines::default(), is_failing: false };
@@ -112,8 +117,9 @@ impl LogFile {
 }
 
 impl RecordWriter {
-    /// Appends the lines of a chunk that was read at `read_at`; an empty chunk is the end of the stream. A failure is logged once: the
-    /// container continues without its log, as with containerd.
+    /// Appends the lines of a chunk that was read at `read_at`. An empty chunk is the end of the
+    /// stream. A failure is logged once: the container continues without its log, as with
+    /// containerd.
     fn write(&mut self, chunk: &[u8], read_at: Timestamp) {
         let heads = ["P", "F"].map(|tag| format!("{read_at:.9} {} {tag} ", self.stream));
         let mut records = Vec::new();
@@ -148,7 +154,8 @@ impl Lines {
         self.add(bytes, record);
     }
 
-    /// Adds bytes to the current line. What exceeds the longest line is recorded as partial lines.
+    /// Adds bytes to the current line. Records partial lines while the line exceeds the maximum
+    /// length.
     fn add(&mut self, bytes: &[u8], record: &mut impl FnMut(bool, &[u8])) {
         self.rest.extend_from_slice(bytes);
         while self.rest.len() > MAX_LINE_BYTES {
@@ -166,12 +173,13 @@ impl Lines {
     }
 }
 
-/// Runs what may block on a thread for such work.
+/// Runs `work`, which may block, on a thread for blocking work.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CriError> {
     spawn_blocking(work).await.map_err(|fault| CriError::unknown(fault.to_string()))
 }
 
-/// Where a container's log goes: below the sandbox's folder. Without one of the two there is none.
+/// Returns the path of a container's log below the sandbox's log directory, or `None` if
+/// `directory` or `file` is empty. Fails if the path leads out of the directory.
 pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, CriError> {
     if directory.is_empty() || file.is_empty() {
         return Ok(None);
@@ -205,7 +213,7 @@ fn open(path: &Path) -> Result<File, CriError> {
     };
     create_dirs(path.parent().unwrap_or(path))
         .map_err(|refusal| refusal.context("failed to create and open log file"))?;
-    // A pipe without a reader would hold up everyone.
+    // Without NONBLOCK, the open of a FIFO without a reader would block.
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(0o640).custom_flags(nonblock).open(path);
     let file = file.map_err(|error| failed(error_text(&error)))?;
@@ -216,10 +224,10 @@ fn open(path: &Path) -> Result<File, CriError> {
     Ok(file)
 }
 
-/// Makes a folder and those above it; the one that could not be made is named.
+/// Creates a directory and its parents. The error names the directory that could not be created.
 fn create_dirs(dir: &Path) -> Result<(), CriError> {
     let Err(error) = fs::create_dir_all(dir) else { return Ok(()) };
-    // The first from above that is no folder is what is in the way.
+    // The topmost path that is no directory has caused the error.
     let above = dir.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
     let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(dir);
     Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), error_text(&error))))

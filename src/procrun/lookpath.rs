@@ -1,4 +1,4 @@
-//! Which program a command means, and what is wrong with it, in the words of Go's exec, which are those that runc gives.
+//! Search for the program of a command. The errors are those of Go's os/exec, which runc returns.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,10 +6,11 @@ use std::path::{Component, Path, PathBuf};
 
 use super::error::{CriError, error_text};
 
-/// Any of the bits that make a file a program.
+/// Mode bits of which at least one is set for a program.
 const EXECUTABLE: u32 = 0o111;
 
-/// The program that `name` means in a working directory, with what `PATH` says.
+/// Returns the program that `name` refers to, with the working directory `dir` and the value of
+/// `PATH`.
 pub(super) fn look_path(name: &str, dir: &Path, path: &str) -> Result<PathBuf, CriError> {
     let refused = |reason: &str| CriError::unknown(format!("exec: {name:?}: {reason}"));
     if name.contains('/') {
@@ -27,7 +28,8 @@ pub(super) fn look_path(name: &str, dir: &Path, path: &str) -> Result<PathBuf, C
     found.ok_or_else(|| refused("executable file not found in $PATH"))
 }
 
-/// A working directory inside a container's folder, which is `/` to it: no way leads out of there.
+/// Returns the path of a container's working directory below the container's directory `root`,
+/// which replaces `/`. No path leads out of `root`.
 pub(super) fn working_dir(root: &Path, dir: &str) -> PathBuf {
     let mut inside = root.to_owned();
     let mut depth = 0_usize;

@@ -1,7 +1,9 @@
-//! procrun: a CRI runtime whose containers are plain processes of this host, for demos, tests and laptops.
+//! procrun: a CRI runtime whose containers are plain processes of this host, for demos, tests and
+//! laptops.
 //!
-//! It isolates nothing: a container is a session of processes in a working directory of its own, below a monitor that ends
-//! all of them with it. What it answers, and in which words, is what containerd answers.
+//! procrun isolates nothing. A container is a session of processes with a directory of its own,
+//! below a monitor that ends all of them when procrun exits. The responses, status codes and messages
+//! are those of containerd.
 //!
 //! ```text
 //! client ──► service ──► engine ──► monitor ══► processes of one container
@@ -41,35 +43,37 @@ use tokio_util::task::AbortOnDropHandle;
 
 use engine::Engine;
 
-/// What it says before anything else.
+/// Warning that procrun prints when it starts.
 pub const WARNING: &str =
     "procrun: containers are plain processes of this host, with no isolation: run only what you trust";
 
-/// What procrun runs on.
+/// Settings of procrun.
 #[derive(Clone, Debug)]
 pub struct ProcrunConfig {
-    /// The folder below which containers have their working directories.
+    /// Root directory. The directories of containers are below it.
     pub root: PathBuf,
-    /// This program, which monitors are started from.
+    /// Program from which monitors are started: this program.
     pub monitor_program: PathBuf,
-    /// What each ExecSync waits before its command starts; its timeout begins after that.
+    /// Delay of each ExecSync before its command starts. The timeout begins after the delay.
     pub exec_delay: Duration,
-    /// What each StartContainer waits before its process starts.
+    /// Delay of each StartContainer before its process starts.
     pub start_delay: Duration,
-    /// Pods of one running container each that are there from the start, and answer an ExecSync without a process; each takes a few
-    /// KiB.
+    /// Number of synthetic pods. Each has one running container, which answers ExecSync without a
+    /// process, and takes a few KiB of memory.
     pub synthetic: u32,
-    /// How long an ExecSync whose command has ended waits for the end of its output; `None` for as long as it takes, zero for not
-    /// at all. As containerd's `drain_exec_sync_io_timeout`, where zero means `None`.
+    /// Maximum time for which an ExecSync whose command has exited waits for the end of the output.
+    /// `None` means no limit, and zero means no wait. In containerd's `drain_exec_sync_io_timeout`,
+    /// zero means no limit.
     pub exec_io_drain_timeout: Option<Duration>,
-    /// What an ExecSync that times out kills.
+    /// Processes that are killed if an ExecSync times out.
     pub exec_timeout_kills: TimeoutKillScope,
 }
 
 /// What an ExecSync that times out kills. `--help` prints the comments of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TimeoutKillScope {
-    /// The command's process alone, as containerd does; what it has started lives on, and may hold the call's output
+    /// The command's process alone, as containerd does; what it has started lives on, and may hold
+    /// the call's output
     #[default]
     Process,
     /// Its whole process group
@@ -83,8 +87,8 @@ pub struct Procrun {
 }
 
 impl ProcrunConfig {
-    /// A runtime in this folder, without delays and without pods, that does what containerd does by default. Monitors are started from
-    /// the program that runs.
+    /// Returns the settings of a runtime with this root directory, without delays and synthetic
+    /// pods, and with containerd's defaults. Monitors are started from the running program.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self {
@@ -100,15 +104,17 @@ impl ProcrunConfig {
 }
 
 impl Procrun {
-    /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
+    /// Locks the root directory and creates the synthetic pods. Fails if another procrun uses the
+    /// directory, if the directory cannot be created, or if other users may change it.
     pub fn new(settings: ProcrunConfig) -> io::Result<Self> {
         let engine = Engine::new(settings)?;
         synthetic_pods::populate(&engine, engine.config.synthetic);
         Ok(Self { engine })
     }
 
-    /// Serves every client until `stop` is cancelled, then ends every container; returns when none of their processes is left, or
-    /// some have not died of SIGKILL within ten seconds. Needs a tokio runtime with I/O and time.
+    /// Serves clients until `stop` is cancelled, then ends every container. Returns when no process
+    /// of a container is left, or if some have not died of SIGKILL within ten seconds. Must run in
+    /// a tokio runtime with I/O and time. Fails if the listener cannot be used.
     pub async fn serve(self, listener: UnixListener, stop: CancellationToken) -> io::Result<()> {
         let listener = Listener::from_std(listener)?;
         let engine = self.engine.clone();

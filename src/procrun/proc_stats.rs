@@ -14,10 +14,10 @@ use super::processes;
 use super::sandbox::ProcrunSandbox;
 use crate::cri::v1;
 
-/// Nanoseconds of a second.
+/// Number of nanoseconds in a second.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// All processes at one moment, indexed by parent.
+/// All processes at one time, indexed by parent.
 pub(super) struct ProcSnapshot {
     timestamp: i64,
     processes: HashMap<i32, Stat>,
@@ -35,7 +35,7 @@ struct ResourceUsage {
 }
 
 impl ProcSnapshot {
-    /// Reads every process of the machine.
+    /// Reads all processes of the machine.
     pub(super) fn capture() -> Self {
         let processes: HashMap<i32, Stat> = processes::all().map(|stat| (stat.pid, stat)).collect();
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
@@ -45,7 +45,8 @@ impl ProcSnapshot {
         Self { timestamp: clock::now(), processes, children }
     }
 
-    /// Stats of a container. If it does not run, they have its directory only.
+    /// Returns the stats of a container. If the container does not run, they include only its
+    /// directory.
     pub(super) fn container_stats(&self, container: &ProcrunContainer) -> v1::ContainerStats {
         self.container_stats_from(container, self.descendants_usage(container))
     }
@@ -64,7 +65,8 @@ impl ProcSnapshot {
         }
     }
 
-    /// Stats of a sandbox: the sum of its containers, and each of them.
+    /// Returns the stats of a sandbox: the sums over its containers, and the stats of each
+    /// container.
     pub(super) fn sandbox_stats(
         &self,
         sandbox: &ProcrunSandbox,
@@ -95,9 +97,10 @@ impl ProcSnapshot {
         v1::PodSandboxStats { attributes: Some(sandbox.attributes()), linux: Some(linux), windows: None }
     }
 
-    /// Usage of the processes below a container's monitor, with that of the processes it has reaped.
+    /// Returns the usage of the processes below a container's monitor, including reaped processes.
+    /// Returns `None` if the container does not run.
     fn descendants_usage(&self, container: &ProcrunContainer) -> Option<ResourceUsage> {
-        // Once it has ended, its monitor's pid may be another's.
+        // After the container's end, the monitor's pid may belong to another process.
         if !container.stage().is_running() {
             return None;
         }
@@ -147,7 +150,7 @@ impl ResourceUsage {
     }
 }
 
-/// Usage of the files below a directory.
+/// Returns the usage of the files below a directory.
 pub(super) fn directory_usage(path: &Path) -> v1::FilesystemUsage {
     let (mut bytes, mut files) = (0, 0);
     let mut pending = vec![path.to_owned()];
@@ -156,7 +159,7 @@ pub(super) fn directory_usage(path: &Path) -> v1::FilesystemUsage {
             let Ok(file) = entry.metadata() else { continue };
             bytes += file.len();
             files += 1;
-            // The metadata is that of a link, not of what it leads to.
+            // The metadata is that of a symbolic link itself, not of its target.
             if file.is_dir() {
                 pending.push(entry.path());
             }

@@ -1,8 +1,8 @@
-//! The processes of this machine.
+//! Processes of this machine.
 
 use procfs::process::{Stat, all_processes};
 
-/// What the kernel says of each of them, the dead that nobody has reaped included.
+/// Returns the kernel's status of each process, zombies included.
 pub(super) fn all() -> impl Iterator<Item = Stat> {
     all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok())
 }

@@ -1,4 +1,4 @@
-//! The folder below which containers have theirs, held by one runtime at a time.
+//! Root directory, with the directories of containers. One runtime at a time holds it.
 
 use crate::lockfile::{LockError, LockFile};
 use std::fs::{self, DirBuilder, Permissions};
@@ -11,14 +11,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
 
-/// Where the folders of containers are, and what is left of an earlier runtime's. Nothing else is ever touched.
+/// Name of the directory with the containers' directories, and prefix of those that earlier
+/// runtimes left. procrun changes nothing else in the root directory, except its lock file.
 const CONTAINERS: &str = "procrun-containers";
 
-/// Attempts to remove what is left of an earlier runtime, and the pause between them.
+/// Number of attempts to remove the directories of an earlier runtime, and the pause between
+/// attempts.
 const ATTEMPTS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The hold on a folder.
+/// Root directory, locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct Root {
     dir: PathBuf,
@@ -26,9 +28,10 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Takes a folder, which is made where it is missing. What an earlier runtime left that was killed is moved aside.
+    /// Locks a directory, which is created if it is missing. Containers' directories that a killed
+    /// runtime left are moved aside.
     pub(super) fn lock(dir: &Path) -> io::Result<Self> {
-        // For its owner alone: other users must neither look in nor hold the lock.
+        // Only the owner has access: other users must neither read the directory nor hold the lock.
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let directory = dir.canonicalize()?;
         check_owner(&directory)?;
@@ -46,22 +49,23 @@ impl Root {
             let aside = format!("{CONTAINERS}.{:08x}", fastrand::u32(..));
             fs::rename(&containers, root.dir.join(aside))?;
         }
-        // What containers write is their owner's business.
+        // Files of containers are readable by the owner only.
         DirBuilder::new().mode(0o700).create(&containers)?;
         Ok(root)
     }
 
-    /// The folder of a container.
+    /// Returns the directory of a container.
     pub(super) fn container_dir(&self, container: &str) -> PathBuf {
         self.containers().join(container)
     }
 
-    /// The folder of all of them.
+    /// Returns the directory with the directories of all containers.
     pub(super) fn containers(&self) -> PathBuf {
         self.dir.join(CONTAINERS)
     }
 
-    /// Removes what earlier runtimes left, whose monitors may still be at work.
+    /// Removes the directories that earlier runtimes left. Their monitors may still be running, so
+    /// failed removals are repeated.
     pub(super) async fn remove_stale(&self) {
         let left = |dir: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -85,7 +89,7 @@ impl Root {
         }
     }
 
-    /// Removes the folders of all containers.
+    /// Removes the directories of all containers.
     pub(super) async fn clear(&self) {
         let containers = self.containers();
         if let Err(error) = remove(containers.clone()).await {
@@ -94,7 +98,8 @@ impl Root {
     }
 }
 
-/// Fails if another user owns the directory or may write to it: they could exchange the lock and the directories of containers.
+/// Fails if another user owns the directory or may write to it: such a user could replace the lock
+/// and the directories of containers.
 fn check_owner(directory: &Path) -> io::Result<()> {
     let found = fs::metadata(directory)?;
     let (shown, our_uid) = (directory.display(), rustix::process::geteuid().as_raw());
@@ -109,7 +114,8 @@ fn check_owner(directory: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// Removes a folder with all that is in it, also where a container took away its own permissions. What is not there is removed.
+/// Removes a directory and its contents, even if a container removed its own permissions. Succeeds
+/// if the directory does not exist.
 pub(super) async fn remove(dir: PathBuf) -> io::Result<()> {
     let removing = spawn_blocking(move || {
         let removed = match fs::remove_dir_all(&dir) {
@@ -127,7 +133,8 @@ pub(super) async fn remove(dir: PathBuf) -> io::Result<()> {
     removing.await.map_err(io::Error::other)?
 }
 
-/// Lets their owner into a folder and those below it, as far as they are ours. Links are not followed.
+/// Gives the owner access to a directory and the directories below it, as far as procrun's user
+/// owns them. Does not follow links.
 fn make_removable(dir: &Path) {
     if !dir.symlink_metadata().is_ok_and(|file| file.is_dir()) {
         return;
@@ -156,7 +163,7 @@ mod tests {
         let refused = Root::lock(&dir).unwrap_err().to_string();
         assert!(refused.starts_with("another procrun works there"), "{refused}");
         drop(root);
-        // A lock file that an earlier version has left.
+        // A lock file that an earlier version left.
         let mut open = OpenOptions::new();
         drop(open.write(true).create(true).truncate(true).mode(0o644).open(&lock).unwrap());
         fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
@@ -164,7 +171,7 @@ mod tests {
         assert_eq!(mode(&lock), 0o600);
     }
 
-    /// Another user may have made it first, as in /tmp.
+    /// In a shared directory such as /tmp, another user may create the root directory first.
     #[test]
     fn a_root_directory_of_another_user_or_writable_by_all_is_refused() {
         let temp = tempfile::tempdir().unwrap();
@@ -183,7 +190,7 @@ mod tests {
         }
         assert!(!dir.join(CONTAINERS).exists() || fs::read_dir(dir.join(CONTAINERS)).unwrap().count() == 0);
         let our_uid = rustix::process::geteuid();
-        // A directory that another user is sure to own.
+        // A directory that another user owns.
         let (other, owner) = if our_uid.is_root() {
             let other = temp.path().join("other");
             fs::create_dir(&other).unwrap();

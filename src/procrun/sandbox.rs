@@ -1,4 +1,5 @@
-//! A sandbox: what holds the containers of a pod together. Here nothing but what is known of it.
+//! A sandbox: the containers of a pod. In procrun it has no process and no namespaces, only a
+//! record.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +12,28 @@ use super::store::Keyed;
 use super::{clock, id};
 use crate::cri::v1;
 
-/// The address of every pod.
+/// IP address of every pod.
 const ADDRESS: &str = "127.0.0.1";
 
-/// A sandbox, ready or not.
+/// A sandbox that is ready or not.
 #[derive(Debug)]
 pub(super) struct ProcrunSandbox {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) config: v1::PodSandboxConfig,
     created_at: i64,
-    /// Cancelled when it is no longer ready, which is for good.
+    /// Cancelled when the sandbox becomes not ready, which is permanent.
     ended: CancellationToken,
     is_being_removed: AtomicBool,
-    /// Who removes it has this; others wait until that is done.
+    /// Semaphore with one permit, which the caller that removes the sandbox holds. Other callers
+    /// wait.
     removal: Semaphore,
-    /// Whether its containers answer without a process.
+    /// Whether the sandbox's containers answer ExecSync without a process.
     pub(super) is_synthetic: bool,
 }
 
 impl ProcrunSandbox {
-    /// A sandbox that is ready at once.
+    /// Returns a sandbox that is ready. Fails if the config has no metadata.
     pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, CriError> {
         let name = name(config.metadata.as_ref())
             .ok_or_else(|| CriError::unknown("sandbox config must include metadata"))?;
@@ -48,31 +50,32 @@ impl ProcrunSandbox {
         })
     }
 
-    /// Whether containers can be started in it.
+    /// Whether containers can be started in the sandbox.
     pub(super) fn is_ready(&self) -> bool {
         !self.ended.is_cancelled()
     }
 
-    /// Makes it not ready, for good; `false` if it was not ready already.
+    /// Makes the sandbox not ready, permanently. Returns whether it was ready.
     pub(super) fn end(&self) -> bool {
         let was_ready = self.is_ready();
         self.ended.cancel();
         was_ready
     }
 
-    /// Waits until it is not ready any more.
+    /// Waits until the sandbox is not ready.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Marks it as being removed, which is done by one caller at a time: nothing is created in it any more.
+    /// Marks the sandbox as being removed, so that no container is created in it. Waits while
+    /// another caller removes it; the permit makes other callers wait.
     pub(super) async fn begin_removal(&self) -> Option<SemaphorePermit<'_>> {
         let turn = self.removal.acquire().await.ok();
         self.is_being_removed.store(true, Ordering::SeqCst);
         turn
     }
 
-    /// It is still there.
+    /// Removes the mark of [`Self::begin_removal`] after the removal has failed.
     pub(super) fn give_up_removal(&self) {
         self.is_being_removed.store(false, Ordering::SeqCst);
     }
@@ -90,14 +93,14 @@ impl ProcrunSandbox {
         state.into()
     }
 
-    /// Whether it is among those that are asked for.
+    /// Whether the filter selects the sandbox.
     pub(super) fn matches(&self, filter: &v1::PodSandboxFilter) -> bool {
         (filter.id.is_empty() || filter.id == self.id)
             && filter.state.is_none_or(|wanted| wanted.state == self.state())
             && has_labels(&self.config.labels, &filter.label_selector)
     }
 
-    /// As in a list.
+    /// Returns the sandbox's entry in a list.
     pub(super) fn item(&self) -> v1::PodSandbox {
         v1::PodSandbox {
             id: self.id.clone(),
@@ -110,12 +113,12 @@ impl ProcrunSandbox {
         }
     }
 
-    /// Everything about it.
+    /// Returns the sandbox's status.
     pub(super) fn status(&self) -> v1::PodSandboxStatus {
         let linux = self.config.linux.as_ref();
         let context = linux.and_then(|linux| linux.security_context.as_ref());
         let options = context.and_then(|context| context.namespace_options.clone());
-        // As with containerd, a pod has its address only while it runs.
+        // As in containerd, a pod has an address only while its sandbox is ready.
         let ip = if self.is_ready() { ADDRESS.to_owned() } else { String::new() };
         v1::PodSandboxStatus {
             id: self.id.clone(),
@@ -130,7 +133,7 @@ impl ProcrunSandbox {
         }
     }
 
-    /// Who it is, for usage figures.
+    /// Returns the attributes that identify the sandbox in statistics.
     pub(super) fn attributes(&self) -> v1::PodSandboxAttributes {
         v1::PodSandboxAttributes {
             id: self.id.clone(),
@@ -151,13 +154,13 @@ impl Keyed for ProcrunSandbox {
     }
 }
 
-/// The name that no other sandbox may have: `name_namespace_uid_attempt`.
+/// Returns the unique name of a sandbox: `name_namespace_uid_attempt`.
 fn name(metadata: Option<&v1::PodSandboxMetadata>) -> Option<String> {
     let metadata = metadata?;
     Some(format!("{}_{}_{}_{}", metadata.name, metadata.namespace, metadata.uid, metadata.attempt))
 }
 
-/// Whether all labels of a selector are there.
+/// Whether `labels` has all labels of a selector.
 pub(super) fn has_labels(labels: &HashMap<String, String>, selector: &HashMap<String, String>) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -1,11 +1,12 @@
-//! The signal that stops a container, and what a signal leaves of a process.
+//! Stop signals, and exit codes of signals.
 
 use rustix::process::Signal as System;
 
 use super::error::CriError;
 use crate::cri::v1::Signal;
 
-/// The system's number of a stop signal; SIGTERM where the config names none. Real-time signals are not to be had.
+/// Returns the system's number of a stop signal, which is SIGTERM if the config names none. Fails
+/// for real-time signals.
 pub(super) fn number(stop_signal: i32) -> Result<i32, CriError> {
     let unknown =
         || CriError::unknown(format!("failed to parse stop signal \"{stop_signal}\": invalid signal"));
@@ -51,7 +52,7 @@ pub(super) fn number(stop_signal: i32) -> Result<i32, CriError> {
     Ok(signal.as_raw())
 }
 
-/// The exit code of what a signal has ended, as a shell and the CRI give it.
+/// Returns the exit code of a process that a signal has ended, as a shell and the CRI give it.
 pub(super) const fn exit_code(number: i32) -> i32 {
     128 + number
 }

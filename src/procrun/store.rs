@@ -1,4 +1,4 @@
-//! What there is: sandboxes and containers by id, and the names that they hold.
+//! Store of sandboxes or containers by id, with their unique names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::CriError;
 
-/// Things of one kind, found by their id or by as much of it as no other shares.
+/// Objects of one kind, found by id or by unique prefix of the id.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     inner: Mutex<ObjectStoreInner<T>>,
@@ -15,15 +15,15 @@ pub(super) struct Store<T> {
 #[derive(Debug)]
 struct ObjectStoreInner<T> {
     by_id: BTreeMap<String, Arc<T>>,
-    /// The ids of those who hold a name.
+    /// Ids of the objects that hold a name.
     names: HashMap<String, String>,
 }
 
-/// What has an id and a name.
+/// An object with an id and a name.
 pub(super) trait Keyed {
-    /// Its id: 64 hexadecimal digits.
+    /// Returns the id: 64 hexadecimal digits.
     fn id(&self) -> &str;
-    /// The name that no other may have.
+    /// Returns the name, which is unique in the store.
     fn name(&self) -> &str;
 }
 
@@ -34,12 +34,12 @@ impl<T> Default for Store<T> {
 }
 
 impl<T: Keyed> Store<T> {
-    /// Whether a name is free.
+    /// Fails if a name is taken.
     pub(super) fn check_free(&self, name: &str) -> Result<(), CriError> {
         self.lock().check_free(name)
     }
 
-    /// Adds one, unless its name is taken.
+    /// Adds an object. Fails if its name is taken.
     pub(super) fn add(&self, item: T) -> Result<Arc<T>, CriError> {
         let mut inner = self.lock();
         let (id, name) = (item.id().to_owned(), item.name().to_owned());
@@ -50,7 +50,7 @@ impl<T: Keyed> Store<T> {
         Ok(item)
     }
 
-    /// Finds one by its id or the beginning of it.
+    /// Returns the object with this id or unique prefix of an id.
     pub(super) fn get(&self, id: &str) -> Result<Arc<T>, CriError> {
         if id.is_empty() {
             return Err(CriError::unknown("prefix can't be empty"));
@@ -60,7 +60,7 @@ impl<T: Keyed> Store<T> {
         let mut found = inner.by_id.range::<str, _>(from).take_while(|(full, _)| full.starts_with(id));
         match (found.next(), found.next()) {
             (Some((_, item)), None) => Ok(item.clone()),
-            // A whole id is never the beginning of another.
+            // All ids have the same length, so a complete id is never a prefix of another.
             (Some(_), Some(_)) => {
                 Err(CriError::unknown(format!("multiple IDs found with provided prefix: {id}")))
             }
@@ -68,12 +68,12 @@ impl<T: Keyed> Store<T> {
         }
     }
 
-    /// All that are wanted, in the order of the ids.
+    /// Returns the objects for which `is_wanted` is true, in the order of their ids.
     pub(super) fn select(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         self.lock().by_id.values().filter(|item| is_wanted(item)).cloned().collect()
     }
 
-    /// Takes one out, and gives its name back; `false` if it was gone already.
+    /// Removes an object and releases its name. Returns whether the object was there.
     pub(super) fn remove(&self, item: &T) -> bool {
         let mut inner = self.lock();
         inner.names.remove(item.name());

@@ -1,4 +1,5 @@
-//! Pods that are there from the start, and whose containers answer without a process.
+//! Synthetic pods: they exist from the start, and their containers answer ExecSync without a
+//! process.
 
 use super::clock;
 use super::container::ContainerBackend;
@@ -7,10 +8,10 @@ use super::error::CriError;
 use super::sandbox::ProcrunSandbox;
 use crate::cri::{labels, v1};
 
-/// The namespace of all of them.
+/// Namespace of all synthetic pods.
 const NAMESPACE: &str = "synthetic";
 
-/// Fills a runtime with so many pods of one running container each, labelled as a kubelet's are.
+/// Adds `count` pods with one running container each, labelled like those of a kubelet.
 pub(super) fn populate(engine: &Engine, count: u32) {
     for number in 0..count {
         add_pod(engine, number).expect("nothing else has these names");

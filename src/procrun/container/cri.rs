@@ -1,4 +1,4 @@
-//! A container as the CRI tells of it.
+//! Conversion of a container to the messages of the CRI.
 
 use super::state::ContainerStage;
 use super::{ContainerBackend, ProcrunContainer};
@@ -6,7 +6,7 @@ use crate::cri::v1;
 use crate::procrun::sandbox::has_labels;
 
 impl ProcrunContainer {
-    /// Whether it is among those that are asked for.
+    /// Whether the filter selects the container.
     pub(in crate::procrun) fn matches(&self, filter: &v1::ContainerFilter) -> bool {
         (filter.id.is_empty() || filter.id == self.id)
             && (filter.pod_sandbox_id.is_empty() || filter.pod_sandbox_id == self.sandbox)
@@ -14,7 +14,7 @@ impl ProcrunContainer {
             && has_labels(&self.config.labels, &filter.label_selector)
     }
 
-    /// As in a list.
+    /// Returns the container's entry in a list.
     pub(in crate::procrun) fn item(&self) -> v1::Container {
         v1::Container {
             id: self.id.clone(),
@@ -30,7 +30,7 @@ impl ProcrunContainer {
         }
     }
 
-    /// Everything about it.
+    /// Returns the container's status.
     pub(in crate::procrun) fn status(&self) -> v1::ContainerStatus {
         let stage = self.stage();
         let status = v1::ContainerStatus {
@@ -64,7 +64,8 @@ impl ProcrunContainer {
         }
     }
 
-    /// What containerd's verbose status tells, as far as it is there: JSON, with the process id in it.
+    /// Returns the verbose status as JSON: containerd's fields as far as procrun has them,
+    /// including the process id, 0 if the container does not run.
     pub(in crate::procrun) fn info(&self) -> String {
         let pid = match self.backend.get() {
             Some(ContainerBackend::Processes { first, .. }) if self.stage().is_running() => first.pid,
@@ -73,7 +74,7 @@ impl ProcrunContainer {
         serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "folder": self.dir }).to_string()
     }
 
-    /// Who it is, for usage figures.
+    /// Returns the attributes that identify the container in statistics.
     pub(in crate::procrun) fn attributes(&self) -> v1::ContainerAttributes {
         v1::ContainerAttributes {
             id: self.id.clone(),
@@ -84,7 +85,7 @@ impl ProcrunContainer {
     }
 }
 
-/// Every container runs as who procrun runs as.
+/// Returns the user of every container, which is procrun's own user.
 fn user() -> v1::ContainerUser {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let linux =

@@ -1,4 +1,4 @@
-//! A container: its configuration, where it is in its life, and what runs it.
+//! A container: its configuration, its stage, and its backend.
 
 mod cri;
 mod resources;
@@ -20,55 +20,55 @@ use state::ContainerFsm;
 
 pub(super) use state::{ContainerExit, ContainerStage};
 
-/// A container.
+/// A container that exists in the runtime.
 #[derive(Debug)]
 pub(super) struct ProcrunContainer {
     pub(super) id: String,
-    /// The name that no other may have.
+    /// Name, unique among all containers.
     pub(super) name: String,
-    /// The id of its sandbox.
+    /// Id of the container's sandbox.
     pub(super) sandbox: String,
     pub(super) config: v1::ContainerConfig,
     pub(super) image: Arc<Image>,
-    /// Where its logs go, if anywhere.
+    /// Path of the log; `None` if the container has no log.
     pub(super) log_path: Option<PathBuf>,
-    /// Its own folder, in which its working directory is.
+    /// Directory of the container, which contains its working directory.
     pub(super) dir: PathBuf,
-    /// Its backend, set when it starts.
+    /// Backend, set when the container starts.
     pub(super) backend: OnceLock<ContainerBackend>,
     created_at: i64,
     state: Mutex<ContainerFsm>,
     resources: Mutex<Option<v1::LinuxContainerResources>>,
-    /// Told of each change in its life.
+    /// Notifies of each change of the stage.
     state_changed: watch::Sender<()>,
 }
 
-/// What runs a container.
+/// Backend that runs a container.
 #[derive(Debug)]
 pub(super) enum ContainerBackend {
-    /// Processes, below a monitor.
+    /// Processes below a monitor.
     Processes {
-        /// Their monitor.
+        /// Monitor of the processes.
         monitor: Monitor,
-        /// The first of them.
+        /// First process of the container.
         first: InitProcess,
-        /// Where their output goes.
+        /// Log of the processes' output.
         log: Arc<LogFile>,
     },
-    /// Nothing: it only answers.
+    /// No process: procrun itself answers ExecSync.
     Synthetic,
 }
 
-/// The first process of a container.
+/// First process of a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitProcess {
-    /// The number by which its monitor knows it.
+    /// Number of the process in the protocol of its monitor.
     pub(super) number: u64,
-    /// Its process id.
+    /// Process id.
     pub(super) pid: i32,
 }
 
-/// What a new container is made of.
+/// Parameters of a new container.
 #[derive(Debug)]
 pub(super) struct ContainerParams {
     pub(super) id: String,
@@ -81,7 +81,7 @@ pub(super) struct ContainerParams {
 }
 
 impl ProcrunContainer {
-    /// A container that is created.
+    /// Returns a container in the stage `Created`.
     pub(super) fn new(params: ContainerParams) -> Self {
         let ContainerParams { id, name, sandbox, config, image, log_path, dir } = params;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
@@ -101,34 +101,35 @@ impl ProcrunContainer {
         }
     }
 
-    /// Where it is in its life.
+    /// Returns the current stage.
     pub(super) fn stage(&self) -> ContainerStage {
         self.life().stage.clone()
     }
 
-    /// Marks it as starting.
+    /// Marks the container as starting. Fails unless its stage is `Created`, or if it is being
+    /// removed.
     pub(super) fn begin_start(&self) -> Result<(), CriError> {
         self.life().start_started()
     }
 
-    /// It runs.
+    /// Marks the container as running since `at`, in nanoseconds since 1970.
     pub(super) fn mark_running(&self, at: i64) {
         self.life().run(at);
         self.state_changed.send_replace(());
     }
 
-    /// It has ended.
+    /// Marks the container as exited at `at`, in nanoseconds since 1970.
     pub(super) fn mark_exited(&self, at: i64, outcome: ContainerExit) {
         self.life().end(at, outcome);
         self.state_changed.send_replace(());
     }
 
-    /// Waits until it has ended.
+    /// Waits until the container has exited.
     pub(super) async fn ended(&self) {
         self.wait_until(|stage| matches!(stage, ContainerStage::Exited { .. })).await;
     }
 
-    /// Waits until a start that is under way has come to its end.
+    /// Waits while the container is starting.
     pub(super) async fn wait_not_starting(&self) {
         self.wait_until(|stage| *stage != ContainerStage::Starting).await;
     }
@@ -140,22 +141,23 @@ impl ProcrunContainer {
         }
     }
 
-    /// Marks it as being removed.
+    /// Marks the container as being removed. Fails while the container starts or runs, or if it is
+    /// already being removed.
     pub(super) fn begin_removal(&self) -> Result<(), CriError> {
         self.life().begin_removal()
     }
 
-    /// It is still there.
+    /// Removes the mark of [`Self::begin_removal`] after the removal has failed.
     pub(super) fn has_not_been_removed(&self) {
         self.life().abort_removal();
     }
 
-    /// Whether its stop signal is still to be sent; true once.
+    /// Whether the stop signal is still to be sent. Returns true once.
     pub(super) fn takes_stop_signal(&self) -> bool {
         self.life().takes_stop_signal()
     }
 
-    /// Records what it may use.
+    /// Records a change of the container's resources. Fails if the container is being removed.
     pub(super) fn update_resources(
         &self,
         update: Option<v1::LinuxContainerResources>,
@@ -190,7 +192,7 @@ impl Keyed for ProcrunContainer {
     }
 }
 
-/// The name that no other container may have: its own and that of its sandbox, and its attempt.
+/// Returns the unique name of a container: `container_pod_namespace_uid_attempt`.
 pub(super) fn name(
     metadata: Option<&v1::ContainerMetadata>,
     sandbox: Option<&v1::PodSandboxMetadata>,

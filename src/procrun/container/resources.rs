@@ -1,8 +1,8 @@
-//! What a container may use: recorded and told again, and nothing holds it to that.
+//! Resources of a container. They are recorded and returned, but not enforced.
 
 use crate::cri::v1::LinuxContainerResources;
 
-/// The resources after an update: what it does not name stays.
+/// Returns the resources after an update. Values that the update does not set are kept.
 pub(super) fn updated(old: LinuxContainerResources, new: LinuxContainerResources) -> LinuxContainerResources {
     let number = |new: i64, old: i64| if new == 0 { old } else { new };
     let text = |new: String, old: String| if new.is_empty() { old } else { new };

@@ -1,4 +1,4 @@
-//! Where a container is in its life, and which ways lead on from there.
+//! Stages of a container and the transitions between them.
 
 use rustix::process::Signal;
 
@@ -6,10 +6,10 @@ use crate::cri::v1::ContainerState;
 use crate::procrun::error::CriError;
 use crate::procrun::signal::exit_code;
 
-/// The exit code of a container that could not start, as containerd gives it.
+/// Exit code of a container that could not be started, as in containerd.
 const START_ERROR: i32 = 128;
 
-/// Where a container is, and what has been begun with it.
+/// Stage of a container, and the operations that have begun on it.
 #[derive(Debug, Default)]
 pub(in crate::procrun) struct ContainerFsm {
     pub(in crate::procrun) stage: ContainerStage,
@@ -17,37 +17,39 @@ pub(in crate::procrun) struct ContainerFsm {
     is_stop_signal_sent: bool,
 }
 
-/// Where a container is. Times are nanoseconds since 1970.
+/// Stage of a container. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::procrun) enum ContainerStage {
     #[default]
     Created,
-    /// Its start has begun: it can neither be started again nor removed.
+    /// The start has begun: the container can neither be started again nor removed.
     Starting,
     Running {
         started_at: i64,
     },
     Exited {
-        /// 0 where it never ran.
+        /// 0 if the container never ran.
         started_at: i64,
         finished_at: i64,
         outcome: ContainerExit,
     },
 }
 
-/// How a container has ended.
+/// Cause of a container's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::procrun) enum ContainerExit {
-    /// With this exit code: 128 and its number where a signal ended it.
+    /// The first process exited with this code, which is 128 and the signal's number if a signal
+    /// ended it.
     Code(i32),
-    /// It never ran, for this reason.
+    /// The container could not be started, for this reason.
     StartError(String),
-    /// The monitor of its processes was killed.
+    /// The monitor of the container's processes was killed.
     MonitorKilled,
 }
 
 impl ContainerFsm {
-    /// Begins a start.
+    /// Marks the container as starting. Fails unless its stage is `Created`, or if it is being
+    /// removed.
     pub(super) fn start_started(&mut self) -> Result<(), CriError> {
         if self.is_removing {
             return Err(CriError::unknown("container is in removing state, can't be started"));
@@ -64,12 +66,12 @@ impl ContainerFsm {
         }
     }
 
-    /// It runs.
+    /// Sets the stage `Running`.
     pub(super) fn run(&mut self, started_at: i64) {
         self.stage = ContainerStage::Running { started_at };
     }
 
-    /// It has ended, which it does once.
+    /// Sets the stage `Exited`. Has no effect on a container that has already exited.
     pub(super) fn end(&mut self, finished_at: i64, outcome: ContainerExit) {
         let started_at = match self.stage {
             ContainerStage::Running { started_at } => started_at,
@@ -79,7 +81,8 @@ impl ContainerFsm {
         self.stage = ContainerStage::Exited { started_at, finished_at, outcome };
     }
 
-    /// Begins a removal, which one that runs or starts does not allow.
+    /// Marks the container as being removed. Fails while the container starts or runs, or if it is
+    /// already being removed.
     pub(super) fn begin_removal(&mut self) -> Result<(), CriError> {
         if self.is_removing {
             return Err(CriError::unknown("container is already in removing state"));
@@ -98,7 +101,7 @@ impl ContainerFsm {
         }
     }
 
-    /// The removal has failed.
+    /// Removes the mark of [`Self::begin_removal`] after the removal has failed.
     pub(super) fn abort_removal(&mut self) {
         self.is_removing = false;
     }
@@ -107,14 +110,15 @@ impl ContainerFsm {
         self.is_removing
     }
 
-    /// Whether the stop signal is still to be sent: once, as with containerd.
+    /// Whether the stop signal is still to be sent. Returns true once, as containerd sends the
+    /// signal once.
     pub(super) fn takes_stop_signal(&mut self) -> bool {
         !std::mem::replace(&mut self.is_stop_signal_sent, true)
     }
 }
 
 impl ContainerStage {
-    /// As the CRI has it.
+    /// Returns the state that the CRI has for the stage.
     pub(in crate::procrun) fn to_cri(&self) -> ContainerState {
         match self {
             Self::Created | Self::Starting => ContainerState::ContainerCreated,
@@ -123,7 +127,7 @@ impl ContainerStage {
         }
     }
 
-    /// Its name in the CRI, such as `CONTAINER_RUNNING`.
+    /// Returns the stage's name in the CRI, such as `CONTAINER_RUNNING`.
     pub(in crate::procrun) fn name(&self) -> &'static str {
         self.to_cri().as_str_name()
     }
@@ -142,7 +146,7 @@ impl ContainerExit {
         }
     }
 
-    /// As containerd names it.
+    /// Returns containerd's reason for the exit.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Code(0) => "Completed",

@@ -1,4 +1,4 @@
-//! What is run for the words of a command in a container.
+//! Commands that are run in containers.
 
 use std::env;
 use std::fs;
@@ -12,11 +12,12 @@ use crate::procrun::error::{CriError, error_text};
 use crate::procrun::lookpath;
 use crate::procrun::monitor::Command;
 
-/// Where programs are looked for, where nothing else is told.
+/// Value of `PATH` in containers if procrun itself has none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Engine {
-    /// The command of these words, with the container's environment and in its working directory, which is made where it is missing.
+    /// Returns the command for `args`, with the container's environment and working directory.
+    /// Creates the working directory if it is missing.
     pub(super) fn command(
         &self,
         container: &ProcrunContainer,
@@ -40,7 +41,8 @@ impl Engine {
         Ok(Command { program: text(&program)?, args, envs, directory: text(&dir)? })
     }
 
-    /// The environment of a container: a few variables that programs expect, and those of its config.
+    /// Returns the environment of a container: the variables of its config, and `PATH`, `HOME` and
+    /// `HOSTNAME` unless the config has them.
     fn environment(&self, container: &ProcrunContainer) -> Vec<KeyValue> {
         let path = env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
         let of_pod =
@@ -59,7 +61,8 @@ impl Engine {
     }
 }
 
-/// Makes a folder and those between it and `root`, which is there as long as the container is.
+/// Creates a directory and its missing parents below `root`. Fails if `root` is missing, because
+/// the container was removed.
 fn create_dirs(root: &Path, dir: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         dir.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();

@@ -1,4 +1,4 @@
-//! How a container is created.
+//! Creation of containers.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::procrun::error::{CriError, error_text};
 use crate::procrun::{id, log, signal};
 
 impl Engine {
-    /// Makes a container. Nothing runs yet, and what is refused leaves nothing behind.
+    /// Creates a container without starting it. An error leaves nothing behind.
     pub(in crate::procrun) fn create(
         &self,
         request: CreateContainerRequest,
@@ -32,7 +32,7 @@ impl Engine {
             .map_err(|error| error.context(format!("failed to resolve image {image:?}")))?;
         let id = id::generate();
         if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
-            // An image is only a name, and brings no command.
+            // An image is only a name, and has no command.
             return Err(CriError::unknown("no command specified")
                 .context("failed to generate spec")
                 .context(format!("failed to generate container {id:?} spec")));
@@ -61,10 +61,12 @@ impl Engine {
             let _ = fs::remove_dir(&dir);
             error
         };
-        // Between the look at the name and here, another may have been quicker.
+        // Another caller may have taken the name since the check above.
         let container =
             self.containers.add(ProcrunContainer::new(params)).map_err(|error| undo(taken(error)))?;
-        // Whoever removes the sandbox marks it before it looks for containers: one of us two sees the other.
+        // A removal of the sandbox marks the sandbox before it lists the containers, and this
+        // function adds the container before it reads the mark: at least one of them sees the
+        // other.
         if sandbox.is_being_removed() {
             self.containers.remove(&container);
             return Err(undo(not_found(CriError::not_found())));
@@ -76,7 +78,7 @@ impl Engine {
     }
 }
 
-/// Says which wishes of a config are recorded and told again, but not fulfilled.
+/// Logs the settings of a config that are recorded and returned, but not applied.
 fn warn_of_what_is_ignored(container: &ProcrunContainer) {
     let ContainerConfig { mounts, devices, linux, tty, .. } = &container.config;
     let context = linux.as_ref().and_then(|linux| linux.security_context.as_ref());

@@ -1,4 +1,4 @@
-//! ExecSync, as containerd does it.
+//! ExecSync, with the behaviour of containerd.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,18 @@ use crate::procrun::error::{CriError, error_text};
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, id, signal};
 
-/// Bytes that are kept of each stream; the rest is read and dropped.
+/// Maximum number of bytes that are kept of each stream. The rest is read and dropped.
 const MAX_STREAM_BYTES: usize = 16 << 20;
 
-/// The longest answer, containerd's default limit for what it sends. A stream that is full does not fit.
+/// Maximum size of a response: containerd's default limit for messages that it sends. A response
+/// with a stream of [`MAX_STREAM_BYTES`] exceeds it.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Size of the buffer for reads of a stream.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// A command that runs or is about to. Dropped when the caller is gone; the drop kills it.
+/// A command that is being launched or runs. Dropping the value kills the command, for example when
+/// the caller disconnects.
 struct ExecProcess<'a> {
     monitor: &'a Monitor,
     process: MonitoredProcess,
@@ -43,7 +45,8 @@ struct OutputReader {
 }
 
 impl Engine {
-    /// Runs a command in a container to its end, and to the end of what it says.
+    /// Runs a command in a container. Returns after the command has exited and its output has
+    /// ended.
     pub(in crate::procrun) async fn exec_sync(
         &self,
         request: ExecSyncRequest,
@@ -62,7 +65,7 @@ impl Engine {
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, CriError> {
         let container = self.require_running(&request.container_id)?;
         clock::sleep_if_nonzero(self.config.exec_delay).await;
-        // Much may have happened meanwhile.
+        // The container may have ended during the delay.
         let container = self.require_running(&container.id)?;
         match container.backend.get() {
             Some(ContainerBackend::Processes { monitor, .. }) => {
@@ -72,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// The container of this id, if it runs.
+    /// Returns the container with this id. Fails if it does not run.
     fn require_running(&self, id: &str) -> Result<Arc<ProcrunContainer>, CriError> {
         let container = self.containers.get(id);
         let container =
@@ -101,7 +104,7 @@ impl Engine {
         let command = self.command(container, request.cmd).map_err(not_started)?;
         let streams =
             StdStreams::new().map_err(|error| not_started(CriError::unknown(error_text(&error))))?;
-        // From here on, whatever becomes of the call, the command ends with it.
+        // From here on the command is killed if the call fails or is cancelled.
         let process = monitor.launch(command, streams.theirs);
         let kill_scope = self.config.exec_timeout_kills;
         let mut exec = ExecProcess { monitor, process, kill_scope, exited: false };
@@ -109,7 +112,7 @@ impl Engine {
             not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
         let output = OutputReader::new(streams.stdout, streams.stderr);
-        // Containerd's clock starts when the command has started.
+        // As in containerd, the timeout begins when the command has started.
         let limit =
             u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let exit = match limit {
@@ -141,11 +144,12 @@ impl Engine {
 }
 
 impl ExecProcess<'_> {
-    /// Waits until the command has ended; what it has started may live on.
+    /// Waits until the command has exited and returns its exit code. Processes that the command
+    /// started may still run.
     async fn wait_exit(&mut self) -> i32 {
         let exit = self.process.exit().await;
         self.exited = true;
-        // Without a monitor, everything was killed.
+        // The monitor was killed, and with it the command.
         exit.map_or(signal::exit_code(Signal::KILL.as_raw()), |exit| exit.code)
     }
 
@@ -172,7 +176,8 @@ impl OutputReader {
         Self { read_task: AbortOnDropHandle::new(read_task) }
     }
 
-    /// Waits for the end of both streams, which comes when nobody holds them any more.
+    /// Waits for the end of both streams, which is reached when no process holds them any more.
+    /// Fails if `limit` elapses first.
     async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), CriError> {
         let read = match limit {
             None => self.read_task.await,
@@ -187,8 +192,8 @@ impl OutputReader {
     }
 }
 
-/// Reads a stream to its end and returns the first [`MAX_STREAM_BYTES`] bytes. Other tasks run after each chunk: the stream of a command
-/// that writes without pause is always readable.
+/// Reads a stream to its end and returns the first [`MAX_STREAM_BYTES`] bytes. Other tasks run
+/// after each chunk: the stream of a command that writes without pause is always readable.
 async fn read_stream(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let (mut output, mut buffer) = (Vec::new(), vec![0; READ_BUFFER_BYTES]);
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {

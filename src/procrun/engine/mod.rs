@@ -1,4 +1,4 @@
-//! The runtime itself: its sandboxes, its containers, its images, and what is done with them.
+//! The runtime: its sandboxes, containers and images, and the operations on them.
 
 mod command;
 mod create;
@@ -25,16 +25,17 @@ use super::store::Store;
 use super::{ProcrunConfig, clock};
 use crate::cri::v1::{self, ContainerEventType as Event};
 
-/// How long processes may take to die of SIGKILL, before they are left behind: those of another user, say.
+/// Time within which all processes must die of SIGKILL at the end of procrun. Processes that do
+/// not, such as those of another user, are left behind.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything that a runtime is made of.
+/// State and settings of a runtime.
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) config: ProcrunConfig,
     pub(super) root: Root,
     pub(super) monitors: Monitors,
-    /// The tasks that wait for the ends of containers.
+    /// Tasks that wait for the exits of containers.
     pub(super) exit_watchers: TaskTracker,
     pub(super) sandboxes: Store<ProcrunSandbox>,
     pub(super) containers: Store<ProcrunContainer>,
@@ -43,7 +44,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// A runtime without pods.
+    /// Returns a runtime without pods. Fails if the root directory cannot be locked.
     pub(super) fn new(config: ProcrunConfig) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             root: Root::lock(&config.root)?,
@@ -57,7 +58,7 @@ impl Engine {
         }))
     }
 
-    /// Makes a sandbox, ready at once.
+    /// Creates a sandbox, which is ready immediately.
     pub(super) fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String, CriError> {
         let sandbox = ProcrunSandbox::new(request.config.unwrap_or_default(), false)?;
         if !request.runtime_handler.is_empty() {
@@ -75,9 +76,9 @@ impl Engine {
         Ok(sandbox.id.clone())
     }
 
-    /// Makes a sandbox not ready, and kills what runs in it.
+    /// Makes a sandbox not ready, and kills the containers in it.
     pub(super) async fn stop_sandbox(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
-        // First of all: what is about to start sees it.
+        // A container that is about to start sees this, so it comes first.
         let was_ready = sandbox.end();
         for container in self.containers_of(&sandbox.id) {
             let stopped = self.stop(&container, 0).await;
@@ -89,10 +90,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a sandbox, with all that is in it. From here on nothing is created in it.
+    /// Removes a sandbox and its containers. No container can be created in it from here on, unless
+    /// the removal fails.
     pub(super) async fn remove_sandbox(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
         let _removal = sandbox.begin_removal().await;
-        // Where another was first, there is nothing left to do, and no harm in looking.
+        // If another caller has removed the sandbox, the steps below find nothing to do.
         let removed = self.remove_containers(sandbox).await;
         if removed.is_err() {
             sandbox.give_up_removal();
@@ -107,7 +109,7 @@ impl Engine {
         stopped
             .map_err(|error| error.context(format!("failed to forcibly stop sandbox {:?}", sandbox.id)))?;
         for container in self.containers_of(&sandbox.id) {
-            // A start that is under way sees that the sandbox has ended.
+            // A start that is in progress sees that the sandbox has ended.
             container.wait_not_starting().await;
             let removed = self.remove(&container).await;
             removed
@@ -116,7 +118,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The sandboxes that a filter lets through.
+    /// Returns the sandboxes that the filter selects.
     pub(super) fn list_sandboxes(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<Arc<ProcrunSandbox>> {
         let mut filter = filter.unwrap_or_default();
         if let Ok(found) = self.sandboxes.get(&filter.id) {
@@ -125,7 +127,7 @@ impl Engine {
         self.sandboxes.select(|sandbox| sandbox.matches(&filter))
     }
 
-    /// The containers that a filter lets through.
+    /// Returns the containers that the filter selects.
     pub(super) fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<Arc<ProcrunContainer>> {
         let mut filter = filter.unwrap_or_default();
         if let Ok(found) = self.containers.get(&filter.id) {
@@ -137,12 +139,12 @@ impl Engine {
         self.containers.select(|container| container.matches(&filter))
     }
 
-    /// The containers of a sandbox.
+    /// Returns the containers of a sandbox.
     pub(super) fn containers_of(&self, sandbox: &str) -> Vec<Arc<ProcrunContainer>> {
         self.containers.select(|container| container.sandbox == sandbox)
     }
 
-    /// Tells subscribers what has become of a container, or of a sandbox by its own id.
+    /// Publishes an event about a container, or about a sandbox if `id` is the sandbox's.
     pub(super) fn publish(&self, id: &str, sandbox: &str, event: Event) {
         self.events.publish(|| v1::ContainerEventResponse {
             container_id: id.to_owned(),
@@ -157,7 +159,7 @@ impl Engine {
         });
     }
 
-    /// Ends everything that runs, and removes every folder.
+    /// Ends all containers and removes their directories.
     pub(super) async fn shut_down(&self) {
         self.exit_watchers.close();
         let ended = async {

@@ -1,4 +1,4 @@
-//! How a container is started, and the watch over what runs.
+//! Start of containers, and the task that waits for their exit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::procrun::log::LogFile;
 use crate::procrun::monitor::{MonitoredProcess, Orphan, StdStreams};
 use crate::procrun::sandbox::ProcrunSandbox;
 
-/// How long a container that has ended waits for the end of its output: somebody outside may hold it.
+/// Time that a container whose first process has exited waits for the end of its output, which a
+/// process outside the container may hold open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// What containerd was doing when it could not make the task of a container.
+/// Prefix of containerd's error if the task of a container cannot be created.
 const TASK: [&str; 1] = ["failed to create containerd task"];
 
-/// What runc was doing when it could not run the first process.
+/// Prefixes of containerd's error if runc cannot run the first process.
 const RUNC: [&str; 4] = [
     "failed to create containerd task",
     "failed to create shim task",
@@ -30,7 +31,7 @@ const RUNC: [&str; 4] = [
     "runc create failed",
 ];
 
-/// The first process of a container, and what it says.
+/// A first process that was launched, and the tasks that read its output.
 struct StartedProcess {
     at: i64,
     process: MonitoredProcess,
@@ -38,7 +39,8 @@ struct StartedProcess {
 }
 
 impl Engine {
-    /// Starts a container. One that cannot be has ended, as with containerd: exit code 128, reason `StartError`.
+    /// Starts a container. A container that cannot be started becomes exited, as in containerd,
+    /// with exit code 128 and reason `StartError`.
     pub(in crate::procrun) async fn start(self: Arc<Self>, id: String) -> Result<(), CriError> {
         let container = self.containers.get(&id);
         let container = container
@@ -76,7 +78,7 @@ impl Engine {
         if let Some(started) = started {
             self.exit_watchers.spawn(self.clone().watch(container.clone(), started));
         }
-        // A sandbox that was stopped meanwhile has found nothing to stop.
+        // A stop of the sandbox in the meantime has skipped this container, which was not running.
         if let Err(error) = check_ready(&sandbox) {
             self.stop(container, 0).await?;
             return Err(error);
@@ -84,7 +86,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Launches the first process of a container, below a monitor of its own.
+    /// Launches the first process of a container below a new monitor.
     async fn launch(&self, container: &Arc<ProcrunContainer>) -> Result<StartedProcess, CriError> {
         let log = LogFile::open(container.log_path.clone())
             .await
@@ -112,7 +114,7 @@ impl Engine {
         Ok(StartedProcess { at: start.at, process, output })
     }
 
-    /// Waits for a container's end, and for its last words, and tells of it.
+    /// Waits for the exit of a container and for the end of its output, and publishes the event.
     async fn watch(self: Arc<Self>, container: Arc<ProcrunContainer>, started: StartedProcess) {
         let StartedProcess { mut process, output, .. } = started;
         let exit = process.exit().await;

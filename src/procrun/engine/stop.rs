@@ -1,4 +1,4 @@
-//! How a container is stopped and removed.
+//! Stop and removal of containers.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use crate::procrun::monitor::SignalTarget;
 use crate::procrun::{root_dir, signal};
 
 impl Engine {
-    /// Stops a container: its stop signal to the process group, and SIGKILL to all after `grace` seconds, or at once where that is
-    /// not above zero. One that does not run is left as it is.
+    /// Stops a container: sends the stop signal to the process group of the first process, and
+    /// SIGKILL to all processes after `grace` seconds. If `grace` is not positive, SIGKILL is sent
+    /// immediately. Does nothing if the container does not run.
     pub(in crate::procrun) async fn stop(
         &self,
         container: &ProcrunContainer,
@@ -29,7 +30,7 @@ impl Engine {
             return Ok(());
         };
         if let Some(grace) = u64::try_from(grace).ok().filter(|grace| *grace > 0) {
-            // As with containerd, a second stop waits, but does not send the signal again.
+            // As in containerd, a second stop waits but does not send the signal again.
             if container.takes_stop_signal() {
                 let number = signal::number(container.config.stop_signal)?;
                 monitor.signal(first.number, number, SignalTarget::Group);
@@ -43,14 +44,14 @@ impl Engine {
         Ok(())
     }
 
-    /// What does not run needs no signal to end.
+    /// Ends a synthetic container, which needs no signal.
     fn end_synthetic(&self, container: &ProcrunContainer, grace: i64) {
         let ended_by = if grace > 0 { Signal::TERM } else { Signal::KILL };
         container.mark_exited(clock::now(), ContainerExit::Code(signal::exit_code(ended_by.as_raw())));
         self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 
-    /// Removes a container; one that runs is killed first.
+    /// Removes a container, which is killed first if it runs.
     pub(in crate::procrun) async fn remove(&self, container: &ProcrunContainer) -> Result<(), CriError> {
         let id = &container.id;
         let stopped = self.stop(container, 0).await;

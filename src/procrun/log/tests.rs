@@ -10,10 +10,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 
-/// How long a thread waits for something that happens at once unless the runtime's thread is stuck.
+/// Timeout of a wait that ends quickly unless the runtime's thread is blocked.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// A stream of empty lines that is always readable and notes each read.
+/// A stream of empty lines that is always readable and records each read.
 struct Flood {
     left: usize,
     note: Box<dyn FnMut() + Send>,
@@ -33,7 +33,7 @@ impl AsyncRead for Flood {
     }
 }
 
-/// A task that counts its turns.
+/// Starts a task that counts its turns.
 fn count_turns() -> (Arc<AtomicUsize>, AbortOnDropHandle<()>) {
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = turns.clone();
@@ -65,7 +65,8 @@ async fn other_tasks_run_after_each_chunk_of_a_container_that_writes_without_pau
         following.await.unwrap();
         let read_at = read_at.lock().unwrap();
         assert_eq!(read_at.len(), CHUNKS + 1, "each read is a whole chunk, and the last is the end");
-        // The scheduler may poll a task twice before another has its turn, and no more.
+        // The scheduler may poll a task twice, but not more often, before another task has its
+        // turn.
         let has_pause = read_at.windows(3).all(|reads| reads[0] < reads[2]);
         assert!(has_pause, "turns of another task at each read, with a log: {has_log}: {read_at:?}");
         if let Some(path) = path {
@@ -90,7 +91,8 @@ async fn lines_of_one_chunk_share_its_timestamp() {
     assert!(parts[0].0 == parts[1].0 && parts[0].0.parse::<Timestamp>().is_ok(), "{written}");
 }
 
-/// The log is a pipe of which one byte is read until another task has run: a write on the thread of the runtime would wait for ever.
+/// The log is a pipe. Only one byte is read from it until another task has run, so a write on the
+/// runtime's thread would block forever.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_to_holds_up_its_container_alone() {
     let (mut reader, writer) = std::io::pipe().unwrap();

@@ -1,4 +1,4 @@
-//! Handle of a monitor: starts it, sends it requests, and waits for its exit.
+//! Handle of a monitor: starts the monitor, sends it requests, and waits for its exit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ pub(in crate::procrun) struct Monitors {
     tasks: TaskTracker,
 }
 
-/// A monitor that runs. It ends everything below it when this is dropped.
+/// Handle of a running monitor. Dropping the handle ends the monitor and all processes below it.
 #[derive(Debug)]
 pub(in crate::procrun) struct Monitor {
     pid: i32,
@@ -44,13 +44,13 @@ pub(in crate::procrun) struct Monitor {
 }
 
 impl Monitors {
-    /// Monitors that will be started from `program`, which is this program.
+    /// Returns an empty set. Monitors are started from `program`, which must be this program.
     pub(in crate::procrun) fn with_program(program: PathBuf) -> Self {
         Self { program, shutdown: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Starts a monitor. `name` and `dir` are those of the container, for readers of a process list. `on_orphan` is called
-    /// for each descendant that had left its process group and has ended.
+    /// Starts a monitor. `name` and `dir` are those of the container, for readers of a process
+    /// list. `on_orphan` is called for each descendant that has left its process group and exited.
     pub(in crate::procrun) fn start(
         &self,
         name: &str,
@@ -64,7 +64,7 @@ impl Monitors {
         our_socket.set_nonblocking(true)?;
         let our_socket = UnixStream::from_std(our_socket)?;
         let mut command = tokio::process::Command::new(&self.program);
-        // The name is for people who look at processes, and an argument has at most 128 KiB.
+        // The name is for readers of process lists, and is shortened: an argument has at most 128 KiB.
         command
             .arg0("probeshim")
             .arg(SUBCOMMAND)
@@ -87,7 +87,7 @@ impl Monitors {
             let exit_status = process.wait().await;
             if !exit_status.as_ref().is_ok_and(ExitStatus::success) {
                 warn!(pid, ended = ?exit_status, "a monitor did not end by itself; what it had started is killed");
-                // A container can make this scan long: it may have started any number of processes.
+                // The scan may take long, because a container can start any number of processes.
                 let _ = spawn_blocking(move || kill_session(pid)).await;
             }
             replies.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
@@ -96,7 +96,7 @@ impl Monitors {
         Ok(monitor)
     }
 
-    /// Ends all monitors with everything below them, and refuses new ones.
+    /// Ends all monitors and the processes below them, and refuses new monitors.
     pub(in crate::procrun) async fn shut_down(&self) {
         self.shutdown.cancel();
         self.tasks.close();
@@ -110,12 +110,13 @@ impl Monitor {
         self.exited.cancelled().await;
     }
 
-    /// The monitor's own process id, which is also its session.
+    /// Returns the monitor's process id, which is also its session id.
     pub(in crate::procrun) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Launches a process. The first is the container itself: when it ends, all end.
+    /// Launches a process. The first process is the container itself: when it exits, all others are
+    /// killed.
     pub(in crate::procrun) fn launch(&self, command: Command, streams: [OwnedFd; 2]) -> MonitoredProcess {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (launched, start) = oneshot::channel();
@@ -132,14 +133,14 @@ impl Monitor {
         MonitoredProcess::new(number, start, exit)
     }
 
-    /// Sends a signal to a process that was launched, or to its group.
+    /// Sends a signal to a launched process or to its process group.
     pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: SignalTarget) {
-        // If the monitor has exited, so have its processes.
+        // If the monitor has exited, its processes have exited too.
         let _ = self
             .request(MonitorCommand::Signal(Signal { process, number, target: target.into() }), Vec::new());
     }
 
-    /// Kills every process; the container is over then.
+    /// Kills every process, which ends the container.
     pub(in crate::procrun) fn kill_all(&self) {
         let _ = self.request(MonitorCommand::KillAll(KillAll {}), Vec::new());
     }
@@ -153,8 +154,8 @@ impl Monitor {
     }
 }
 
-/// Kills what a monitor leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
-/// born.
+/// Kills the processes that are left in the session of a monitor that was killed. Repeats the scan
+/// up to ten times, because processes may be forked during it.
 fn kill_session(session: i32) {
     for _ in 0..10 {
         let survivors = processes::all()

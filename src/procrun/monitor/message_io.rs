@@ -1,4 +1,4 @@
-//! What procrun says to a monitor and hears from it, over one socket.
+//! Exchange of requests and events with a monitor over one socket.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::process::{LaunchError, Start};
 use super::protocol::{Exited, MessageReader, MonitorEvent, MonitorReply, Orphan, send};
 
-/// An order on its way, with what goes beside it.
+/// A request that is to be sent, with its descriptors.
 #[derive(Debug)]
 pub(super) struct OutgoingFrame {
     pub(super) frame: Vec<u8>,
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
-/// Who waits for what.
+/// Callers that wait for the launch or the exit of a process, by the process's number.
 #[derive(Debug, Default)]
 pub(super) struct PendingReplies {
     pub(super) launches: HashMap<u64, oneshot::Sender<Result<Start, LaunchError>>>,
@@ -62,8 +62,9 @@ impl PendingReplies {
     }
 }
 
-/// Sends orders and hands on reports, until the monitor has said all that it has to say: an order that cannot be sent any more is not
-/// the end, for the last report may still be on its way.
+/// Sends requests and dispatches events until the monitor has closed its end. A failed request does
+/// not end the exchange, because the monitor's last event may still arrive. If `ending` is
+/// cancelled, no more requests are sent, and the monitor ends.
 pub(super) async fn run_io(
     socket: &UnixStream,
     outgoing: mpsc::UnboundedReceiver<OutgoingFrame>,
@@ -76,7 +77,7 @@ pub(super) async fn run_io(
             () = write(socket, outgoing) => {}
             () = ending.cancelled() => {}
         }
-        // The monitor ends when it finds the end of its orders.
+        // The monitor ends when it reads the end of the requests.
         let _ = SockRef::from(socket).shutdown(Shutdown::Write);
     };
     let mut reading = std::pin::pin!(read(socket, awaited, orphan));
@@ -86,7 +87,7 @@ pub(super) async fn run_io(
     }
 }
 
-/// Sends orders until nobody can give any.
+/// Sends requests until all senders are dropped or the socket fails.
 async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<OutgoingFrame>) {
     while let Some(OutgoingFrame { frame, descriptors }) = orders.recv().await {
         let first = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), &frame, &descriptors)).await;
@@ -100,7 +101,7 @@ async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing
     }
 }
 
-/// Hands on reports until the monitor has ended.
+/// Dispatches events until the monitor has closed its end.
 async fn read(socket: &UnixStream, awaited: &Mutex<PendingReplies>, orphan: impl Fn(Orphan)) {
     let mut inbox = MessageReader::default();
     loop {
@@ -113,7 +114,7 @@ async fn read(socket: &UnixStream, awaited: &Mutex<PendingReplies>, orphan: impl
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // What speaks another protocol is not our monitor.
+                // The peer does not speak the protocol, so it is not a monitor.
                 Err(_) => return,
             }
         }

@@ -1,9 +1,11 @@
-//! The monitor of a container: a small process between procrun and the container's processes, which launches them, reaps them,
-//! and ends everything below it when the container ends or procrun is gone. The command line calls it `monitor`.
+//! Monitor of a container: a small process between procrun and the container's processes. It
+//! launches and reaps them, and kills all of them when the container ends or procrun exits. Its
+//! subcommand is `monitor`.
 //!
-//! It is our own program, started again. It leads a session of its own, so that no signal of procrun's terminal reaches the
-//! container, and every process below it that loses its parent becomes its child, however far it went. As in a PID namespace,
-//! the end of the container's first process is the end of all.
+//! The monitor is this program, started again. It leads a session, so that no signal of procrun's
+//! terminal reaches the container. It is a child subreaper: every descendant that loses its parent
+//! becomes its child. As in a PID namespace, the exit of the container's first process ends all
+//! others.
 
 mod fds;
 mod handle;
@@ -33,29 +35,32 @@ pub(super) use handle::{Monitor, Monitors};
 pub(super) use process::{MonitoredProcess, StdStreams};
 pub(super) use protocol::{Command, Orphan, SignalTarget};
 
-/// The program that monitors are started from: this one, also where its file has been replaced.
+/// Path of the program from which monitors are started: the running program, even if its file was
+/// replaced.
 pub const SELF_EXE: &str = "/proc/self/exe";
 
-/// What `ps` and `top` call it.
+/// Name of a monitor's process in `ps` and `top`.
 const NAME: &CStr = c"probeshim-guard";
 
-/// The last signal that is not a real-time one.
+/// Last signal that is not a real-time signal.
 const LAST_SIGNAL: i32 = 31;
 
-/// Signals that tell of faults of a process's own, and one that std takes care of.
+/// Signals whose disposition is kept: std handles SIGPIPE, and the others report faults of the
+/// process itself.
 const SKIPPED_SIGNALS: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
 
-/// The umask of a container, as with runc.
+/// Umask of a container, as with runc.
 const UMASK: u32 = 0o022;
 
-/// The subcommand that makes this program a monitor.
+/// Subcommand that makes this program a monitor.
 pub const SUBCOMMAND: &str = "monitor";
 
-/// Serves procrun, which holds the other end of standard input, until it or the container is gone. Fails where there is no procrun, or
-/// the system refuses what a monitor needs.
+/// Runs a monitor until the container has ended or procrun has exited. procrun holds the other end
+/// of standard input. Fails if standard input is not a socket or a system call fails.
 pub fn run() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Started by a shell that gave it a process group, it would lead one, and cannot have a session; procrun never does.
+    // setsid fails for the leader of a process group. A shell may make this process a leader, but
+    // procrun does not.
     setsid()?;
     set_child_subreaper(Some(getpid()))?;
     set_name(NAME)?;
@@ -63,7 +68,7 @@ pub fn run() -> io::Result<()> {
     let tree = Arc::new(ProcessTree::new(socket.try_clone()?));
     let ordered = tree.clone();
     thread::spawn(move || {
-        // Whatever ends the conversation, the container ends.
+        // The container ends whenever the exchange ends, even with an error.
         let _ = serve_requests(&socket, &ordered);
         ordered.kill_all();
     });
@@ -71,12 +76,14 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// What a container gets from here is what it would get from a runtime of its own, whoever started procrun: no descriptors but its own, no
-/// signals that are ignored, and the usual umask.
+/// Resets the state that a container would inherit from the process that started procrun:
+/// descriptors, ignored signals and the umask.
 fn reset_inherited_state() -> io::Result<()> {
     fds::close_on_exec()?;
-    // What is caught is reset when a program is executed, and what is ignored is not. It also makes this process deaf to them: `pkill
-    // probeshim` is for procrun, which ends its containers in order. A child whose end is ignored could not be reaped.
+    // Exec resets caught signals, but not ignored ones, so each signal gets a handler without
+    // effect. The handlers also make the monitor ignore `pkill probeshim`, which is meant for
+    // procrun: procrun ends its containers in order. If SIGCHLD stayed ignored, children could not
+    // be reaped.
     for signal in
         (1..=LAST_SIGNAL).filter(|signal| !SKIPPED_SIGNALS.contains(signal) && !FORBIDDEN.contains(signal))
     {

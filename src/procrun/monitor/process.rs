@@ -1,4 +1,4 @@
-//! A process below a monitor, as procrun sees it.
+//! A process below a monitor, from the view of procrun.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,34 +8,34 @@ use tokio::sync::oneshot;
 
 use super::protocol::Exited;
 
-/// A process that is to be launched, runs or has ended.
+/// A process that is being launched, runs or has exited.
 #[derive(Debug)]
 pub(in crate::procrun) struct MonitoredProcess {
-    /// The number by which its monitor knows it.
+    /// Number of the process in the protocol of its monitor.
     pub(in crate::procrun) number: u64,
     start: oneshot::Receiver<Result<Start, LaunchError>>,
     exit: oneshot::Receiver<Exited>,
 }
 
-/// How a process began.
+/// Start of a process.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::procrun) struct Start {
-    /// Its process id.
+    /// Process id.
     pub(in crate::procrun) pid: i32,
-    /// When, in nanoseconds since 1970.
+    /// Time of the start, in nanoseconds since 1970.
     pub(in crate::procrun) at: i64,
 }
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::procrun) struct Exit {
-    /// Its exit code, or 128 and the signal that ended it.
+    /// Exit code, or 128 and the number of the signal that ended the process.
     pub(in crate::procrun) code: i32,
-    /// When, in nanoseconds since 1970.
+    /// Time of the exit, in nanoseconds since 1970.
     pub(in crate::procrun) at: i64,
 }
 
-/// The ends of a process's output: those that it gets, and ours.
+/// Pipes for the output of a process: write ends for the process, read ends for procrun.
 #[derive(Debug)]
 pub(in crate::procrun) struct StdStreams {
     pub(in crate::procrun) theirs: [OwnedFd; 2],
@@ -43,19 +43,19 @@ pub(in crate::procrun) struct StdStreams {
     pub(in crate::procrun) stderr: pipe::Receiver,
 }
 
-/// Why a process was not launched.
+/// Reason for which a process was not launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::procrun) enum LaunchError {
-    /// The system refused it.
+    /// The system refused to run the program.
     #[error("{0}")]
     Refused(String),
-    /// The monitor has ended.
+    /// The monitor has exited.
     #[error("its monitor has ended")]
     MonitorExited,
 }
 
 impl StdStreams {
-    /// Two pipes, non-blocking for us and blocking for them.
+    /// Creates two pipes. The read ends are non-blocking, and the write ends are blocking.
     pub(in crate::procrun) fn new() -> io::Result<Self> {
         let (out, stdout) = pipe::pipe()?;
         let (err, stderr) = pipe::pipe()?;
@@ -72,12 +72,13 @@ impl MonitoredProcess {
         Self { number, start, exit }
     }
 
-    /// Waits until it runs. Asked once.
+    /// Waits until the process has been launched. Must not be called again after it returned.
     pub(in crate::procrun) async fn start(&mut self) -> Result<Start, LaunchError> {
         (&mut self.start).await.unwrap_or(Err(LaunchError::MonitorExited))
     }
 
-    /// Waits for its end; `None` where its monitor was killed, and told nothing.
+    /// Waits for the exit of the process. Returns `None` if the monitor was killed before it
+    /// reported the exit. Must not be called again after it returned.
     pub(in crate::procrun) async fn exit(&mut self) -> Option<Exit> {
         let exited = (&mut self.exit).await.ok()?;
         Some(Exit { code: exited.code, at: exited.at })

@@ -1,4 +1,5 @@
-//! What procrun and a monitor say to each other: messages behind their length, with descriptors beside those that need them.
+//! Protocol between procrun and a monitor: messages that follow their length, with descriptors as
+//! ancillary data of messages that need them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,23 +15,23 @@ use rustix::net::{
 
 use crate::cri::v1::KeyValue;
 
-/// Descriptors that go with a launch: standard output and standard error.
+/// Number of descriptors of a launch: standard output and standard error.
 pub(super) const STREAMS: usize = 2;
 
-/// Bytes of a message's length.
+/// Size of a message's length, in bytes.
 const PREFIX: usize = 4;
 
-/// Bytes that are read at once.
+/// Maximum number of bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// What procrun asks for.
+/// Request of procrun.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct MonitorRequest {
     #[prost(oneof = "MonitorCommand", tags = "1, 2, 3")]
     pub(super) act: Option<MonitorCommand>,
 }
 
-/// One thing to do.
+/// Command in a request.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(super) enum MonitorCommand {
     #[prost(message, tag = "1")]
@@ -41,34 +42,35 @@ pub(super) enum MonitorCommand {
     KillAll(KillAll),
 }
 
-/// A process to launch; its output streams come beside the message.
+/// A process to launch. Its output streams are sent as ancillary data.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Launch {
-    /// The number by which it is spoken of. The first one that is launched is the container itself.
+    /// Number that identifies the process in later messages. The process that is launched first is
+    /// the container itself.
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
     #[prost(message, optional, tag = "2")]
     pub(super) command: Option<Command>,
 }
 
-/// What a process runs.
+/// Program of a process, with arguments, environment and working directory.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::procrun) struct Command {
-    /// The absolute path of its program.
+    /// Absolute path of the program.
     #[prost(string, tag = "1")]
     pub(in crate::procrun) program: String,
-    /// Its words, of which the first is what it is called.
+    /// Arguments, of which the first is the name of the program.
     #[prost(string, repeated, tag = "2")]
     pub(in crate::procrun) args: Vec<String>,
-    /// All of its environment.
+    /// Complete environment.
     #[prost(message, repeated, tag = "3")]
     pub(in crate::procrun) envs: Vec<KeyValue>,
-    /// Its working directory, absolute.
+    /// Absolute path of the working directory.
     #[prost(string, tag = "4")]
     pub(in crate::procrun) directory: String,
 }
 
-/// A signal to send to a process that was launched.
+/// A signal for a launched process.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Signal {
     #[prost(uint64, tag = "1")]
@@ -79,28 +81,28 @@ pub(super) struct Signal {
     pub(super) target: i32,
 }
 
-/// Whom a signal is for.
+/// Receiver of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub(in crate::procrun) enum SignalTarget {
     /// The process alone.
     Process = 0,
-    /// The process group that it leads.
+    /// The process group that the process leads.
     Group = 1,
 }
 
-/// The end of the container: SIGKILL to every process, and no new ones.
+/// Ends the container: every process gets SIGKILL, and none is launched any more.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct KillAll {}
 
-/// What a monitor tells.
+/// Reply of a monitor.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct MonitorReply {
     #[prost(oneof = "MonitorEvent", tags = "1, 2, 3, 4")]
     pub(super) event: Option<MonitorEvent>,
 }
 
-/// One thing that happened.
+/// Event in a reply.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(super) enum MonitorEvent {
     #[prost(message, tag = "1")]
@@ -113,14 +115,14 @@ pub(super) enum MonitorEvent {
     Orphan(Orphan),
 }
 
-/// A process that runs.
+/// A process that was launched.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Launched {
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
     #[prost(int32, tag = "2")]
     pub(super) pid: i32,
-    /// Since when, in nanoseconds since 1970.
+    /// Time of the launch, in nanoseconds since 1970.
     #[prost(int64, tag = "3")]
     pub(super) at: i64,
 }
@@ -130,38 +132,40 @@ pub(super) struct Launched {
 pub(super) struct Refused {
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
-    /// The error of the operating system.
+    /// Error of the operating system.
     #[prost(string, tag = "2")]
     pub(super) reason: String,
 }
 
-/// A process that has ended, and all below it too where it was the container.
+/// A launched process that has exited. If it was the container itself, all processes below it have
+/// exited too.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Exited {
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
-    /// Its exit code, or 128 and the signal that ended it.
+    /// Exit code, or 128 and the number of the signal that ended the process.
     #[prost(int32, tag = "2")]
     pub(super) code: i32,
-    /// When, in nanoseconds since 1970.
+    /// Time of the exit, in nanoseconds since 1970.
     #[prost(int64, tag = "3")]
     pub(super) at: i64,
 }
 
-/// A descendant that had lost its parent and left the process groups of those that were launched, and has ended.
+/// A descendant that lost its parent, left the process groups of the launched processes, and has
+/// exited.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::procrun) struct Orphan {
     #[prost(int32, tag = "1")]
     pub(in crate::procrun) pid: i32,
-    /// What the kernel calls its program.
+    /// Name of the program, as the kernel gives it.
     #[prost(string, tag = "2")]
     pub(in crate::procrun) program: String,
-    /// Its exit code, or 128 and the signal that ended it.
+    /// Exit code, or 128 and the number of the signal that ended the process.
     #[prost(int32, tag = "3")]
     pub(in crate::procrun) code: i32,
 }
 
-/// Messages that arrive in pieces.
+/// Assembles messages that arrive in pieces.
 #[derive(Debug, Default)]
 pub(super) struct MessageReader {
     bytes: BytesMut,
@@ -179,7 +183,7 @@ impl MonitorReply {
     }
 }
 
-/// A message behind its length.
+/// Returns a message, preceded by its length.
 pub(super) fn framed(message: &impl Message) -> Vec<u8> {
     let length = message.encoded_len();
     let mut frame = Vec::with_capacity(PREFIX + length);
@@ -188,7 +192,8 @@ pub(super) fn framed(message: &impl Message) -> Vec<u8> {
     frame
 }
 
-/// Sends the beginning of a frame, and descriptors with its first byte; returns how much was sent.
+/// Sends the beginning of a frame, and descriptors with its first byte. Returns the number of bytes
+/// that were sent.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]) -> io::Result<usize> {
     let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
@@ -201,7 +206,8 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]
 }
 
 impl MessageReader {
-    /// Reads what is there; returns the descriptors that came with it, or `None` at the end.
+    /// Reads the available bytes. Returns the descriptors that accompany them, or `None` at the end
+    /// of the stream.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Vec<OwnedFd>>> {
         let mut chunk = vec![0; CHUNK];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
@@ -220,7 +226,7 @@ impl MessageReader {
         Ok((received.bytes > 0).then_some(descriptors))
     }
 
-    /// The next message that is whole.
+    /// Returns the next complete message, if there is one. Fails if it cannot be decoded.
     pub(super) fn next<M: Message + Default>(&mut self) -> io::Result<Option<M>> {
         let Some(length) = self.bytes.first_chunk::<PREFIX>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;

@@ -1,4 +1,4 @@
-//! The processes below a monitor: launched, signalled, reaped, and killed together.
+//! Processes below a monitor: launched, signalled, reaped, and killed together.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -24,26 +24,27 @@ use crate::procrun::clock::now;
 use crate::procrun::error::error_text;
 use crate::procrun::{processes, signal};
 
-/// All processes below this one.
+/// All processes below this monitor.
 #[derive(Debug)]
 pub(super) struct ProcessTree {
     processes: Mutex<ProcessTable>,
-    /// Told when there is something to reap for the first time, or never will be.
+    /// Notified when a process was launched and when all processes are to be killed.
     started: Condvar,
     reports: Mutex<UnixStream>,
 }
 
 #[derive(Debug, Default)]
 struct ProcessTable {
-    /// Those that were launched and have not been reaped: their pids are theirs for as long as they are in here.
+    /// Launched processes that have not been reaped, by number. Until then their pids are not
+    /// reused.
     launched: HashMap<u64, Pid>,
-    /// The groups that those who were launched lead, or led and in which somebody lives on.
+    /// Process groups of launched processes that still have a member.
     groups: HashSet<Pid>,
-    /// The number of the first, which is the container itself.
+    /// Number of the first process, which is the container itself.
     first: Option<u64>,
-    /// How the first has ended; told when nobody is left.
+    /// Exit of the first process. It is reported when no process is left.
     first_exit: Option<Exited>,
-    /// Set when all must go.
+    /// Whether all processes are to be killed, and none may be launched.
     is_ending: bool,
 }
 
@@ -52,7 +53,7 @@ impl ProcessTree {
         Self { processes: Mutex::default(), started: Condvar::new(), reports: Mutex::new(reports) }
     }
 
-    /// Launches a process in a process group of its own.
+    /// Launches a process in a new process group.
     pub(super) fn launch(&self, launch: Launch, [stdout, stderr]: [OwnedFd; 2]) {
         let wanted = launch.command.unwrap_or_default();
         let mut command = Command::new(&wanted.program);
@@ -62,7 +63,7 @@ impl ProcessTree {
         command.env_clear().current_dir(&wanted.directory).process_group(0);
         command.envs(wanted.envs.iter().map(|env| (&env.key, OsStr::from_bytes(&env.value))));
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        // Held while it is launched: the reaper takes nobody that is not in the list yet.
+        // The lock is held during the launch, so that the reaper finds the process in the table.
         let mut processes = self.processes();
         if processes.is_ending {
             return self.send_refused(launch.process, "the container has ended".to_owned());
@@ -84,7 +85,7 @@ impl ProcessTree {
         }
     }
 
-    /// Sends a signal. Who has ended already gets none.
+    /// Sends a signal. Has no effect if the process has exited.
     pub(super) fn signal(&self, signal: Signal) {
         let processes = self.processes();
         let Some(pid) = processes.launched.get(&signal.process) else { return };
@@ -95,7 +96,7 @@ impl ProcessTree {
         };
     }
 
-    /// Kills everyone, and lets nobody new in.
+    /// Kills every process, and prevents launches.
     pub(super) fn kill_all(&self) {
         let mut processes = self.processes();
         processes.is_ending = true;
@@ -103,26 +104,26 @@ impl ProcessTree {
         self.started.notify_all();
     }
 
-    /// Reaps until the container has ended and nobody is left.
+    /// Reaps processes until the container has ended and no process is left.
     pub(super) fn reap(&self) {
         let mut processes = self.processes();
         while processes.first.is_none() && !processes.is_ending {
             processes = self.started.wait(processes).unwrap_or_else(PoisonError::into_inner);
         }
         drop(processes);
-        // Looks without reaping: who it is and what became of it is found under the lock.
+        // Waits without reaping: the process is identified and reaped under the lock.
         let look = |options| waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | options);
         loop {
             match look(WaitIdOptions::empty()) {
                 Err(Errno::INTR) => continue,
-                // Nobody is left.
+                // No child is left.
                 Err(_) => break,
                 Ok(_) => {}
             }
             while matches!(look(WaitIdOptions::NOHANG), Ok(Some(_))) {
                 self.reap_batch();
                 if self.processes().is_ending {
-                    // Those who lost their parent just now have become our children.
+                    // Processes that have just lost their parent are children of the monitor now.
                     kill_children();
                 }
             }
@@ -132,8 +133,9 @@ impl ProcessTree {
         }
     }
 
-    /// Reaps those who have ended. Those who were launched are known; of which group an orphan is, only the list of all processes
-    /// tells, and only while it has not been reaped.
+    /// Reaps the processes that have exited. Launched processes are known by their pids. The
+    /// process group of an orphan is known only from the list of all processes, and only until the
+    /// orphan is reaped.
     fn reap_batch(&self) {
         let mut processes = self.processes();
         let launched: Vec<Pid> = processes.launched.values().copied().collect();
@@ -152,14 +154,14 @@ impl ProcessTree {
                 self.has_ended(&mut processes, pid, status, Some(dead));
             }
         }
-        // Where the list does not show it, it is reaped all the same.
+        // A process that the list does not show is reaped too.
         if !is_done && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             self.has_ended(&mut processes, pid, status, None);
         }
     }
 
-    /// Tells of one that was reaped: launched, or an orphan, of which `stat` tells what it was. One that was launched may have ended while
-    /// orphans were looked for.
+    /// Reports the exit of a reaped process. `stat` describes the process if it was found in the
+    /// search for orphans. A launched process may exit during this search.
     fn has_ended(&self, processes: &mut ProcessTable, pid: Pid, status: WaitStatus, stat: Option<Stat>) {
         let code = exit_code(status);
         let launched = processes.launched.iter().find(|(_, launched)| **launched == pid);
@@ -173,7 +175,7 @@ impl ProcessTree {
             return;
         };
         processes.launched.remove(&process);
-        // A group is forgotten when nobody is in it any more: its number may be another's then.
+        // A group without members is forgotten, because its number may be reused.
         let leaders: HashSet<Pid> = processes.launched.values().copied().collect();
         processes.groups.retain(|group| leaders.contains(group) || test_kill_process_group(*group).is_ok());
         let exited = Exited { process, code, at: now() };
@@ -191,7 +193,7 @@ impl ProcessTree {
 
     fn report(&self, event: MonitorEvent) {
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where procrun has gone, everything is about to end anyway.
+        // If procrun has exited, the processes are about to be killed anyway.
         let _ = reports.write_all(&framed(&MonitorReply::for_event(event)));
     }
 
@@ -200,13 +202,14 @@ impl ProcessTree {
     }
 }
 
-/// The processes whose parent this one is, the dead included.
+/// Returns the children of this process, zombies included.
 fn children() -> impl Iterator<Item = Stat> {
     let our_pid = getpid().as_raw_pid();
     processes::all().filter(move |stat| stat.ppid == our_pid)
 }
 
-/// Kills every child. A child's pid stays its own until it is reaped, so nobody else is hit.
+/// Kills every child. The pid of a child is not reused until the child is reaped, so no other
+/// process is hit.
 fn kill_children() {
     for pid in children().filter_map(|child| Pid::from_raw(child.pid)) {
         let _ = kill_process(pid, rustix::process::Signal::KILL);

@@ -1,4 +1,4 @@
-//! A client's connection, in which the header blocks of old clients are made such that h2 takes them.
+//! Connection of a client. Header blocks of old clients are rewritten so that h2 accepts them.
 
 use std::future::Future as _;
 use std::io;
@@ -13,7 +13,7 @@ use tonic::transport::server::Connected;
 
 use crate::relay::authority_fix::AuthorityRewriter;
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Debug)]
 pub(super) struct ClientConn {
     stream: Join<AuthorityRewriter<OwnedReadHalf>, OwnedWriteHalf>,
@@ -21,7 +21,7 @@ pub(super) struct ClientConn {
 }
 
 impl ClientConn {
-    /// A connection that breaks when `stop` is cancelled.
+    /// Returns a connection that is aborted when `stop` is cancelled.
     pub(super) fn new(stream: UnixStream, stop: CancellationToken) -> Self {
         let (reading, writing) = stream.into_split();
         Self {

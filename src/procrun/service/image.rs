@@ -68,7 +68,7 @@ impl ImageService for Service {
         let dir = self.engine.root.containers();
         let container_fs = spawn_blocking(move || proc_stats::directory_usage(&dir)).await;
         let container_fs = container_fs.map_err(|join_error| Status::internal(join_error.to_string()))?;
-        // Images have no content, and the folder of those is the one that they would be in.
+        // Images have no content. They share the file system of the containers' directories.
         let image_fs = v1::FilesystemUsage {
             used_bytes: Some(v1::UInt64Value { value: 0 }),
             inodes_used: Some(v1::UInt64Value { value: 0 }),

@@ -1,17 +1,17 @@
-//! Lists as streams: the same items, some at a time.
+//! Lists as streams of batches.
 
 use std::pin::Pin;
 
 use tokio_stream::Stream;
 use tonic::{Response, Status};
 
-/// Items of one message, so that each stays well below the limits of clients.
+/// Maximum number of items in a message. It keeps messages well below the limits of clients.
 const BATCH_ITEMS: usize = 500;
 
-/// The stream of a response.
+/// Stream of a response.
 pub(super) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Sends items in batches. Nothing to list is an empty stream.
+/// Returns a stream of the items in batches, which is empty if there are no items.
 pub(super) fn batched_stream<T: Send + 'static, M: Send + 'static>(
     items: Vec<T>,
     message: fn(Vec<T>) -> M,

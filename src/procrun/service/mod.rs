@@ -1,4 +1,4 @@
-//! The gRPC services: what comes in goes to the engine, and what it says goes back.
+//! The gRPC services, which translate between the CRI and the engine.
 
 mod client;
 mod image;
@@ -23,23 +23,24 @@ use crate::cri::v1::image_service_server::ImageServiceServer;
 use crate::cri::v1::runtime_service_server::RuntimeServiceServer;
 use crate::socket::Acceptor;
 
-/// The longest request, as with containerd.
+/// Maximum size of a request, as in containerd.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// Maximum number of streams of one connection that are reset before they are accepted: a kubelet that restarts resets all
-/// of its own.
+/// Maximum number of streams of one connection that are reset before they are accepted. A kubelet
+/// that restarts resets all of its streams.
 const MAX_PENDING_RESETS: usize = 10_000;
 
 /// Capacity of the queue of accepted connections.
 const ACCEPT_QUEUE: usize = 16;
 
-/// A service of the CRI.
+/// Implementation of both services of the CRI.
 #[derive(Clone, Debug)]
 struct Service {
     engine: Arc<Engine>,
 }
 
-/// Answers calls until `stop` is cancelled, and then ends every connection, with what is in flight on it.
+/// Answers calls until `stop` is cancelled, and then aborts every connection and the calls in
+/// flight on it.
 pub(super) async fn serve(
     listener: UnixListener,
     engine: Arc<Engine>,

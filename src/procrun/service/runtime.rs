@@ -16,7 +16,8 @@ use crate::procrun::sandbox::ProcrunSandbox;
 
 type RuntimeAnswer<T> = Result<Response<T>, Status>;
 
-/// The version of the runtime's part of the interface that the kubelet knows.
+/// Version of the runtime API that the kubelet expects (`kubeRuntimeAPIVersion` in
+/// kuberuntime/kuberuntime_manager.go).
 const KUBELET_API: &str = "0.1.0";
 
 impl Service {
@@ -32,7 +33,7 @@ impl Service {
         found.map_err(|refusal| refusal.context(format!("an error occurred when try to find sandbox {id:?}")))
     }
 
-    /// Brings what has begun to its end, also where its caller goes meanwhile.
+    /// Completes `work` even if the caller disconnects in the meantime.
     async fn finish<F>(&self, work: impl FnOnce(Arc<Engine>) -> F) -> Result<(), Status>
     where
         F: Future<Output = Result<(), CriError>> + Send + 'static,
@@ -50,7 +51,7 @@ impl Service {
     }
 }
 
-/// Stop and remove succeed where there is nothing left to stop or remove.
+/// Turns the error NotFound into `None`, because a stop or removal of a missing object succeeds.
 fn ignore_not_found<T>(found: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -165,7 +166,8 @@ impl RuntimeService for Service {
     ) -> RuntimeAnswer<v1::StopContainerResponse> {
         let request = request.into_inner();
         if let Some(container) = ignore_not_found(self.container(&request.container_id))? {
-            // As with containerd, a caller that goes while it waits leaves the container with its signal.
+            // As in containerd, a caller that disconnects during the wait leaves the container with
+            // the stop signal.
             self.engine.stop(&container, request.timeout).await?;
         }
         Ok(Response::new(v1::StopContainerResponse {}))
@@ -319,7 +321,7 @@ impl RuntimeService for Service {
         &self,
         _: Request<v1::UpdateRuntimeConfigRequest>,
     ) -> RuntimeAnswer<v1::UpdateRuntimeConfigResponse> {
-        // The pods' addresses, of which there is only one.
+        // The config has only the pods' address range, but all pods have one address.
         Ok(Response::new(v1::UpdateRuntimeConfigResponse {}))
     }
 
@@ -371,7 +373,7 @@ impl RuntimeService for Service {
         &self,
         _: Request<v1::RuntimeConfigRequest>,
     ) -> RuntimeAnswer<v1::RuntimeConfigResponse> {
-        // There are no cgroups, but a kubelet wants to know.
+        // procrun uses no cgroups, but a kubelet queries the driver.
         let linux = v1::LinuxRuntimeConfiguration { cgroup_driver: v1::CgroupDriver::Cgroupfs.into() };
         Ok(Response::new(v1::RuntimeConfigResponse { linux: Some(linux) }))
     }

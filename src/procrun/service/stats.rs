@@ -1,4 +1,5 @@
-//! Usage figures. What is read from /proc and from folders is read beside the calls that others wait for.
+//! Statistics. They are read from /proc and directories on other threads, so that no other call
+//! waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ impl Service {
         run_blocking(move || ProcSnapshot::capture().container_stats(&container)).await
     }
 
-    /// The figures of containers that have not ended, as with containerd.
+    /// Returns the statistics of the selected containers that have not exited, as in containerd.
     pub(super) async fn stats_of_containers(
         &self,
         filter: Option<ContainerStatsFilter>,
@@ -67,7 +68,7 @@ impl Service {
     }
 }
 
-/// Does what may take long on a thread for such work.
+/// Runs `work`, which may take long, on a thread for blocking work.
 async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     spawn_blocking(work).await.map_err(|fault| Status::internal(fault.to_string()))
 }
