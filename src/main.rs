@@ -1,5 +1,5 @@
-//! Arguments → config → runtime → command, and the exit codes: 0 done, 1 failed while running, 2 wrong usage or
-//! configuration.
+//! Runs the command: arguments → config → runtime → command. The exit code is 0 after success, 1
+//! after a failure while running, and 2 after wrong usage or configuration.
 
 use std::process::ExitCode;
 
@@ -13,13 +13,13 @@ use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
 use probeshim::terminal::{harmless_text, print};
 
-/// Counts what is allocated, so that the heap is trimmed when much of it has been freed.
+/// Counts allocations, so that the heap is trimmed after much memory was freed.
 #[cfg(target_env = "gnu")]
 #[global_allocator]
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
-    // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
+    // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
     let command = Cli::parse().command;
     match dispatch(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn dispatch(command: CliCommand) -> Result<(), CliError> {
     if let CliCommand::Monitor { .. } = command {
-        // Nobody but a person who tries it by hand reads this.
+        // Only a user who starts a monitor by hand sees this error.
         return monitor::run()
             .context("a monitor is started by `probeshim runtime` alone")
             .map_err(CliError::from);

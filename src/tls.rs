@@ -1,4 +1,5 @@
-//! TLS for connections of our own: to what is probed, whose certificate does not matter, and to a kubelet.
+//! TLS for internal connections: to probed servers, whose certificates are not verified, and to a
+//! kubelet.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,36 +19,36 @@ use tokio_rustls::rustls::{
 
 use crate::regular_file::{self, MAX_SMALL_FILE_BYTES};
 
-/// Speaks TLS to servers.
+/// Connects to servers with TLS.
 #[derive(Clone)]
 pub struct Tls(TlsConnector);
 
-/// Why TLS cannot be spoken as somebody wants it.
+/// Reason why TLS cannot be configured as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not what it should be.
+    /// A file cannot be read, or has invalid content.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of the file.
         source: pem::Error,
     },
-    /// The files do not go together.
+    /// The certificates and the key cannot be used together.
     #[error(transparent)]
     Unusable(#[from] Error),
 }
 
-/// Who the server has to be.
+/// Certificates that a server may have.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerTrust<'a> {
-    /// Anybody.
+    /// Any certificate.
     Insecure,
-    /// Somebody whose certificate is signed by one in this file.
+    /// A certificate that is signed by a certificate in this file.
     CaFile(&'a Path),
 }
 
-/// Takes every certificate.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct NoVerifier(Arc<CryptoProvider>);
 
@@ -58,13 +59,15 @@ static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| {
 });
 
 impl Tls {
-    /// That of probes: with anybody, HTTP/2 where the server has it.
+    /// Returns the client for probes. It accepts any certificate, and uses HTTP/2 if the server
+    /// supports it.
     #[must_use]
     pub fn insecure() -> &'static Self {
         &OF_PROBES
     }
 
-    /// That of a client, who may have a certificate and the key to it in files of their own.
+    /// Creates a client. `identity` contains the paths of the client's certificate and of its key.
+    /// Fails if a file cannot be read, or its content cannot be used.
     pub fn client(server: ServerTrust<'_>, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         let config = match server {
             ServerTrust::Insecure => anyone(builder()),
@@ -87,7 +90,8 @@ impl Tls {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Speaks TLS over a connection. A name is told to the server, an address is not.
+    /// Performs the TLS handshake on a connection. The server receives `host` (SNI) if it is a
+    /// name, but not if it is an IP address.
     pub async fn connect<S>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -103,7 +107,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Whether HTTP/2 was agreed upon.
+/// Returns whether HTTP/2 was negotiated.
 #[must_use]
 pub fn is_http2<S>(stream: &TlsStream<S>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(b"h2")
@@ -164,7 +168,7 @@ impl ServerCertVerifier for NoVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        // None of them is verified.
+        // The verifier accepts every signature, so it can offer all schemes.
         let mut schemes = self.0.signature_verification_algorithms.supported_schemes();
         schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
         schemes
@@ -183,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// What signs the certificates of others.
+    /// A certificate authority.
     struct Authority(Certificate, Issuer<'static, KeyPair>);
 
     impl Authority {
@@ -202,7 +206,8 @@ mod tests {
         }
     }
 
-    /// A server called `node` that talks only to those whose certificate this authority has signed.
+    /// Returns a server named `node` that accepts only clients with a certificate signed by this
+    /// authority.
     fn server(authority: &Authority) -> TlsAcceptor {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
@@ -215,7 +220,7 @@ mod tests {
         TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap()))
     }
 
-    /// What the server says to somebody, or why it says nothing.
+    /// Returns the text that the server sends to a client, or the error of the connection.
     async fn said(server: &TlsAcceptor, tls: &Tls, name: &str) -> Result<String, String> {
         let (near, far) = duplex(1 << 16);
         let serve = async {

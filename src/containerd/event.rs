@@ -1,4 +1,4 @@
-//! What becomes of a process in a container.
+//! Events of the processes in containers.
 
 use std::time::SystemTime;
 
@@ -7,68 +7,68 @@ use prost_types::Timestamp;
 
 use super::v1;
 
-/// An event, and when it happened, by the wall clock of who published it: containerd's shim, in most cases.
+/// An event, and its time by the wall clock of its publisher, in most cases containerd's shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampedEvent {
-    /// When it happened; for an exit, when the process ended.
+    /// Time of the event. For an exit, the time at which the process ended.
     pub at: SystemTime,
-    /// What happened.
+    /// The event.
     pub event: TaskEvent,
 }
 
-/// What happened to a process in a container.
+/// An event of a process in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// The container's own process runs.
+    /// The container's main process was started.
     Started {
-        /// The container.
+        /// ID of the container.
         container: String,
-        /// The process.
+        /// PID of the process.
         pid: u32,
     },
-    /// Something is about to be executed in the container; there is no process yet.
+    /// An exec instance was added to the container. It has no process yet.
     ExecAdded {
-        /// The container.
+        /// ID of the container.
         container: String,
-        /// What containerd calls it.
+        /// ID of the exec instance.
         exec: String,
     },
-    /// What is executed runs.
+    /// The process of an exec instance was started.
     ExecStarted {
-        /// The container.
+        /// ID of the container.
         container: String,
-        /// What containerd calls it.
+        /// ID of the exec instance.
         exec: String,
-        /// The process.
+        /// PID of the process.
         pid: u32,
     },
-    /// What was executed has ended.
+    /// The process of an exec instance has exited.
     ExecExited {
-        /// The container.
+        /// ID of the container.
         container: String,
-        /// What containerd calls it.
+        /// ID of the exec instance.
         exec: String,
-        /// The process.
+        /// PID of the process.
         pid: u32,
-        /// Its exit code; 128 and the signal where one ended it.
+        /// Exit code, or 128 plus the signal that ended the process.
         status: u32,
     },
-    /// The container's own process has ended.
+    /// The container's main process has exited.
     Exit {
-        /// The container.
+        /// ID of the container.
         container: String,
-        /// Its exit code; 128 and the signal where one ended it.
+        /// Exit code, or 128 plus the signal that ended the process.
         status: u32,
     },
-    /// The kernel killed a process of the container, because its memory was used up.
+    /// The kernel killed a process of the container because the container's memory was used up.
     OutOfMemory {
-        /// The container.
+        /// ID of the container.
         container: String,
     },
 }
 
 impl TimestampedEvent {
-    /// Reads an event; `None` if it is of another kind, or cannot be read.
+    /// Decodes an event. Returns `None` if the event is of another kind, or cannot be decoded.
     pub(super) fn from_any(envelope: v1::Envelope) -> Option<Self> {
         let published = envelope.timestamp;
         let event = envelope.event?.value;
@@ -106,7 +106,7 @@ impl TimestampedEvent {
 }
 
 impl TaskEvent {
-    /// What containerd calls that which is executed, if it is about such a thing.
+    /// Returns the ID of the exec instance, if the event is about one.
     #[must_use]
     pub fn exec(&self) -> Option<&str> {
         match self {
@@ -117,7 +117,7 @@ impl TaskEvent {
         }
     }
 
-    /// The container.
+    /// Returns the ID of the container.
     #[must_use]
     pub fn container(&self) -> &str {
         match self {

@@ -1,4 +1,5 @@
-//! containerd's own events, which it publishes on the socket of the CRI: what becomes of the processes in its containers, and when.
+//! containerd's task events, which it publishes on the CRI socket: starts, execs and exits of
+//! processes in its containers, with their times.
 
 mod event;
 
@@ -13,22 +14,24 @@ use crate::cri::LazyStream;
 
 pub use event::{TaskEvent, TimestampedEvent};
 
-/// The messages and the client, generated from `proto/`.
+/// Messages and client, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the words are in proto/")]
 mod v1 {
     include!("../../proto/generated/containerd.services.events.v1.rs");
 }
 
-/// One filter: of several, an event had to pass only one.
+/// Filter for task events in the namespace of the CRI. It is a single filter, because of several
+/// filters an event has to match only one.
 const TASK_EVENT_FILTER: &str = r#"topic~="/tasks/",namespace==k8s.io"#;
 
-/// What becomes of the processes in the containers of the CRI, from the moment at which it is first asked for. Ends when containerd does.
-/// A runtime that has no such service answers `UNIMPLEMENTED`; containerd 1.6 and later have it.
+/// Stream of the task events of the CRI's containers. It subscribes when it is first polled, and
+/// ends when containerd ends. containerd 1.6 and later have the service; a runtime without the
+/// service returns `UNIMPLEMENTED`.
 #[derive(Debug)]
 pub struct TaskEvents(LazyStream<v1::Envelope>);
 
 impl TaskEvents {
-    /// A subscription over this channel.
+    /// Creates a subscription over this channel.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
         let mut client = v1::events_client::EventsClient::new(channel);
@@ -40,7 +43,7 @@ impl TaskEvents {
 impl Stream for TaskEvents {
     type Item = Result<TimestampedEvent, Status>;
 
-    /// The next event that is known here; others are passed over.
+    /// Returns the next event that is a [`TaskEvent`]. Other events are skipped.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             match ready!(Pin::new(&mut self.0).poll_next(cx)) {

@@ -14,10 +14,11 @@ use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
-/// Maximum size of a response, as in the kubelet.
+/// Maximum size of a response in bytes, as in the kubelet.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// Timeout of calls that change pods, as the kubelet's `runtimeRequestTimeout`; doubled for sandboxes.
+/// Timeout of calls that change pods, as the kubelet's `runtimeRequestTimeout`. It is doubled for
+/// sandboxes.
 pub(crate) const RUNTIME_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Creates a client of the image service at `socket`, which connects as [`runtime_client`] does.
@@ -26,13 +27,15 @@ pub fn image_client(socket: &SocketPath) -> ImageServiceClient<Channel> {
     ImageServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
-/// Creates a client of the runtime service at `socket`. It connects at its first call, and again after its connection is lost.
+/// Creates a client of the runtime service at `socket`. It connects at its first call, and again
+/// after its connection is lost.
 #[must_use]
 pub fn runtime_client(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
     RuntimeServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
-/// Creates a channel to `socket`. It connects at its first call, and again after its connection is lost.
+/// Creates a channel to `socket`. It connects at its first call, and again after its connection is
+/// lost.
 pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
@@ -42,11 +45,12 @@ pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
             connected.map_err(|error| io::Error::new(error.kind(), format!("{socket}: {error}")))
         }
     });
-    // The authority that kubelets since 1.31 send; the connector knows where to go.
+    // Kubelets since 1.31 send this authority. The connector ignores it.
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-/// Waits for a response, at most until the limit if there is one. The error after the limit is that of the kubelet.
+/// Waits for a response, at most for `limit` if there is one. The error after the limit is that of
+/// the kubelet.
 pub(crate) async fn with_timeout<T>(
     limit: impl Into<Option<Duration>>,
     call: impl Future<Output = Result<Response<T>, Status>>,

@@ -1,20 +1,20 @@
-//! The frame that gRPC puts around each message: a flag, a length, the message.
+//! The gRPC frame of a message: a flag, a length, and the message.
 
-/// Bytes of the flag and the length.
+/// Number of bytes of the flag and the length.
 const PREFIX: usize = 5;
 
-/// Why bytes are not one message that can be read.
+/// Reason why bytes are not exactly one readable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The message is compressed, and is not decompressed here.
+    /// The message is compressed. This module does not decompress messages.
     #[error("the message is compressed")]
     Compressed,
-    /// There is no message, a part of one, or more than one.
+    /// The bytes contain no message, a part of a message, or several messages.
     #[error("there is not exactly one message")]
     NotOne,
 }
 
-/// The one message of a unary request or response, out of its frame.
+/// Returns the message in the frame of a unary request or response.
 pub fn unary_message(bytes: &[u8]) -> Result<&[u8], FrameError> {
     let (&[flag, length @ ..], message) = bytes.split_first_chunk::<PREFIX>().ok_or(FrameError::NotOne)?;
     if usize::try_from(u32::from_be_bytes(length)) != Ok(message.len()) {

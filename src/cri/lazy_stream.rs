@@ -1,4 +1,4 @@
-//! A stream of the runtime's, from the moment at which it is asked for.
+//! A response stream of the runtime that is opened when it is first polled.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use tonic::{Response, Status, Streaming};
 
 type PendingStream<T> = Pin<Box<dyn Future<Output = Result<Response<Streaming<T>>, Status>> + Send>>;
 
-/// The messages of a streaming call. grpc-go sends the head of a response with the first message, which may be hours away: so the answer
-/// is waited for where the first message is.
+/// The messages of a streaming call. grpc-go sends the head of a response with the first message,
+/// which may be hours away, so the head is awaited together with the first message.
 pub enum LazyStream<T> {
-    /// No head has come.
+    /// The head of the response has not been received.
     Pending(PendingStream<T>),
-    /// The head has come.
+    /// The head of the response has been received.
     Open(Box<Streaming<T>>),
 }
 
 impl<T> LazyStream<T> {
-    /// The messages of a call that is about to be made. Nothing is sent before the first message is asked for.
+    /// Creates the stream of a call. No request is sent before the stream is first polled.
     pub fn new(call: impl Future<Output = Result<Response<Streaming<T>>, Status>> + Send + 'static) -> Self {
         Self::Pending(Box::pin(call))
     }

@@ -1,4 +1,4 @@
-//! The calls that we make ourselves while clients' calls pass, counted: what the runtime has to do for us is no secret.
+//! Counts internal calls, so that the load that they put on the runtime is visible in a metric.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -18,10 +18,10 @@ use super::status::Code;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
-/// A client whose calls are counted as our own.
+/// A client whose calls are counted as internal calls.
 pub type MeteredRuntimeClient = RuntimeServiceClient<CountingService>;
 
-/// A connection to the runtime for calls of our own, and their count. Copies share both.
+/// A connection to the runtime for internal calls, and their counter. Clones share both.
 #[derive(Clone, Debug)]
 pub struct MeteredChannel {
     socket: SocketPath,
@@ -29,7 +29,7 @@ pub struct MeteredChannel {
     calls: Family<CallLabels, Counter>,
 }
 
-/// A channel whose calls are counted when their answer begins.
+/// A channel that counts a call when the head of its response is received.
 #[derive(Clone, Debug)]
 pub struct CountingService {
     channel: Channel,
@@ -43,13 +43,14 @@ struct CallLabels {
 }
 
 impl MeteredChannel {
-    /// Connects at the first call, and again whenever the connection is gone.
+    /// Creates a channel to `socket`. It connects at its first call, and again after its connection
+    /// is lost.
     #[must_use]
     pub fn new(socket: &SocketPath) -> Self {
         Self { socket: socket.clone(), channel: lazy_channel(socket), calls: Family::default() }
     }
 
-    /// Adds the count to a registry.
+    /// Registers the counter.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("internal_calls", "Calls that probeshim made itself", self.calls.clone());
     }
@@ -60,19 +61,20 @@ impl MeteredChannel {
         &self.socket
     }
 
-    /// A client over this connection.
+    /// Returns a client over this connection.
     #[must_use]
     pub fn client(&self) -> MeteredRuntimeClient {
         self.counted(self.channel.clone())
     }
 
-    /// A client over a new connection: an old one may still be answered by a runtime that nobody can reach any more.
+    /// Returns a client over a new connection. An existing connection may still be served by a
+    /// runtime that is no longer reachable at the socket.
     #[must_use]
     pub fn connect_new(&self) -> MeteredRuntimeClient {
         self.counted(lazy_channel(&self.socket))
     }
 
-    /// This connection, for what is not the CRI.
+    /// Returns the channel of this connection, for services other than the CRI.
     #[must_use]
     pub fn channel(&self) -> Channel {
         self.channel.clone()
@@ -98,7 +100,8 @@ impl Service<Request<Body>> for CountingService {
         let (answer, calls) = (self.channel.call(request), self.calls.clone());
         Box::pin(async move {
             let answer = answer.await?;
-            // A call that goes well has its code at its end; those that we make go well from there on.
+            // A successful call has its code in the trailers. Internal calls that get as far as the
+            // head succeed, so they are counted as OK.
             let code = Code::from_headers(answer.headers()).unwrap_or(Code::OK);
             calls.get_or_create(&CallLabels { method, code: code.name().unwrap_or("other") }).inc();
             Ok(answer)

@@ -1,51 +1,52 @@
-//! The methods of the interface, by path and by name.
+//! The methods of the CRI, by path and by name.
 
 use std::fmt;
 
-/// The paths of all methods, as `proto/` defines them.
+/// Paths of all methods, as `proto/` defines them.
 const PATHS: &[&str] = &include!("../../proto/generated/method_paths.rs");
 
-/// The longest path that is kept of a call to a method that the interface does not know, in characters.
+/// Maximum length in characters of the path that is kept of a call to an unknown method.
 const MAX_PATH_LEN: usize = 256;
 
 /// A method of package `runtime.v1`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Method(&'static str);
 
-/// The name of what was called.
+/// Name of a called method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MethodName {
-    /// A method of the interface.
+    /// A method of the CRI.
     Known(Method),
-    /// The path of any other, cut where it is very long.
+    /// The path of any other method, cut at 256 characters.
     Unknown(Box<str>),
 }
 
 impl Method {
-    /// Every method, runtime service first.
+    /// Returns every method, runtime service first.
     pub fn all() -> impl Iterator<Item = Self> {
         PATHS.iter().copied().map(Self)
     }
 
-    /// The method at this path, such as `/runtime.v1.RuntimeService/ExecSync`.
+    /// Returns the method at this path, such as `/runtime.v1.RuntimeService/ExecSync`.
     #[must_use]
     pub fn from_path(path: &str) -> Option<Self> {
         Self::all().find(|method| method.0 == path)
     }
 
-    /// The method of this name, such as `ExecSync`; upper and lower case are one. No name is in both services.
+    /// Returns the method with this name, such as `ExecSync`, without regard to upper and lower
+    /// case. No name is in both services.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|method| method.name().eq_ignore_ascii_case(name))
     }
 
-    /// The path of its calls.
+    /// Returns the path of the method.
     #[must_use]
     pub fn path(self) -> &'static str {
         self.0
     }
 
-    /// Its name, without the service's.
+    /// Returns the name of the method, without the name of its service.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0.rsplit_once('/').map_or(self.0, |(_, name)| name)
@@ -53,7 +54,7 @@ impl Method {
 }
 
 impl MethodName {
-    /// The name for a request's path.
+    /// Returns the name of the method at a request's path.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
         match Method::from_path(path) {
@@ -62,7 +63,8 @@ impl MethodName {
         }
     }
 
-    /// The name as a label of metrics. There are so many and no more: a client can invent paths.
+    /// Returns the name as a label of metrics. All unknown methods share one label, because a
+    /// client can invent paths.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -73,7 +75,7 @@ impl MethodName {
 }
 
 impl fmt::Display for MethodName {
-    /// The bare name of a method of the interface, the path of any other.
+    /// Writes the bare name of a method of the CRI, or the path of any other method.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(method) => f.write_str(method.name()),

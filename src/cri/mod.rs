@@ -1,4 +1,5 @@
-//! The Container Runtime Interface: its methods and messages, their gRPC frames and codes, and clients for internal calls.
+//! The Container Runtime Interface: methods and messages, gRPC frames and codes, and clients for
+//! internal calls.
 
 mod client;
 mod framing;
@@ -22,10 +23,10 @@ pub(crate) use raw_request::{RawClient, RawCreateContainer, RawRunPodSandbox};
 pub use redact::RedactedBytes;
 pub use status::Code;
 
-/// The runtime name of procrun in its answer to Version.
+/// Runtime name in procrun's response to Version.
 pub(crate) const PROCRUN_RUNTIME_NAME: &str = "procrun";
 
-/// The messages and enums of package `runtime.v1`, generated from `proto/`.
+/// Messages and enums of package `runtime.v1`, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]
 pub mod v1 {
     include!("../../proto/generated/runtime.v1.rs");

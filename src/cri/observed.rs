@@ -1,52 +1,53 @@
-//! What the messages of the interface tell of sandboxes and containers, in one form for all of them.
+//! The information about sandboxes and containers in the messages of the CRI, in one form for all
+//! messages.
 
 use std::collections::HashMap;
 
 use super::v1;
 
-/// What one message tells of a sandbox. What it does not tell is `None`.
+/// Information in one message about a sandbox. A field that the message lacks is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxObservation {
-    /// The sandbox.
+    /// ID of the sandbox.
     pub id: String,
-    /// The pod that it is made for: namespace, name, uid, attempt.
+    /// Namespace, name, UID and attempt of the sandbox's pod.
     pub metadata: Option<v1::PodSandboxMetadata>,
-    /// Whether it is ready, that is, running.
+    /// Whether the sandbox is ready, that is, running.
     pub is_ready: Option<bool>,
-    /// In nanoseconds since 1970.
+    /// Creation time in nanoseconds since 1970.
     pub created_at: Option<i64>,
-    /// Its labels.
+    /// Labels of the sandbox.
     pub labels: Option<HashMap<String, String>>,
-    /// Its annotations, which are those of the pod.
+    /// Annotations of the sandbox, which are those of its pod.
     pub annotations: Option<HashMap<String, String>>,
-    /// Its addresses, the first one first.
+    /// IP addresses of the sandbox, the primary address first.
     pub addresses: Option<Vec<String>>,
-    /// Whether it is in the network of its host.
+    /// Whether the sandbox uses the network of the host.
     pub is_host_network: Option<bool>,
 }
 
-/// What one message tells of a container. What it does not tell is `None`.
+/// Information in one message about a container. A field that the message lacks is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerObservation {
-    /// The container.
+    /// ID of the container.
     pub id: String,
-    /// Its sandbox.
+    /// ID of the container's sandbox.
     pub sandbox: Option<String>,
-    /// Its name in the pod, and how often a container of this name had been created before.
+    /// Name of the container in its pod, and its attempt.
     pub metadata: Option<v1::ContainerMetadata>,
-    /// How far it has come.
+    /// State of the container.
     pub state: Option<v1::ContainerState>,
-    /// In nanoseconds since 1970.
+    /// Creation time in nanoseconds since 1970.
     pub created_at: Option<i64>,
-    /// Once it has been started: when, in nanoseconds since 1970.
+    /// Start time in nanoseconds since 1970, once the container has been started.
     pub started_at: Option<i64>,
-    /// Once it has exited: with which code, and the runtime's word for it.
+    /// Exit code and the runtime's reason, once the container has exited.
     pub exit: Option<(i32, String)>,
-    /// The image as it was asked for.
+    /// Name of the image as it was requested.
     pub image: Option<String>,
-    /// Its labels.
+    /// Labels of the container.
     pub labels: Option<HashMap<String, String>>,
-    /// Its annotations.
+    /// Annotations of the container.
     pub annotations: Option<HashMap<String, String>>,
 }
 
@@ -116,7 +117,7 @@ impl From<v1::ContainerStatus> for ContainerObservation {
             created_at: Some(container.created_at),
             started_at: Some(container.started_at),
             exit: has_exited.then_some((container.exit_code, container.reason)),
-            // containerd tells another name here than the one that was asked for.
+            // The name in containerd's `image` differs here from the requested one.
             image: container.image.map(|image| image.user_specified_image).filter(|name| !name.is_empty()),
             labels: Some(container.labels),
             annotations: Some(container.annotations),
@@ -124,7 +125,7 @@ impl From<v1::ContainerStatus> for ContainerObservation {
     }
 }
 
-/// The name by which an image was asked for, where the runtime keeps it apart from what it resolved it to.
+/// Returns the requested name of an image, if the runtime keeps it separate from the resolved one.
 fn name_of(image: v1::ImageSpec) -> String {
     if image.user_specified_image.is_empty() { image.image } else { image.user_specified_image }
 }

@@ -1,4 +1,5 @@
-//! Requests that somebody else has written, changed in single fields: all others stay as they are, also those that we do not know.
+//! Requests of clients with changes in single fields. All other fields stay unchanged, including
+//! those that probeshim does not know.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -15,40 +16,40 @@ use super::client::{MAX_RESPONSE_BYTES, lazy_channel};
 use super::{FILE_DESCRIPTOR_SET, v1};
 use crate::socket::SocketPath;
 
-/// What is known of the messages.
+/// Descriptors of the messages of the CRI.
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are our own"));
 
-/// A request that somebody else has written.
+/// A captured request of a client.
 #[derive(Clone, PartialEq)]
 pub(crate) struct RawRequest<T> {
     decoded: T,
     message: DynamicMessage,
 }
 
-/// One that makes a sandbox.
+/// A request that creates a sandbox.
 pub(crate) type RawRunPodSandbox = RawRequest<v1::RunPodSandboxRequest>;
 
-/// One that makes a container.
+/// A request that creates a container.
 pub(crate) type RawCreateContainer = RawRequest<v1::CreateContainerRequest>;
 
-/// Sends them.
+/// Sends captured requests.
 #[derive(Clone, Debug)]
 pub(crate) struct RawClient(Channel);
 
 impl<T: Message + Name + Default> RawRequest<T> {
-    /// Reads it.
+    /// Decodes a captured request.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
         Ok(Self { decoded: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
     }
 
-    /// What it asked for when it was read, in the fields that we know.
+    /// Returns the known fields of the request as they were captured, without later changes.
     pub(crate) fn decoded(&self) -> &T {
         &self.decoded
     }
 
-    /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.
+    /// Sets the field at `path`. Does nothing if `path` leads to no message.
     pub(crate) fn set_field(&mut self, path: &[&str], value: Value) {
         if let [before @ .., field] = path
             && let Some(message) = self.inner(before)
@@ -57,7 +58,7 @@ impl<T: Message + Name + Default> RawRequest<T> {
         }
     }
 
-    /// Puts another text at a key of a map, if there is one.
+    /// Replaces the value of `key` in the map at `path`, if there is one.
     pub(crate) fn set_map_entry(&mut self, path: &[&str], key: &str, text: String) {
         let [before @ .., field] = path else { return };
         let map = self.inner(before).and_then(|message| message.get_field_by_name_mut(field));
@@ -78,19 +79,19 @@ impl<T: Message + Name + Default> RawRequest<T> {
 }
 
 impl<T> fmt::Debug for RawRequest<T> {
-    /// There may be secrets in it.
+    /// Writes the size only, because the request may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a request of {} bytes", self.message.encoded_len())
     }
 }
 
 impl RawClient {
-    /// To whatever is served at a socket.
+    /// Creates a client of the runtime at `socket`.
     pub(crate) fn new(socket: &SocketPath) -> Self {
         Self(lazy_channel(socket))
     }
 
-    /// Has a sandbox made.
+    /// Creates a sandbox.
     pub(crate) async fn run_pod_sandbox(
         &self,
         request: RawRunPodSandbox,
@@ -98,7 +99,7 @@ impl RawClient {
         self.send(request.message, "/runtime.v1.RuntimeService/RunPodSandbox").await
     }
 
-    /// Has a container made.
+    /// Creates a container.
     pub(crate) async fn create_container(
         &self,
         request: RawCreateContainer,
@@ -122,7 +123,7 @@ impl RawClient {
 mod tests {
     use super::*;
 
-    /// Fields of a later version, in the request and within what it holds.
+    /// Returns a request with fields of a later version, in the request itself and in its config.
     fn with_unknown_fields() -> Vec<u8> {
         let mut config = v1::ContainerConfig {
             metadata: Some(v1::ContainerMetadata { name: "app".to_owned(), attempt: 0 }),
@@ -142,7 +143,7 @@ mod tests {
         request
     }
 
-    /// Field 1000, with some bytes in it.
+    /// Returns field 1000 with this content.
     fn unknown(content: &[u8]) -> Vec<u8> {
         let mut field = Vec::new();
         prost::encoding::bytes::encode(1000, &content.to_vec(), &mut field);

@@ -1,11 +1,11 @@
-//! `Debug` for the messages that carry secrets: what may be shown is shown, the rest is counted.
+//! `Debug` for messages that contain secrets. Only public fields and sizes are shown.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::v1::{AuthConfig, KeyValue};
 
-/// A request as its bytes came, in which there may be secrets.
+/// The bytes of a captured request, which may contain secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedactedBytes(pub Arc<[u8]>);
 

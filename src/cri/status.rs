@@ -1,14 +1,14 @@
-//! The status of a gRPC call, as its trailers carry it.
+//! The status code of a gRPC call, as its headers or trailers contain it.
 
 use std::fmt;
 
 use http::HeaderMap;
 
-/// A gRPC status code. Codes that gRPC does not define are kept as they came.
+/// A gRPC status code. Codes that gRPC does not define are kept unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
-/// The names of the codes 0 to 16, as gRPC spells them.
+/// Names of the codes 0 to 16, as gRPC spells them.
 const NAMES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -36,19 +36,19 @@ impl From<tonic::Code> for Code {
 }
 
 impl Code {
-    /// The call did what it was asked.
+    /// The call succeeded.
     pub const OK: Self = Self(0);
 
-    /// The call was not done in time.
+    /// The deadline of the call was over.
     pub const DEADLINE_EXCEEDED: Self = Self(4);
 
-    /// Its name, if gRPC defines it.
+    /// Returns the name of the code, if gRPC defines the code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMES.get(self.0 as usize).copied()
     }
 
-    /// The code that is shown by this text.
+    /// Returns the code that is displayed as this text.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         let number = || text.strip_prefix("CODE(")?.strip_suffix(')')?.parse().ok();
@@ -56,7 +56,7 @@ impl Code {
         known.or_else(number).map(Self)
     }
 
-    /// The code in `grpc-status`, if there is one and it is a number.
+    /// Returns the code in `grpc-status`, if the header exists and is a number.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         headers.get("grpc-status")?.to_str().ok()?.parse().ok().map(Self)

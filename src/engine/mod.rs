@@ -1,5 +1,5 @@
-//! The event loop: a task off the byte path that receives every observation, and passes it to the inventory, the analyzer of ExecSyncs, the
-//! prober, the history and the event recorder.
+//! The event loop: a task off the byte path that receives every observation, and passes it to the
+//! inventory, the ExecSync analyzer, the prober, the history and the event recorder.
 //!
 //! ```text
 //! decoder ────tap events─┐             ┌──► inventory (snapshots)
@@ -31,10 +31,10 @@ use crate::tap::{
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 
-/// Interval of the search for stuck execs.
+/// Interval between searches for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of runtime events received at once.
+/// Maximum number of runtime events that are received together.
 const MAX_BATCH: usize = 64;
 
 /// Sources of the engine.
@@ -54,28 +54,29 @@ pub(crate) struct Outputs {
     pub(crate) events: Arc<EventRecorder>,
     pub(crate) journal: Option<Journal>,
     pub(crate) traces: Option<Traces>,
-    /// Panics of the engine.
+    /// Number of panics of the engine.
     pub(crate) faults: Counter,
-    /// Makes the spec sources refresh when a sandbox starts.
+    /// Refreshes the spec sources when a sandbox starts.
     pub(crate) refresh: RefreshTrigger,
 }
 
-/// Everything that is known, and the way it came to be known.
+/// State of the node, and the components that receive observations.
 #[derive(Debug)]
 pub(crate) struct NodeEngine {
     inventory: Arc<Inventory>,
     analyzer: ExecAnalyzer,
-    /// The prober, if probes are made.
+    /// The prober, if probes are enabled.
     prober: Option<ProbeManager>,
     /// The built-in kubelet, once it runs.
     kubelet: Arc<OnceLock<Kubelet>>,
-    /// Records what clients do with their pods, if client pods are restarted.
+    /// Recorder of the clients' actions on their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
     outputs: Outputs,
     initial_lists: InitialLists,
 }
 
-/// Which kinds have been listed once. What is in the first list was there before, and causes no events.
+/// Kinds of objects that have been listed once. Objects in the first list existed before, and cause
+/// no events.
 #[derive(Clone, Copy, Debug, Default)]
 struct InitialLists {
     sandboxes: bool,
@@ -94,7 +95,7 @@ impl NodeEngine {
         Self { inventory, analyzer, prober, kubelet, recorder, outputs, initial_lists }
     }
 
-    /// Takes everything that comes, until the tap is gone and what it saw has been taken.
+    /// Handles all inputs, until the tap is closed and its last events have been handled.
     pub(crate) async fn run(mut self, inputs: Inputs) {
         let Inputs { mut decoder, mut runtime_events, mut spec_updates } = inputs;
         let mut stuck_checks = interval(STUCK_INTERVAL);
@@ -124,7 +125,8 @@ impl NodeEngine {
             }
             self.catch_panics(Self::record);
             if self.outputs.faults.get() > faults {
-                // What is due may be what is wrong, and due again at once.
+                // The work that the timer triggers may be the cause of the panic, and may be
+                // pending again immediately.
                 sleep(STUCK_INTERVAL).await;
             }
         }
@@ -132,7 +134,8 @@ impl NodeEngine {
         self.catch_panics(Self::record);
     }
 
-    /// Does one thing. A fault of ours in it loses what was looked at, and no more: what comes next is seen, and traffic is not touched.
+    /// Runs one step. A panic loses only the observation of this step: later observations are
+    /// handled, and traffic is not affected.
     fn catch_panics(&mut self, step: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
             self.outputs.faults.inc();
@@ -160,7 +163,7 @@ impl NodeEngine {
                 }
             }
             TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
-            // Whoever waits may have gone.
+            // The waiting task may be gone.
             TapEvent::Barrier(reached) => drop(reached.send(())),
             TapEvent::CallEnded(mut call) => {
                 let items = std::mem::take(&mut call.observations.items);
@@ -215,7 +218,7 @@ impl NodeEngine {
         }
     }
 
-    /// Hands changed probe specs to the analyzer and the prober.
+    /// Passes changed probe specs to the analyzer and the prober.
     fn set_specs(&mut self, specs: SpecResolver) {
         self.analyzer.set_specs(specs.clone());
         if let Some(prober) = &self.prober {
@@ -237,7 +240,8 @@ impl NodeEngine {
         }
     }
 
-    /// Applies observations to the inventory. `is_mutating`: they come from a call that changed the runtime.
+    /// Applies observations to the inventory. `is_mutating` is set if they come from a call that
+    /// changed the runtime.
     fn apply(&mut self, source: Source, observations: Observations, is_mutating: bool) {
         if observations.items.is_empty() {
             return;
@@ -262,7 +266,8 @@ impl NodeEngine {
         }
     }
 
-    /// Publishes changes of the inventory, and hands them to the recorder, the analyzer and the prober.
+    /// Publishes changes of the inventory, and passes them to the recorder, the analyzer and the
+    /// prober.
     fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
         self.outputs.inventory.send_replace(self.inventory.clone());
         if let Some(recorder) = &mut self.recorder {
@@ -303,7 +308,7 @@ impl NodeEngine {
         }
     }
 
-    /// Whether the built-in kubelet records the event of a change itself.
+    /// Returns whether the built-in kubelet itself records the event of a change.
     fn recorded_by_kubelet(&self, change: &Change) -> bool {
         let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
             return false;
@@ -323,7 +328,7 @@ impl NodeEngine {
         }
     }
 
-    /// Updates the stuck execs. Records an event for each that is new and each that has ended.
+    /// Updates the stuck execs. Records an event for each new one, and for each one that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
         self.analyzer.tick(now);
@@ -369,7 +374,7 @@ impl InitialLists {
         self.sandboxes && self.containers
     }
 
-    /// Whether the kind of the changed object had been listed.
+    /// Returns whether the kind of the changed object had been listed.
     fn covers(self, change: &Change) -> bool {
         match change {
             Change::SandboxStarted(_) | Change::SandboxStopped(_) | Change::SandboxRemoved(_) => {
@@ -384,7 +389,7 @@ impl InitialLists {
     }
 }
 
-/// Reports an ExecSync of a kubelet that has no timeout: it may be a hook.
+/// Reports a kubelet's ExecSync without a timeout, which may be a hook.
 fn on_untimed_kubelet_exec(prober: &ProbeManager, request: &ExecRequest) {
     let id = request.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| request.exec.timeout().is_none())
@@ -394,7 +399,7 @@ fn on_untimed_kubelet_exec(prober: &ProbeManager, request: &ExecRequest) {
     }
 }
 
-/// A kubelet's probe may be one that we make as well.
+/// Reports a kubelet's ExecSync, which may be a probe that the prober runs as well.
 fn on_kubelet_exec(prober: &ProbeManager, call: &Call) {
     let id = call.container.as_ref().and_then(|container| container.id.as_deref());
     let (Some(exec), Some(id)) = (&call.exec, id) else { return };

@@ -1,28 +1,30 @@
-//! A count of the bytes that are allocated, and of their peak.
+//! Counter of allocated bytes and of their peak.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use super::wake_trimmer;
 
-/// Bytes by which allocated memory falls below its peak before the heap is worth a trim.
+/// Number of bytes by which allocated memory must fall below its peak before a trim of the heap is
+/// worthwhile.
 pub(super) const MIN_DROP_BYTES: isize = 8 << 20;
 
-/// Bytes that a thread allocates or frees before it adds them to `COUNTER`, so that threads do not compete
-/// for it.
+/// Number of bytes that a thread allocates or frees before it adds them to `COUNTER`, so that
+/// threads do not compete for the counter.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 
-/// The bytes that this process has allocated, give or take `UNCOUNTED_BYTES` for each thread that has ever
-/// run. That error grows too slowly to matter: the peak is that since the last trim.
+/// Number of bytes that this process has allocated, with an error of at most `UNCOUNTED_BYTES` for
+/// each thread that has ever run. The error grows too slowly to matter, because the peak is that
+/// since the last trim.
 pub(super) static COUNTER: Counter = Counter::new();
 
 thread_local! {
-    /// Bytes that this thread has allocated, less those that it has freed, since it last added them to
-    /// `COUNTER`.
+    /// Number of bytes that this thread has allocated, less those that it has freed, since it last
+    /// added them to `COUNTER`.
     static UNCOUNTED: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Bytes allocated now, and at their peak.
+/// Number of bytes allocated now, and at their peak.
 #[derive(Debug)]
 pub(super) struct Counter {
     allocated: AtomicIsize,
@@ -30,8 +32,8 @@ pub(super) struct Counter {
     has_dropped: AtomicBool,
 }
 
-/// Counts bytes that this thread has allocated, or has freed if they are negative. It neither allocates nor
-/// panics: a sum that overflows wraps.
+/// Counts bytes that this thread has allocated, or has freed if `bytes` is negative. The function
+/// neither allocates nor panics: a sum that overflows wraps.
 #[inline]
 pub(super) fn count(bytes: isize) {
     let uncounted = UNCOUNTED.get().wrapping_add(bytes);
@@ -54,8 +56,8 @@ impl Counter {
         }
     }
 
-    /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since
-    /// `reset_peak`.
+    /// Adds bytes. Returns whether the count has fallen by `MIN_DROP_BYTES` below its peak, for the
+    /// first time since `reset_peak`.
     #[cold]
     fn add(&self, bytes: isize) -> bool {
         let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
@@ -65,12 +67,12 @@ impl Counter {
             && !self.has_dropped.swap(true, Ordering::Relaxed)
     }
 
-    /// The bytes allocated now.
+    /// Returns the number of bytes allocated now.
     pub(super) fn allocated(&self) -> isize {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Whether the count has fallen far below its peak since `reset_peak`.
+    /// Returns whether the count has fallen by `MIN_DROP_BYTES` below its peak since `reset_peak`.
     pub(super) fn has_dropped(&self) -> bool {
         self.has_dropped.load(Ordering::Relaxed)
     }

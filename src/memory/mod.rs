@@ -1,8 +1,8 @@
-//! Returns memory to the system that clients or the start of the program no longer use.
+//! Returns memory to the system after clients, or the start of the program, have freed it.
 //!
-//! glibc keeps freed memory that lies below any allocation still in use. So allocations are counted, and a
-//! thread has glibc return what is free (`malloc_trim`) whenever the count has fallen far below its peak. The
-//! thread sleeps until then.
+//! glibc keeps freed memory that lies below an allocation still in use. The allocator therefore
+//! counts allocations, and a thread has glibc return free memory (`malloc_trim`) when the count has
+//! fallen far below its peak. The thread sleeps until then.
 
 mod counter;
 mod system;
@@ -20,19 +20,21 @@ pub use system::CountingAllocator;
 /// Time after which the start of the program is over.
 const START_DURATION: Duration = Duration::from_secs(5);
 
-/// How long the thread waits for memory that is still being freed, and how often at most before a trim.
+/// Interval between checks whether memory is still being freed, and maximum number of intervals
+/// before a trim.
 const SETTLE_DELAY: Duration = Duration::from_secs(1);
 const MAX_SETTLE_DELAYS: u32 = 5;
 
-/// Minimum time between two trims; and the same as a multiple of the time that the last one took, because a
-/// trim blocks threads that allocate meanwhile.
+/// Minimum time between two trims, in absolute terms and as a multiple of the duration of the last
+/// trim. A trim blocks threads that allocate meanwhile.
 const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(5);
 const TRIM_INTERVAL_FACTOR: u32 = 20;
 
-/// The thread that trims, once there is one.
+/// The thread that trims, once it has been started.
 static TRIMMER: OnceLock<Thread> = OnceLock::new();
 
-/// Starts the thread that returns memory to the system, for as long as the process lives.
+/// Starts the thread that returns memory to the system. The thread runs as long as the process.
+/// Fails if the thread cannot be created.
 pub fn start_trimming() -> io::Result<()> {
     system::limit_free_memory();
     let trimmer = thread::Builder::new().name("trimmer".to_owned()).spawn(return_memory)?;
@@ -40,7 +42,7 @@ pub fn start_trimming() -> io::Result<()> {
     Ok(())
 }
 
-/// Wakes the thread that trims. It is called by the allocator, so it must not allocate.
+/// Wakes the thread that trims. The allocator calls this function, so it must not allocate.
 fn wake_trimmer() {
     if let Some(trimmer) = TRIMMER.get() {
         trimmer.unpark();
@@ -50,7 +52,7 @@ fn wake_trimmer() {
 fn return_memory() {
     pause(START_DURATION);
     system::trim();
-    // A program whose code cannot be found merely keeps it.
+    // If the program's code is not found, it merely stays in memory.
     let _ = system::release_code();
     while cfg!(target_env = "gnu") {
         while !COUNTER.has_dropped() {
@@ -77,7 +79,7 @@ fn settle() {
     }
 }
 
-/// Sleeps for all of this time, even if the thread is woken meanwhile.
+/// Sleeps for the whole duration, even if the thread is woken meanwhile.
 fn pause(duration: Duration) {
     let end = Instant::now() + duration;
     while let left = end.saturating_duration_since(Instant::now())

@@ -1,4 +1,5 @@
-//! Allocator and calls of the C library and kernel about memory: all unsafe code of this crate.
+//! The allocator, and calls of the C library and the kernel about memory. This module contains all
+//! unsafe code of the crate.
 
 #![allow(
     unsafe_code,
@@ -10,22 +11,24 @@ use std::{env, fs, io};
 
 use super::counter::count;
 
-/// Free bytes at the end of a heap above which glibc returns them by itself. `malloc_trim` leaves those of
-/// every heap but the main thread's, and where nothing is set glibc lets them grow to 64 MiB.
+/// Number of free bytes at the end of a heap above which glibc returns them by itself.
+/// `malloc_trim` skips the end of every heap except the main thread's, and by default glibc lets it
+/// grow to 64 MiB.
 #[cfg(target_env = "gnu")]
 const MAX_FREE_END_BYTES: i32 = 2 << 20;
 
-/// Size from which on an allocation is a mapping of its own. Once the other limit is set glibc no longer
-/// adapts this one, and its 128 KiB would have the lists of large nodes mapped and unmapped with every call.
+/// Size in bytes above which an allocation gets its own mapping. Once the other limit is set, glibc
+/// no longer adapts this one, and its 128 KiB would map and unmap the lists of large nodes with
+/// every call.
 #[cfg(target_env = "gnu")]
 const MIN_MAPPING_BYTES: i32 = 1 << 20;
 
-/// The system's allocator, with a count of the bytes that are allocated.
+/// The system's allocator, with a counter of allocated bytes.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
-// Inlined into each of its thousands of callers, the count would make the program a tenth larger.
-// SAFETY: every call is passed on to `System` as it came, and the count neither allocates nor panics.
+// If the counter were inlined into its thousands of callers, the program would be a tenth larger.
+// SAFETY: every call is passed to `System` unchanged, and the counter neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -61,34 +64,35 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// Counts an allocation, unless it has failed.
+/// Counts an allocation, unless it failed.
 fn count_new(memory: *const u8, size: usize) {
     if !memory.is_null() {
         count(size.cast_signed());
     }
 }
 
-/// Limits what glibc keeps at the end of each heap. musl keeps nothing that matters.
+/// Limits the free memory that glibc keeps at the end of each heap. musl keeps none that matters.
 pub(super) fn limit_free_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: both take any number, and glibc locks what they change.
+    // SAFETY: both functions take any number, and glibc locks the state that they change.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, MAX_FREE_END_BYTES);
         libc::mallopt(libc::M_MMAP_THRESHOLD, MIN_MAPPING_BYTES);
     }
 }
 
-/// Returns every page that is free to the system. Threads that allocate from a heap wait while it is trimmed.
+/// Returns every free page to the system. Threads that allocate from a heap wait while it is
+/// trimmed.
 pub(super) fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Unmaps the pages of this program's code, most of which only its start needed. What is executed again is
-/// mapped again from the page cache.
+/// Unmaps the pages of this program's code, most of which only the start of the program needed.
+/// Code that is executed again is mapped again from the page cache.
 pub(super) fn release_code() -> io::Result<()> {
     let program = env::current_exe()?;
     for mapping in fs::read_to_string("/proc/self/maps")?.lines() {
@@ -98,8 +102,9 @@ pub(super) fn release_code() -> io::Result<()> {
         let Some((start, end)) = range.split_once('-').filter(|_| is_of_program) else { continue };
         let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
         let (start, end) = (address(start)?, address(end)?);
-        // SAFETY: the pages are read-only and mapped from a file, so that the kernel finds the same bytes
-        // there when they are executed again. Only breakpoints that a debugger has set meanwhile are lost.
+        // SAFETY: the pages are read-only and mapped from a file, so the kernel finds the same
+        // bytes when they are executed again. Only breakpoints that a debugger has set meanwhile
+        // are lost.
         unsafe {
             libc::madvise(std::ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED);
         }
@@ -116,7 +121,7 @@ mod tests {
     fn allocations_that_fail_are_not_counted() {
         let (large, small) = (Layout::from_size_align(1 << 62, 8).unwrap(), Layout::new::<u64>());
         let before = COUNTER.allocated();
-        // SAFETY: the layouts are not empty, and what was allocated is freed with its own.
+        // SAFETY: the layouts are not empty, and memory is freed with the layout of its allocation.
         unsafe {
             assert!(CountingAllocator.alloc(large).is_null());
             assert!(CountingAllocator.alloc_zeroed(large).is_null());

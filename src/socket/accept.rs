@@ -1,4 +1,4 @@
-//! Accepting clients, also while the system cannot have more of them.
+//! Accepts clients, and retries while the system cannot accept more of them.
 
 use std::future::pending;
 use std::io;
@@ -8,7 +8,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-/// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
+/// Pause after a failed accept, so that a busy loop does not aggravate a lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Interval in which further failures are only counted.
@@ -18,15 +18,16 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Acceptor {
     listener: UnixListener,
-    /// Set after a failure: when to try again.
+    /// Time of the next retry, set after a failure.
     resume_at: Option<Instant>,
     failures: FailureLog,
 }
 
-/// Logs failures: the first one at once, those of the next ten seconds in one line when these are over.
+/// Logs failures: the first one immediately, and those of the next ten seconds in one line after
+/// that time.
 #[derive(Debug, Default)]
 struct FailureLog {
-    /// When failures were logged last.
+    /// Time of the last log line.
     logged_at: Option<Instant>,
     /// Number of failures that were not logged.
     unlogged: u64,
@@ -35,14 +36,15 @@ struct FailureLog {
 }
 
 impl Acceptor {
-    /// Accepts from this listener.
+    /// Creates an acceptor for the clients of a listener.
     #[must_use]
     pub fn new(listener: UnixListener) -> Self {
         Self { listener, resume_at: None, failures: FailureLog::default() }
     }
 
-    /// Returns the next client. Tries again after a pause when accepting fails, and logs failures at most
-    /// every ten seconds. May be dropped and called again without losing a client or the pause.
+    /// Returns the next client. If accept fails, retries after a pause, and logs failures at most
+    /// every ten seconds. The future may be dropped, and the function called again, without the
+    /// loss of a client or of the pause.
     pub async fn accept(&mut self) -> UnixStream {
         loop {
             if let Some(resume_at) = self.resume_at {
@@ -72,7 +74,7 @@ impl FailureLog {
         }
     }
 
-    /// Ends when failures that were not logged are to be logged; never without any.
+    /// Waits until unlogged failures are to be logged. Never returns if there are none.
     async fn due(&self) {
         match self.logged_at.filter(|_| self.last.is_some()) {
             Some(logged_at) => sleep_until(logged_at + LOG_INTERVAL).await,
@@ -104,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// The log lines.
+    /// Collects log lines.
     #[derive(Clone, Default)]
     struct Logged(Arc<Mutex<Vec<u8>>>);
 
@@ -119,7 +121,7 @@ mod tests {
     }
 
     impl Logged {
-        /// The numbers of failures, one for each line.
+        /// Returns the number of failures in each line.
         fn failures(&self) -> Vec<u64> {
             let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
             let number = |line: &str| line.split_once("failures=")?.1.split(' ').next()?.parse().ok();

@@ -1,4 +1,4 @@
-//! Socket activation: systemd opened the socket and hands it over in `LISTEN_FDS`.
+//! Socket activation: systemd opens the socket, and passes it in `LISTEN_FDS`.
 
 use std::env;
 use std::io;
@@ -9,33 +9,33 @@ use socket2::SockRef;
 
 use super::{BoundListener, SocketPath};
 
-/// Why the sockets that systemd passed cannot be used.
+/// Reason why the sockets passed by systemd cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
-    /// We serve one socket.
+    /// The number of passed sockets is not one. probeshim serves exactly one socket.
     #[error(
         "LISTEN_FDS passes {0} sockets, but exactly one is served; give the .socket unit a single ListenStream="
     )]
     Count(usize),
-    /// Not a unix stream socket.
+    /// The passed file descriptor is not a unix stream socket.
     #[error("what is passed in LISTEN_FDS is not a unix stream socket: {0}")]
     Kind(#[from] io::Error),
-    /// A unix stream socket that nobody can connect to.
+    /// The passed unix stream socket does not listen.
     #[error("the socket passed in LISTEN_FDS does not listen; it takes Accept=no in the .socket unit")]
     NotListening,
-    /// It is the very socket that calls would be forwarded to.
+    /// The passed socket is the one to which calls would be forwarded.
     #[error("the socket passed in LISTEN_FDS is the runtime's own, {0}: probeshim would call itself")]
     IsUpstream(SocketPath),
 }
 
-/// Whether systemd passes sockets to this process.
+/// Returns whether systemd passes sockets to this process.
 #[must_use]
 pub fn is_activated() -> bool {
     let is_for_us = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
     is_for_us && env::var_os("LISTEN_FDS").is_some()
 }
 
-/// Takes the socket that systemd passed to this process. Its path stays systemd's.
+/// Takes the socket that systemd passed to this process. systemd keeps the ownership of its path.
 pub fn from_systemd(upstream: &SocketPath) -> Result<BoundListener, ActivationError> {
     let mut passed = ListenFd::from_env();
     if passed.len() != 1 {

@@ -1,4 +1,4 @@
-//! The address of a CRI endpoint as people write it: `unix:///path` or a bare path.
+//! The address of a CRI endpoint: `unix:///path` or a bare path.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,43 +7,44 @@ use std::str::FromStr;
 
 use crate::file_id::FileId;
 
-/// The longest path that fits a unix socket address, in bytes; one more holds the terminating zero.
+/// Maximum length in bytes of the path in a unix socket address, without the terminating zero.
 const MAX_PATH: usize = 107;
 
-/// The absolute path of a unix socket, short enough to be one.
+/// The absolute path of a unix socket, of at most 107 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SocketPath(PathBuf);
 
-/// Why a text is not the address of a unix socket.
+/// Reason why a text is not the address of a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("is empty; write unix:///run/NAME.sock or a bare path")]
     Empty,
-    /// A scheme other than `unix`.
+    /// The scheme is not `unix`.
     #[error("has the scheme {0}://, but only unix sockets are served; write unix:///path or a bare path")]
     Scheme(String),
-    /// `unix:` with something other than an absolute path behind it.
+    /// `unix:` is not followed by an absolute path.
     #[error("is not a unix URI; write it with three slashes, unix:///path, or as a bare path")]
     NotAbsolute,
-    /// Names no file.
+    /// The path names a directory: its end is `/`, `/.` or `/..`.
     #[error("names a folder, not a socket in it")]
     NoFileName,
-    /// A zero byte ends a path early.
+    /// The path contains a zero byte, which would end the path early.
     #[error("has a zero byte in its path")]
     ZeroByte,
-    /// Does not fit a socket address.
+    /// The path does not fit into a socket address.
     #[error(
         "has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter folder"
     )]
     TooLong {
-        /// Bytes of the absolute path.
+        /// Length of the absolute path in bytes.
         length: usize,
     },
 }
 
 impl SocketPath {
-    /// Reads `unix:///path` or a bare path; a relative one starts at the working directory.
+    /// Parses `unix:///path` or a bare path. A relative path is resolved against the working
+    /// directory.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
             return Err(AddressError::Empty);
@@ -59,7 +60,7 @@ impl SocketPath {
         Self::new(Path::new(path))
     }
 
-    /// Takes a path; a relative one starts at the working directory.
+    /// Creates a socket path. A relative path is resolved against the working directory.
     pub fn new(path: &Path) -> Result<Self, AddressError> {
         let bytes = path.as_os_str().as_bytes();
         if bytes.contains(&0) {
@@ -68,7 +69,7 @@ impl SocketPath {
         if [&b"/"[..], b"/.", b"/.."].iter().any(|end| bytes.ends_with(end)) {
             return Err(AddressError::NoFileName);
         }
-        // Fails only for an empty path or a working directory that is gone.
+        // This fails only for an empty path, or if the working directory was removed.
         let path = std::path::absolute(path).map_err(|_| AddressError::NotAbsolute)?;
         let length = path.as_os_str().len();
         if length > MAX_PATH {
@@ -77,13 +78,14 @@ impl SocketPath {
         Ok(Self(path))
     }
 
-    /// The path, absolute.
+    /// Returns the absolute path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether two paths lead to one socket: the same file, or the same name in the same folder.
+    /// Returns whether two paths lead to the same socket: the same file, or the same name in the
+    /// same directory.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let place = |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));

@@ -1,4 +1,5 @@
-//! Taking a path for a listening socket without ever stealing it, and giving it back.
+//! Binds a listening socket to a path without taking the path from another process, and removes the
+//! file at the end.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -11,26 +12,29 @@ use super::{BoundListener, SocketPath};
 use crate::file_id::FileId;
 use crate::lockfile::{LockError, LockFile};
 
-/// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+/// Maximum number of connections that wait to be accepted. The kernel caps it at
+/// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// The mode of a socket that has no model to follow.
+/// Mode of a socket that inherits no access.
 const DEFAULT_MODE: u32 = 0o660;
 
-/// The mode of a socket that is for its owner alone.
+/// Mode of a socket that only its owner may use.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// Who may connect to a socket.
+/// Users who may connect to a socket.
 #[derive(Clone, Copy, Debug)]
 pub enum BindMode<'a> {
-    /// Whoever may connect to the runtime's socket: the same owner and mode, or mode 0660 where there is none yet. Never wider:
-    /// where the group cannot be set, the group gets nothing.
+    /// The users who may connect to the runtime's socket. The owner and the mode are those of that
+    /// socket, or the mode is 0660 if there is none yet. Access is never wider: if the group cannot
+    /// be set, the group gets no access.
     InheritFrom(&'a SocketPath),
-    /// Its owner: mode 0600.
+    /// The owner only: mode 0600.
     OwnerOnly,
 }
 
-/// The hold on a socket's path: dropped, it removes the file, if that is still the one that was made here.
+/// The claim on a socket's path. When dropped, it removes the file if the file is still the one
+/// created here.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,
@@ -38,40 +42,42 @@ pub struct BoundPath {
     _lock: LockFile,
 }
 
-/// Why a path cannot be listened on. What stands there and is alive, or is no socket, has been left alone.
+/// Reason why a path cannot be listened on. A live socket, and a file that is not a socket, are
+/// left alone.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// It is the very socket that calls would be forwarded to.
+    /// The path is the socket to which calls would be forwarded.
     #[error("{0} is the runtime's own socket: probeshim would call itself; listen on another path")]
     IsUpstream(PathBuf),
-    /// A folder stands there.
+    /// The path is a directory.
     #[error("{0} is a folder; name a socket in it, such as {0}/probeshim.sock")]
     IsDirectory(PathBuf),
-    /// Something stands there that is not a socket, and is not ours to remove.
+    /// The path is a file that is not a socket, which probeshim does not remove.
     #[error("{0} exists and is not a socket; remove it or listen on another path")]
     NotASocket(PathBuf),
-    /// Another process answers there.
+    /// Another process listens on the path.
     #[error("another process listens on {0}; stop it or listen on another path")]
     InUse(PathBuf),
-    /// Another probeshim holds the path.
+    /// Another probeshim holds the lock of the path.
     #[error(transparent)]
     Locked(#[from] LockError),
-    /// The system refused a step.
+    /// The operating system refused a step.
     #[error("cannot {step} {path}: {source}")]
     Io {
-        /// What was being done, as a verb.
+        /// The step, as a verb.
         step: &'static str,
-        /// To which file.
+        /// Path of the file that the step was about.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Listens on `path`. A missing parent folder is made, mode 0755. A stale socket is replaced; one that answers is not.
+/// Listens on `path`. Creates a missing parent directory with mode 0755. Replaces a stale socket,
+/// but not one on which a process listens.
 pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, BindError> {
     create_parent(path.as_path())?;
-    // Only where both folders exist can two ways to write one path be told.
+    // Two spellings of one path can be compared only if both parent directories exist.
     if let BindMode::InheritFrom(upstream) = access
         && path.is_same_as(upstream)
     {
@@ -88,9 +94,10 @@ pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, Bi
     let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
     socket.bind(&address).map_err(failed("listen on", path))?;
     let file = FileId::from_path(path).map_err(failed("read", path))?;
-    // From here on the file is given back, whatever fails.
+    // From here on the file is removed if a step fails.
     let claim = BoundPath { path: path.into(), file, _lock: lock };
-    // Nobody can connect before listen(), so there is no moment at which the socket is open to more than it should be.
+    // No client can connect before listen(), so the socket is never open to more users than it
+    // should be.
     let (model, mode) = match access {
         BindMode::InheritFrom(upstream) => (fs::metadata(upstream.as_path()).ok(), DEFAULT_MODE),
         BindMode::OwnerOnly => (None, PRIVATE_MODE),
@@ -114,7 +121,7 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindErro
     move |source| BindError::Io { step, path, source }
 }
 
-/// Makes the missing folders above `path`, each with mode 0755, whatever the umask.
+/// Creates the missing directories above `path`, each with mode 0755, whatever the umask.
 fn create_parent(path: &Path) -> Result<(), BindError> {
     let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
     for dir in missing.into_iter().rev() {
@@ -128,7 +135,7 @@ fn create_parent(path: &Path) -> Result<(), BindError> {
     Ok(())
 }
 
-/// Clears the path of a socket that nobody listens on, and of nothing else.
+/// Removes a socket on which no process listens. Any other file at the path is an error.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     match fs::symlink_metadata(path) {
         Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -138,7 +145,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     }
     let address = SockAddr::unix(path).map_err(failed("read", path))?;
     let knock = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
-        // A listener with a full backlog would hold a blocking connect.
+        // A blocking connect would wait for a listener whose backlog is full.
         socket.set_nonblocking(true)?;
         socket.connect(&address)
     });
@@ -150,17 +157,20 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => {
             Err(failed("connect to", path)(denied))
         }
-        // Accepted, would block, or speaks another protocol: someone is there.
+        // The connection was accepted, would block, or has another protocol type: a process
+        // listens.
         _ => Err(BindError::InUse(path.into())),
     }
 }
 
-/// Gives the socket the owner and mode of `model`, or `mode` where there is none.
+/// Sets the owner and the mode of the socket to those of `model`, or the mode to `mode` without a
+/// model.
 fn set_access(path: &Path, model: Option<&Metadata>, mut mode: u32) -> Result<(), BindError> {
     if let Some(model) = model {
         mode = model.mode() & 0o777;
         let (uid, gid) = (Some(model.uid()), Some(model.gid()));
-        // Without CAP_CHOWN the owner stays ours, and the group may be set only to one that we are in.
+        // Without CAP_CHOWN the owner cannot change, and the group can only become one of this
+        // process's groups.
         if chown(path, uid, gid).is_err() && chown(path, None, gid).is_err() {
             mode &= !0o070;
         }

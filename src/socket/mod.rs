@@ -1,4 +1,4 @@
-//! Unix sockets: how their addresses are written, and how a socket file is taken, owned and given back.
+//! Unix sockets: their addresses, and the creation, the ownership and the removal of their files.
 
 mod accept;
 mod activation;
@@ -12,16 +12,17 @@ pub use activation::{ActivationError, from_systemd, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use bind::{BindError, BindMode, BoundPath, bind};
 
-/// A unix socket that listens, and the file that belongs to it.
+/// A listening unix socket, and the claim on its file.
 #[derive(Debug)]
 pub struct BoundListener {
-    /// Accepts connections; non-blocking.
+    /// Non-blocking listener.
     pub listener: UnixListener,
-    /// Our hold on the socket's path, given back when dropped. `None` where systemd owns it.
+    /// Claim on the socket's path, which is released when dropped. `None` if systemd owns the path.
     pub claim: Option<BoundPath>,
 }
 
-/// The path that clients connect to, for people; systemd may have passed a socket without one.
+/// Returns the address to which clients connect, for display. systemd may pass a socket without a
+/// path.
 #[must_use]
 pub fn display_name(listener: &UnixListener) -> String {
     let address = listener.local_addr().ok();

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder with the paths of a socket to claim and of a runtime's.
+/// A directory with the paths of a socket to bind and of a runtime's socket.
 struct Place(TempDir);
 
 impl Place {
