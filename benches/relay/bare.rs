@@ -1,4 +1,5 @@
-//! The relay alone: what probeshim would be if nobody watched. It is this bench itself, started again.
+//! The bare relay: probeshim without any observation of calls. It is this bench itself, started
+//! with another argument.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use probeshim::relay::{CallIds, CapturePlan, CompletedCall, Observer, Relay, Rel
 use probeshim::socket::{BindMode, SocketPath, bind};
 use tokio_util::sync::CancellationToken;
 
-/// The first argument of a bench that is to be a relay.
+/// First argument of a bench that runs as a relay.
 pub(crate) const ARGUMENT: &str = "bare-relay";
 
-/// Looks away.
+/// An observer that ignores all calls.
 #[derive(Debug)]
 struct Nobody;
 

@@ -7,40 +7,41 @@ use probeshim::cri::{runtime_client, v1};
 use probeshim::socket::SocketPath;
 use prost::Message;
 
-/// A call, and how often it is made.
+/// A call, and the number of its repetitions.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
     pub(crate) message: Bytes,
-    /// Calls in each turn; a multiple of 32.
+    /// Number of calls in each turn, a multiple of 32.
     pub(crate) calls: usize,
 }
 
-/// Calls in each turn of a case whose calls take microseconds.
+/// Number of calls in each turn of a case whose calls take microseconds.
 const MANY: usize = 1600;
 
-/// Calls in each turn of a case whose calls take milliseconds.
+/// Number of calls in each turn of a case whose calls take milliseconds.
 const FEW: usize = 64;
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
-/// A command as probes have it.
+/// A command that is typical of probes.
 const PROBE: [&str; 3] = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
 
 /// The calls that are measured on one runtime.
 pub(crate) struct Cases {
     /// The smallest call.
     pub(crate) version: Case,
-    /// One with a large answer.
+    /// A call with a large response.
     pub(crate) list: Case,
-    /// One whose messages are captured and decoded.
+    /// A call whose messages are captured and decoded.
     pub(crate) synthetic: Case,
-    /// One with a process behind it.
+    /// A call that starts a process.
     pub(crate) real: Case,
 }
 
 impl Cases {
-    /// Makes a container that is a process; the runtime has others that answer without one.
+    /// Returns the cases, and creates a container with a process for them. The other containers of
+    /// the runtime answer without a process.
     pub(crate) async fn on(runtime: &Path) -> Self {
         let mut client = runtime_client(&SocketPath::new(runtime).unwrap());
         let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
@@ -72,7 +73,8 @@ impl Cases {
         }
     }
 
-    /// An `ExecSync` in each container of a runtime that answers without a process.
+    /// Returns an `ExecSync` in each container of a runtime whose containers answer without a
+    /// process.
     pub(crate) async fn of_each(runtime: &Path) -> Vec<Case> {
         let mut client = runtime_client(&SocketPath::new(runtime).unwrap());
         let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();

@@ -14,7 +14,7 @@ use tokio::time::{Instant, interval};
 
 use crate::case::Case;
 
-/// One connection. Closed when dropped.
+/// A connection, which is closed when dropped.
 pub(crate) struct Load {
     calls: SendRequest<Bytes>,
     driver: JoinHandle<()>,
@@ -33,7 +33,8 @@ impl Load {
         Self { calls, driver }
     }
 
-    /// Makes `count` calls, so many at once; returns their latencies in nanoseconds, and how long all took.
+    /// Makes `count` calls, `concurrency` of them at a time. Returns their latencies in
+    /// nanoseconds, and the duration of the whole.
     pub(crate) async fn run(
         &mut self,
         case: &Case,
@@ -63,8 +64,8 @@ impl Load {
         (latencies, start.elapsed())
     }
 
-    /// Makes these calls, so many a second, whatever becomes of those before; returns their latencies in nanoseconds, and how long all
-    /// took.
+    /// Makes these calls, `per_second` calls per second, without waiting for earlier calls. Returns
+    /// their latencies in nanoseconds, and the duration of the whole.
     pub(crate) async fn pace(
         &mut self,
         cases: impl Iterator<Item = &Case>,
@@ -89,7 +90,7 @@ impl Load {
         (latencies, start.elapsed())
     }
 
-    /// Begins a call that sends these bytes as far as windows allow, and does not end.
+    /// Starts a call that sends these bytes as far as the windows allow, and does not end.
     pub(crate) fn upload(&mut self, case: &Case, bytes: &Bytes) -> (ResponseFuture, SendStream<Bytes>) {
         let (response, mut body) = self.calls.send_request(request(&uri(case)), false).unwrap();
         body.send_data(bytes.clone(), false).unwrap();

@@ -1,10 +1,11 @@
-//! What the relay costs: latency, throughput and memory, beside a direct connection, a plain byte relay (socat) and the relay
-//! alone, with nobody watching its calls.
+//! Measures the cost of the relay: latency, throughput and memory. It is compared with a direct
+//! connection, a plain byte relay (socat) and the bare relay, whose observer ignores all calls.
 //!
-//! They take turns in one run, so that a machine that changes its speed changes it for all. The runtime behind them is
-//! procrun, most of whose containers answer at once, without a process; the client keeps to one connection, as the kubelet does.
+//! The targets take turns in one run, so that a machine that changes its speed changes it for all.
+//! The runtime is procrun, most of whose containers answer immediately, without a process. The
+//! client keeps to one connection, as the kubelet does.
 //!
-//! Arguments name the parts to measure; without any, all are.
+//! Arguments name the parts to measure. Without arguments, all parts are measured.
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on is of no use")]
 #![allow(clippy::print_stdout, reason = "it is what a bench is for")]
@@ -22,7 +23,7 @@ mod turns;
 
 use std::path::PathBuf;
 
-/// What can be measured.
+/// Names of the parts that can be measured.
 const PARTS: [&str; 6] = ["latency", "pace", "memory", "crowd", "procrun", "probing"];
 
 fn main() {
@@ -31,7 +32,7 @@ fn main() {
         let mut path = || PathBuf::from(arguments.next().unwrap());
         return bare::run(&path(), &path());
     }
-    // Cargo adds an option of its own.
+    // Cargo adds an option to the arguments.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|part| !PARTS.contains(&part.as_str())) {

@@ -1,4 +1,4 @@
-//! What probeshim and its runtime of plain processes hold.
+//! Measures the memory of probeshim and of procrun.
 
 use tokio::time::Instant;
 
@@ -6,28 +6,30 @@ use crate::case::Cases;
 use crate::load::Load;
 use crate::target::Target;
 
-/// Containers behind the relay.
+/// Number of containers behind the relay.
 const CONTAINERS: usize = 100;
 
-/// Calls before the peak of memory is read.
+/// Number of calls before the peak of memory is read.
 const CALLS_BEFORE_PEAK: usize = 1_000_000;
 
-/// Containers of a crowded node, and for how long it is looked at.
+/// Number of containers of a crowded node, and duration of its measurement.
 const CROWD: usize = 1000;
 const CROWDED_SECONDS: usize = 180;
 
-/// KiB that the peak may exceed the resident memory at the start, where only the relay is loaded, and in front of a crowded node.
+/// Maximum growth in KiB from the resident memory at the start to the peak: with load on the relay
+/// only, and in front of a crowded node.
 const RELAY_AIM: u64 = 12 << 10;
 const CROWD_AIM: u64 = 16 << 10;
 
-/// The aim for what probeshim holds after a million calls, in KiB. It is not met yet.
+/// Aim in KiB for the resident memory of probeshim after a million calls. The aim is not met yet.
 const RESIDENT_AIM: u64 = 12 << 10;
 
-/// Connections that are opened and closed.
+/// Number of connections that are opened and closed.
 const CONNECTIONS: usize = 2000;
 
-/// What probeshim holds after many calls that it only relays, and many connections; and after as many that it explains and records, as fast
-/// as they are answered.
+/// Measures the memory of probeshim after a million calls that it only relays, and after many
+/// connections. After that, measures the peak after a tenth as many calls of each kind that it
+/// decodes and records. All calls are made as fast as they are answered.
 pub(crate) async fn probeshim() {
     let folder = tempfile::tempdir().unwrap();
     let procrun = Target::procrun(folder.path(), CONTAINERS);
@@ -61,8 +63,8 @@ pub(crate) async fn probeshim() {
     println!("{:>44} {:>8}", "calls not observed", probeshim.calls("dropped"));
 }
 
-/// What probeshim holds in front of a node with a thousand containers, which a kubelet lists every second, and in which a hundred ExecSyncs
-/// a second are executed.
+/// Measures the memory of probeshim in front of a node with a thousand containers. A kubelet lists
+/// them every second, and a hundred ExecSyncs per second are executed in them.
 pub(crate) async fn crowd() {
     let folder = tempfile::tempdir().unwrap();
     let procrun = Target::procrun(folder.path(), CROWD);
@@ -87,7 +89,7 @@ pub(crate) async fn crowd() {
     assert_growth("peak", start, probeshim.memory("VmHWM"), CROWD_AIM);
 }
 
-/// What another build holds after the same million calls, if one is named.
+/// Measures the memory of another build after the same million calls, if the environment names one.
 pub(crate) async fn baseline() {
     let folder = tempfile::tempdir().unwrap();
     let procrun = Target::procrun(folder.path(), CONTAINERS);
@@ -98,7 +100,7 @@ pub(crate) async fn baseline() {
     print_resident(&baseline);
 }
 
-/// Prints the memory that a process holds, and of which kinds it is.
+/// Prints the memory that a process holds, by kind.
 fn print_resident(target: &Target) {
     let [total, anonymous, files] = ["VmRSS", "RssAnon", "RssFile"].map(|figure| target.memory(figure));
     let what = "held after a million Versions, 32 at once";
@@ -107,14 +109,15 @@ fn print_resident(target: &Target) {
     );
 }
 
-/// Prints a peak, and fails where it exceeds the memory at the start by more than the aim. All figures are KiB.
+/// Prints a peak, and fails if the peak exceeds the memory at the start by more than the aim. All
+/// values are in KiB.
 fn assert_growth(name: &str, start: u64, peak: u64, aim: u64) {
     let growth = peak.saturating_sub(start);
     println!("{name:>44} {peak:>8} KiB, {growth} more than at the start (aim: at most {aim})");
     assert!(growth <= aim, "{name}: {growth} KiB more than at the start, at most {aim}");
 }
 
-/// What procrun takes: time until it answers, and memory.
+/// Measures procrun: the time until it answers, and its memory.
 pub(crate) async fn procrun() {
     println!("\nprocrun");
     println!(

@@ -1,4 +1,4 @@
-//! What ten thousand probes a second take, and how late their attempts begin.
+//! Measures the cost of ten thousand probes per second, and the lateness of their attempts.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -7,33 +7,34 @@ use std::time::Duration;
 
 use crate::target::Target;
 
-/// How many containers are probed, each every second.
+/// Numbers of containers. Each container is probed every second.
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
 
-/// For how long it is let settle, and then measured.
+/// Duration of the warm-up, and of the measurement after it.
 const SETTLING: Duration = Duration::from_secs(15);
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// The aims, for the largest size: what part of the attempts begins no later than 20 ms after its tick, what part of a core is taken, and how
-/// much is held, in KiB.
+/// Aims for the largest size: minimum share of the attempts that start at most 20 ms after their
+/// tick, that delay in seconds, maximum share of a core, and maximum memory in KiB.
 const IN_TIME: f64 = 0.99;
 const LATE: &str = "0.02";
 const CORE: f64 = 1.0;
 const MEMORY: u64 = 150 << 10;
 
-/// Everybody is well.
+/// A rule whose probe always succeeds.
 const ALIVE: &str = "
 - match: {container: '*'}
   livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}
 ";
 
-/// A tenth of them has nobody at its port.
+/// A rule for a tenth of the containers, which connects to a port on which no process listens.
 const REFUSED: &str = "
 - match: {pod: '*7'}
   livenessProbe: {tcpSocket: {port: 1, host: 127.0.0.1}, periodSeconds: 1}
 ";
 
-/// What is measured: how many containers, which of them are dead, the rules for those, and how many attempts there are to be in a second.
+/// A measurement: the number of containers, the dead ones among them, the rules for those, and the
+/// expected number of attempts per second.
 struct Case {
     size: usize,
     dead: &'static str,
@@ -41,24 +42,26 @@ struct Case {
     rate: f64,
 }
 
-/// What has been counted at a moment.
+/// Values of counters at one time.
 struct Counted {
     attempts: f64,
     in_time: f64,
     processor: f64,
 }
 
-/// Measures each size, and the largest with a tenth of its targets dead: nobody is there, or somebody who never answers.
+/// Measures each size, and the largest size with a tenth of its targets dead. A dead target refuses
+/// the connection, or never responds.
 pub(crate) async fn probing() {
     println!("\nprobes with a period of one second, over {} seconds", MEASURED.as_secs());
     println!(
         "{:>10} {:>15} {:>12} {:>14} {:>20} {:>14} {:>10}",
         "containers", "dead", "attempts/s", "in 20 ms", "in 20 ms from start", "of a core", "peak KiB"
     );
-    // Connections get as far as its backlog, and no further.
+    // Connections wait in the backlog of the listener, and are never accepted.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // They take their timeout, which is a second at least: they cannot be asked every second.
+    // These attempts take their timeout, which is at least one second, so their period must be
+    // longer than that.
     let silent = format!(
         "
 - match: {{pod: '*7'}}
@@ -84,7 +87,7 @@ async fn measure(case: &Case) {
     tokio::time::sleep(SETTLING).await;
     let before = Counted::now(&probeshim);
     tokio::time::sleep(MEASURED / 2).await;
-    // Somebody keeps all series.
+    // This request reads all series, as a metrics server would.
     assert!(metrics(&probeshim, "/metrics/probes").matches("prober_probe_total{").count() >= *size);
     tokio::time::sleep(MEASURED / 2).await;
     let after = Counted::now(&probeshim);
@@ -122,7 +125,7 @@ impl Counted {
     }
 }
 
-/// What the admin socket serves as metrics.
+/// Returns the metrics at `path` of the admin socket.
 fn metrics(probeshim: &Target, path: &str) -> String {
     let mut stream = UnixStream::connect(probeshim.socket().with_file_name("admin.sock")).unwrap();
     let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");

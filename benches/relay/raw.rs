@@ -1,4 +1,5 @@
-//! A client that writes HTTP/2 frames by hand, so that no library keeps it from opening streams or from not reading.
+//! A client that writes HTTP/2 frames itself, so that no library keeps it from opening streams or
+//! from not reading.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ const END_HEADERS: u8 = 4;
 /// The setting `SETTINGS_INITIAL_WINDOW_SIZE`.
 const INITIAL_WINDOW_SIZE: u8 = 4;
 
-/// One connection. It is closed when dropped.
+/// A connection, which is closed when dropped.
 pub(crate) struct RawClient {
     write: OwnedWriteHalf,
     /// Present while the client does not read.
@@ -34,7 +35,8 @@ pub(crate) struct RawClient {
 }
 
 impl RawClient {
-    /// Connects and finishes the exchange of SETTINGS. `initial_window` is what the server may send on each stream.
+    /// Connects, and completes the exchange of SETTINGS. `initial_window` is the number of bytes
+    /// that the server may send on each stream.
     pub(crate) async fn connect(socket: &Path, initial_window: u32) -> std::io::Result<Self> {
         let (mut read, mut write) = UnixStream::connect(socket).await?.into_split();
         let mut hello = PREFACE.to_vec();
@@ -42,7 +44,7 @@ impl RawClient {
         window.extend(initial_window.to_be_bytes());
         frame(&mut hello, SETTINGS, 0, 0, &window);
         write.write_all(&hello).await?;
-        // The server's own settings count for it once they are acknowledged.
+        // The server enforces its settings once they are acknowledged.
         read.read_exact(&mut [0; 9]).await?;
         let mut acknowledgement = Vec::new();
         frame(&mut acknowledgement, SETTINGS, ACK, 0, &[]);
@@ -50,7 +52,7 @@ impl RawClient {
         Ok(Self { write, unread: Some(read), reader: None, next_stream: 1 })
     }
 
-    /// Reads, from now on, whatever the server sends, and forgets it.
+    /// Starts to read, and to discard, all data that the server sends.
     pub(crate) fn read_everything(&mut self) {
         if let Some(mut read) = self.unread.take() {
             self.reader = Some(tokio::spawn(async move {
@@ -60,7 +62,7 @@ impl RawClient {
         }
     }
 
-    /// Opens streams without sending what is called with them, so that each stays open.
+    /// Opens streams without sending their messages, so that each stays open.
     pub(crate) async fn open_streams(&mut self, case: &Case, count: usize) -> std::io::Result<()> {
         let headers = headers(case.path);
         let mut frames = Vec::new();
@@ -71,7 +73,7 @@ impl RawClient {
         self.write.write_all(&frames).await
     }
 
-    /// Makes whole calls, and waits for no answer.
+    /// Makes complete calls, without waiting for responses.
     pub(crate) async fn call(&mut self, case: &Case, count: usize) -> std::io::Result<()> {
         let headers = headers(case.path);
         let mut frames = Vec::new();
@@ -106,9 +108,11 @@ fn frame(to: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     to.extend_from_slice(payload);
 }
 
-/// The header block of a gRPC call. It refers to the static table of HPACK only, so that it can be sent again and again.
+/// Returns the header block of a gRPC call. It refers only to the static table of HPACK, so that it
+/// can be sent repeatedly.
 fn headers(path: &str) -> Vec<u8> {
-    // `:method POST` and `:scheme http`, then literals whose names are `:path`, `:authority` and `content-type`.
+    // The block contains `:method POST` and `:scheme http`, then literals with the names `:path`,
+    // `:authority` and `content-type`.
     let mut block = vec![0x83, 0x86];
     for (name, value) in [(4, path), (1, "localhost")] {
         block.push(name);

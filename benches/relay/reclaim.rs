@@ -1,4 +1,5 @@
-//! Memory at rest, and memory that goes back to the system after clients took much of it.
+//! Measures memory at rest, and memory that is returned to the system after clients took much of
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -13,23 +14,24 @@ use crate::load::Load;
 use crate::raw::RawClient;
 use crate::target::Target;
 
-/// Time from the start of a process until its memory at rest is read.
+/// Time from the start of a process to the measurement of its memory at rest.
 const REST_DELAY: Duration = Duration::from_secs(30);
 
-/// Time from the disconnect of a client until memory is read again.
+/// Time from the disconnect of a client to the next measurement of memory.
 const RECLAIM_DELAY: Duration = Duration::from_secs(20);
 
-/// Most memory in KiB that a process may hold after `RECLAIM_DELAY` beyond what it held before the client came.
+/// Maximum memory in KiB that a process may hold, `RECLAIM_DELAY` after an attack, beyond its
+/// memory at rest.
 const MAX_EXCESS_KIB: u64 = 20 << 10;
 
-/// Containers of the runtime; a list of all of them takes 1.6 MiB.
+/// Number of containers of the runtime. A list of all of them takes 1.6 MiB.
 const CONTAINERS: usize = 5000;
 
-/// How long a flood lasts at most, and how many calls it sends at a time.
+/// Maximum duration of a flood, and number of calls that it sends at a time.
 const FLOOD_DURATION: Duration = Duration::from_secs(4);
 const FLOOD_BATCH: usize = 1000;
 
-/// A change of memory, in KiB, that shows that a process is still working on what it was sent.
+/// Change of memory in KiB that shows that a process is still processing data.
 const STEADY_KIB: u64 = 1 << 10;
 
 /// A pod for `play`: a process that sleeps, and a probe.
@@ -49,15 +51,15 @@ spec:
 /// A way in which a client makes the server take memory.
 #[derive(Clone, Copy)]
 enum Attack {
-    /// Opens streams and holds them: connections, and streams on each.
+    /// Opens streams and holds them: number of connections, and of streams on each.
     Streams(usize, usize),
-    /// Opens so many connections, closes them, and does it again.
+    /// Opens and closes connections repeatedly: number of waves, and of connections in each.
     ConnectionWaves(usize, usize),
-    /// Asks for so many lists, and grants no window for them.
+    /// Requests this many lists, and grants no window for them.
     UnreadLists(usize),
-    /// Makes up to so many calls, and reads nothing.
+    /// Makes up to this many calls, and reads nothing.
     UnreadCalls(usize),
-    /// Sends so many uploads of 4 MiB to a runtime that is stopped.
+    /// Sends this many uploads of 4 MiB to a runtime that is stopped.
     StoppedRuntime(usize),
 }
 
@@ -71,7 +73,7 @@ const ATTACKS: [(&str, Attack); 7] = [
     ("200 uploads to a stopped runtime", Attack::StoppedRuntime(200)),
 ];
 
-/// Prints what each command that serves holds when nothing happens.
+/// Prints the memory that each serving command holds at rest.
 pub(crate) async fn rest() {
     println!("\nmemory at rest, {} s after the start", REST_DELAY.as_secs());
     println!("{:>12} {:>10} {:>16} {:>12}", "", "RSS KiB", "of it anonymous", "of files");
@@ -90,7 +92,8 @@ pub(crate) async fn rest() {
     }
 }
 
-/// Attacks probeshim and procrun, one attack after the other on the same processes, and reads their memory before, at its peak and after.
+/// Attacks probeshim and procrun, one attack after the other on the same processes. Prints their
+/// memory before each attack, at its peak and after it.
 pub(crate) async fn attacks() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
@@ -125,7 +128,7 @@ pub(crate) async fn attacks() {
 }
 
 impl Attack {
-    /// Attacks, waits until what was sent has had its effect, and disconnects.
+    /// Attacks, waits until the attack has had its effect, and disconnects.
     async fn run(self, probeshim: &Target, procrun: &Target) {
         let (socket, version, list) = (probeshim.socket(), Cases::version(), Cases::list());
         let upload = Bytes::from(vec![0; 4 << 20]);
@@ -160,7 +163,7 @@ impl Attack {
                         let _ = client.call(&version, FLOOD_BATCH).await;
                     }
                 };
-                // The server may stop reading first.
+                // The server may stop reading before the end of the flood.
                 let _ = timeout(FLOOD_DURATION, flood).await;
                 clients.push(client);
             }
@@ -177,7 +180,7 @@ impl Attack {
     }
 }
 
-/// Connects without a window for answers, again and again while the backlog of the runtime is full.
+/// Connects without a window for responses. Retries while the backlog of the runtime is full.
 async fn connect(socket: &Path) -> RawClient {
     loop {
         match RawClient::connect(socket, 0).await {
@@ -187,7 +190,7 @@ async fn connect(socket: &Path) -> RawClient {
     }
 }
 
-/// Waits until the memory of processes changes no more.
+/// Waits until the memory of the processes is steady.
 async fn is_steady(targets: [&Target; 2]) {
     let mut before = [0; 2];
     loop {

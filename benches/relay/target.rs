@@ -1,4 +1,4 @@
-//! What is measured: a runtime, and the relays in front of it.
+//! The processes that are measured: a runtime, and the relays in front of it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
@@ -12,14 +12,15 @@ use serde_json::Value;
 
 use crate::bare;
 
-/// Where the runtime listens.
+/// File name of the runtime's socket.
 const RUNTIME: &str = "runtime.sock";
 
-/// Variables that name an executable: one to measure instead of the build, and one to measure beside it, such as an older build.
+/// Environment variables that name an executable: one to measure instead of the build, and one to
+/// measure in addition, such as an older build.
 const PROGRAM: &str = "PROBESHIM_PROGRAM";
 const BASELINE: &str = "PROBESHIM_BASELINE";
 
-/// A socket to call, and the process behind it, which ends when this is dropped.
+/// A socket to call, and the process that serves it. The process is killed when this is dropped.
 pub(crate) struct Target {
     name: &'static str,
     socket: PathBuf,
@@ -27,7 +28,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// procrun, with so many containers that answer without a process.
+    /// Starts procrun with `synthetic` containers that answer without a process.
     pub(crate) fn procrun(folder: &Path, synthetic: usize) -> Self {
         let socket = folder.join(RUNTIME);
         let mut command = Command::new(program());
@@ -42,7 +43,7 @@ impl Target {
         command
             .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
             .arg(format!("UNIX-CONNECT:{}", runtime.display()));
-        // It complains of every client that goes before it has its answer.
+        // socat complains about every client that leaves before it has its response.
         command.stderr(Stdio::null());
         Self::start("socat", socket, command)
     }
@@ -51,19 +52,20 @@ impl Target {
         Self::probeshim_with(folder, "")
     }
 
-    /// The same, with a configuration.
+    /// Starts probeshim with a configuration.
     pub(crate) fn probeshim_with(folder: &Path, config: &str) -> Self {
         Self::run("probeshim", &program(), folder, folder, config)
     }
 
-    /// `run` of another build, if one is named.
+    /// Starts `run` of another build, if the environment names one.
     pub(crate) fn baseline(folder: &Path) -> Option<Self> {
         let (program, own) = (env::var_os(BASELINE)?, folder.join("baseline"));
         fs::create_dir(&own).unwrap();
         Some(Self::run("baseline", &program, folder, &own, ""))
     }
 
-    /// `run` of a program, with the runtime of one folder and everything else in another.
+    /// Starts `run` of a program, with the runtime of one directory, and all other files in
+    /// another.
     fn run(name: &'static str, program: &OsStr, runtime: &Path, folder: &Path, config: &str) -> Self {
         let (socket, file) = (folder.join("probeshim.sock"), folder.join("config.yaml"));
         fs::write(&file, config).unwrap();
@@ -82,7 +84,7 @@ impl Target {
         Self::start(name, socket, command)
     }
 
-    /// `play` of a manifest, on the runtime of the same folder.
+    /// Starts `play` of a manifest, on the runtime of the same directory.
     pub(crate) fn play(folder: &Path, manifest: &Path) -> Self {
         let socket = folder.join("probeshim.sock");
         let mut command = Command::new(program());
@@ -127,14 +129,14 @@ impl Target {
         &self.socket
     }
 
-    /// A figure of the kernel's on the process, such as `VmHWM`, in KiB.
+    /// Returns a value of `/proc/PID/status`, such as `VmHWM`, in KiB.
     pub(crate) fn memory(&self, figure: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// How many calls probeshim counts as `observed`, `kept` or `dropped`.
+    /// Returns the number of calls that probeshim counts as `observed`, `kept` or `dropped`.
     pub(crate) fn calls(&self, counted: &str) -> u64 {
         let mut command = Command::new(program());
         command.args(["status", "-o", "json", "--admin"]).arg(self.socket.with_file_name("admin.sock"));
@@ -142,7 +144,7 @@ impl Target {
         status["calls"][counted].as_u64().unwrap()
     }
 
-    /// The processor time that it has taken, in seconds.
+    /// Returns the processor time that the process has used, in seconds.
     pub(crate) fn processor_time(&self) -> f64 {
         let process = procfs::process::Process::new(self.pid().cast_signed()).unwrap();
         let stat = process.stat().unwrap();
@@ -153,12 +155,12 @@ impl Target {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
-    /// Makes the memory that it holds now its peak (`VmHWM`).
+    /// Resets the peak of memory (`VmHWM`) to the memory that the process holds now.
     pub(crate) fn reset_peak(&self) {
         fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").unwrap();
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
     }
@@ -168,7 +170,7 @@ impl Target {
     }
 }
 
-/// The program that is measured.
+/// Returns the program that is measured.
 fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_probeshim").into())
 }

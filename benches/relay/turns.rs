@@ -1,4 +1,4 @@
-//! Latency and throughput: all targets in turns.
+//! Measures latency and throughput. All targets take turns.
 
 use std::iter::repeat_n;
 
@@ -8,39 +8,40 @@ use crate::case::{Case, Cases};
 use crate::load::Load;
 use crate::target::Target;
 
-/// Turns that each of them takes in each case.
+/// Number of turns of each target in each case.
 const ROUNDS: usize = 20;
 
-/// Containers of the runtime.
+/// Number of containers of the runtime.
 const CONTAINERS: usize = 100;
 
-/// ExecSyncs a second of a busy node.
+/// Number of ExecSyncs per second on a busy node.
 const PACE: u32 = 200;
 
-/// How many times what the bare relay adds to the median probeshim may add at this pace. Measured: 0.86 to 1.02 on one machine, 1.08 to 1.19 on
-/// another, where two builds that were measured in turn did not differ (0.99 to 1.00).
+/// Maximum ratio at `PACE` between the latencies that probeshim and the bare relay add to the
+/// median. The ratio was 0.86 to 1.02 on one machine, and 1.08 to 1.19 on another, where two builds
+/// that were measured in turn did not differ (0.99 to 1.00).
 const PACE_AIM: f64 = 1.3;
 
-/// What was measured of one target in one case.
+/// Measurements of one target in one case.
 struct Measured<'a> {
     target: &'a Target,
     load: Load,
     latencies: Histogram<u64>,
-    /// The median of each turn, in microseconds.
+    /// Median of each turn in microseconds.
     medians: Vec<f64>,
     seconds: f64,
 }
 
-/// How calls are made.
+/// Rhythm in which calls are made.
 #[derive(Clone, Copy)]
 enum Rhythm {
-    /// So many at once, as fast as they are answered.
+    /// This many calls at the same time, as fast as they are answered.
     AtOnce(usize),
-    /// So many a second.
+    /// This many calls per second.
     PerSecond(u32),
 }
 
-/// Every case, one call at a time and many at once.
+/// Measures every case, with one call at a time and with many.
 pub(crate) async fn latency() {
     let folder = tempfile::tempdir().unwrap();
     let mut targets = vec![
@@ -59,7 +60,8 @@ pub(crate) async fn latency() {
     }
 }
 
-/// ExecSyncs at the pace of a busy node: what watching and recording them adds to the relay alone.
+/// Measures ExecSyncs at the pace of a busy node: the latency that observing and recording them add
+/// to the bare relay.
 pub(crate) async fn pace() {
     let folder = tempfile::tempdir().unwrap();
     let mut targets = vec![Target::procrun(folder.path(), CONTAINERS), Target::bare(folder.path())];
@@ -71,14 +73,16 @@ pub(crate) async fn pace() {
     assert!(ratios[0] <= PACE_AIM, "watching costs more than {PACE_AIM} times what the bare relay does");
 }
 
-/// One case: the targets in turn, and what the last adds to the first beside what each of the others adds.
+/// Measures one case, with the targets in turn. Returns a ratio for each target between the first
+/// and the last: the latency that the last target adds to the first, divided by the latency that
+/// this target adds.
 async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
     let mut measured = Vec::new();
     for target in targets {
         measured.push(Measured::of(target, case, rhythm).await);
     }
     for round in 0..ROUNDS {
-        // Another is first in each round, so that none has the better place.
+        // Each round starts with another target, so that none has the better place.
         for turn in 0..measured.len() {
             let turn = (round + turn) % measured.len();
             measured[turn].take_turn(case, rhythm).await;
@@ -105,7 +109,8 @@ async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
 }
 
 impl<'a> Measured<'a> {
-    /// Connects. The first turn does not count: connections, caches and the processor's clock warm up.
+    /// Connects, and takes a turn that does not count: connections, caches and the processor's
+    /// clock warm up.
     async fn of(target: &'a Target, case: &Case, rhythm: Rhythm) -> Self {
         let load = Load::connect(target.socket()).await;
         let mut warm =
@@ -124,8 +129,9 @@ impl<'a> Measured<'a> {
         self.seconds += took.as_secs_f64();
     }
 
-    /// What it takes longer than another, in microseconds: the median of the differences between the medians of each round, so that a
-    /// round in which the machine was slower counts no more than any other.
+    /// Returns the latency in microseconds that this target adds to another: the median of the
+    /// differences between the medians of each round. A round in which the machine was slower
+    /// therefore counts no more than any other.
     fn added_to(&self, other: &Self) -> f64 {
         let mut added: Vec<f64> =
             self.medians.iter().zip(&other.medians).map(|(mine, theirs)| mine - theirs).collect();
@@ -134,7 +140,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The latency that this part of the calls stayed below, in microseconds.
+/// Returns the latency in microseconds at a quantile.
 fn micros(latencies: &Histogram<u64>, quantile: f64) -> f64 {
     latencies.value_at_quantile(quantile) as f64 / 1e3
 }
