@@ -1,4 +1,4 @@
-//! What is done about probes that have failed, and what keeps it within bounds.
+//! Enforcement: the mode, the kill limit and the protected containers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +27,12 @@ pub enum EnforcementMode {
     Restart,
 }
 
-/// How many containers may be killed within which time.
+/// Highest number of kills within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillLimit {
-    /// How many.
+    /// Maximum number of kills.
     pub count: usize,
-    /// Within which time.
+    /// Period within which the kills are counted.
     pub within: Duration,
 }
 
@@ -47,18 +47,18 @@ impl KillLimit {
     }
 }
 
-/// What is done, and its bounds.
+/// Settings of the enforcement.
 #[derive(Clone, Debug, Default)]
 pub struct EnforcementSettings {
-    /// What is done at first.
+    /// Initial enforcement mode.
     pub mode: EnforcementMode,
-    /// How many kills there may be; `None` for any number.
+    /// Kill limit; `None` for no limit.
     pub most: Option<KillLimit>,
-    /// Who is never killed.
+    /// Selectors of the containers that are never killed.
     pub protected: Vec<Selector>,
 }
 
-/// What is done about probes that have failed.
+/// Decides whether a container whose probe has failed may be killed.
 #[derive(Debug)]
 pub(super) struct Enforcement {
     most: Option<KillLimit>,
@@ -66,54 +66,55 @@ pub(super) struct Enforcement {
     now: Mutex<EnforcementState>,
 }
 
-/// Somebody who is never killed.
+/// A `--never-kill` selector.
 #[derive(Debug)]
 struct ProtectedSelector {
     matches: Selector,
-    /// Somebody has matched.
+    /// Whether the selector has matched a container of the node.
     is_met: AtomicBool,
 }
 
-/// What changes while we run.
+/// Mutable state of [`Enforcement`].
 #[derive(Debug)]
 struct EnforcementState {
     mode: EnforcementMode,
-    /// When kills were decided upon, within the time that counts.
+    /// Times of the permitted kills that are within the period of the kill limit.
     kills: VecDeque<Instant>,
-    /// It has been said that there were too many, and nobody has been killed since.
+    /// Whether the kill limit has blocked a kill since the last permitted one.
     is_held: bool,
 }
 
-/// What is to be done about a container whose probe has failed.
+/// Decision about the kill of a container whose probe has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillPermit {
-    /// It is said what would be done.
+    /// The would-be kill is reported.
     DryRun,
-    /// It is killed.
+    /// The container is killed.
     Allow,
-    /// There have been too many kills; `is_first`: since there was room for one.
+    /// The kill limit is reached. `is_first` is set for the first blocked kill since the last
+    /// permitted one.
     RateLimited { is_first: bool },
 }
 
-/// How kills stand.
+/// State of the kill limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillStats {
-    /// How many there may be, if that is bounded.
+    /// Kill limit, if there is one.
     pub most: Option<KillLimit>,
-    /// How many there have been within that time.
+    /// Number of kills within the period of the limit; 0 without a limit.
     pub recent: usize,
-    /// Whether more of them are held.
+    /// Whether the limit is reached and has blocked a kill.
     pub rate_limited: bool,
 }
 
 impl EnforcementMode {
-    /// Whether what has failed is killed.
+    /// Returns whether failed containers are killed in this mode.
     #[must_use]
     pub fn kills(self) -> bool {
         matches!(self, Self::Kill | Self::Restart)
     }
 
-    /// Its name.
+    /// Returns the name of the mode, which is its value in flags.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -139,30 +140,32 @@ impl Enforcement {
         self.lock().mode
     }
 
-    /// Does something else from now on. Returns what was done before.
+    /// Switches the mode. Returns the previous mode.
     pub(super) fn set_mode(&self, mode: EnforcementMode) -> EnforcementMode {
         std::mem::replace(&mut self.lock().mode, mode)
     }
 
-    /// Whether a container is never killed.
+    /// Returns whether a container matches a `--never-kill` selector.
     pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
         self.protected.iter().any(|selector| selector.has(sandbox, container))
     }
 
-    /// A container is on the node, whether it is probed or not.
+    /// Marks the selectors that match a container of the node, whether the container is probed or
+    /// not.
     pub(super) fn mark_matched(&self, sandbox: &Sandbox, container: &Container) {
         for selector in self.protected.iter().filter(|selector| selector.has(sandbox, container)) {
             selector.is_met.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Who is to be spared, and has not been seen.
+    /// Returns the selectors that have matched no container.
     pub(super) fn unmatched(&self) -> Vec<String> {
         let is_unmet = |selector: &&ProtectedSelector| !selector.is_met.load(Ordering::Relaxed);
         self.protected.iter().filter(is_unmet).map(|selector| selector.matches.to_string()).collect()
     }
 
-    /// What is to be done about somebody who is not spared. A kill is counted.
+    /// Decides about the kill of a container that is not protected. A permitted kill counts towards
+    /// the limit.
     pub(super) fn permit_kill(&self, now: Instant) -> KillPermit {
         let mut state = self.lock();
         if !state.mode.kills() {
@@ -180,7 +183,7 @@ impl Enforcement {
         KillPermit::Allow
     }
 
-    /// How kills stand.
+    /// Returns the state of the kill limit.
     pub(super) fn kills(&self, now: Instant) -> KillStats {
         let mut state = self.lock();
         if let Some(most) = self.most {

@@ -1,4 +1,6 @@
-//! What the kubelet would do about a container whose probe has failed for good.
+//! Kill plans for containers whose liveness or startup probe has failed, as the kubelet makes them
+//! (`kuberuntime/kuberuntime_manager.go`: `computePodActions`;
+//! `kuberuntime/kuberuntime_container.go`: `setTerminationGracePeriod`).
 
 use std::sync::Arc;
 
@@ -6,7 +8,8 @@ use super::probe_state::ObservedState;
 use crate::kill::{KillCause, KillPlan, message};
 use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
 
-/// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
+/// Returns the kill plan for a running container whose liveness or startup probe has failed.
+/// `state` returns the states of the pod's containers.
 pub(super) fn plan_kill(
     spec: &PodSpec,
     name: &str,
@@ -32,7 +35,8 @@ pub(super) fn plan_kill(
             own.unwrap_or(of_pod),
         );
     }
-    // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
+    // Restart rules do not count, because there is no exit code yet. OnFailure counts as a restart
+    // (`shouldRestartOnFailure`).
     let policy = container.and_then(|it| it.restart_policy);
     if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
         let message = message::container(name, KillCause::FailedProbe(probe_type), true);
@@ -40,7 +44,8 @@ pub(super) fn plan_kill(
     }
     let mut others =
         spec.containers.iter().filter(|other| other.role == ContainerKind::Regular && other.name != name);
-    // One that is not there yet is about to be started, and one that has ended may be.
+    // A container that does not exist yet is about to be started, and a container that has ended
+    // may be restarted.
     let goes_on = |other: &Arc<ContainerSpec>| match state(&other.name) {
         Some(ObservedState::Terminated(code)) => {
             code.is_none_or(|code| other.is_restarted(spec.restart_policy, code))
@@ -51,7 +56,8 @@ pub(super) fn plan_kill(
         let message = message::container(name, KillCause::FailedProbe(probe_type), false);
         return kill(message, own.unwrap_or(of_pod));
     }
-    // Nothing is left of the pod, which is ended as a whole: what the probe says of its grace period does not count.
+    // No container of the pod remains, so the pod is killed as a whole. The grace period of the
+    // probe does not count.
     kill(message::stopping(name), of_pod)
 }
 

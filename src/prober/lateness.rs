@@ -1,4 +1,5 @@
-//! Lateness of the prober's own thread: attempts that ran meanwhile may have failed for no other reason.
+//! Lateness of the prober's thread: an attempt may have failed only because the thread was late for
+//! it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,38 +10,42 @@ use tokio::time::{Instant, sleep};
 
 use crate::handler::meter::AttemptMeter;
 
-/// Part of its timeout by which the thread may be late for an attempt.
+/// Divisor of an attempt's timeout that gives the lateness that is tolerated.
 const TOLERATED_PART: u32 = 10;
 
-/// Part of its timeout after which an attempt is woken to see how late the thread is.
+/// Divisor of an attempt's timeout that gives the interval at which the lateness is measured.
 const TICK_PART: u32 = 20;
 
-/// Part of the lateness that the busiest probe must have taken to be named for it.
+/// Divisor of the lateness that gives the time that the busiest probe must have used to be named as
+/// the culprit.
 const NAMED_PART: u32 = 10;
 
-/// How late the thread was for an attempt.
+/// Lateness of the thread during an attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
-    /// The longest time by which it was late, without what the attempt took itself; zero if that is tolerated.
+    /// Longest time by which the thread was late, without the time that the attempt itself used;
+    /// zero if it is tolerated.
     pub(super) lateness: Duration,
     /// Probe whose attempts used most of the thread's time just before.
     pub(super) culprit: Option<Arc<AttemptMeter>>,
-    /// The time that the attempt itself took from the thread.
+    /// Time that the attempt itself used on the thread.
     pub(super) own_time: Duration,
 }
 
 impl Delay {
-    /// Whether an attempt with this delay and timeout is discarded, after so many of the same probe in a row.
+    /// Returns whether an attempt with this delay and timeout is discarded. `in_a_row` is the
+    /// number of preceding attempts of the probe that were discarded.
     ///
-    /// An attempt that itself took the thread's time counts. So does one after `failure_threshold` discarded
-    /// ones: where the prober is always late, a container that has failed is still found.
+    /// An attempt that itself used the thread's time counts. An attempt after `failure_threshold`
+    /// discarded ones counts as well, so that a prober that is always late still detects a failed
+    /// container.
     pub(super) fn discards(&self, timeout: Duration, in_a_row: u32, failure_threshold: u32) -> bool {
         let tolerated = timeout / TOLERATED_PART;
         self.lateness > tolerated && self.own_time <= tolerated && in_a_row < failure_threshold
     }
 }
 
-/// Makes an attempt, and measures how late the thread is for it.
+/// Runs an attempt, and measures the lateness of the thread.
 pub(super) async fn timed<T>(
     meter: &Arc<AttemptMeter>,
     timeout: Duration,
@@ -56,7 +61,7 @@ pub(super) async fn timed<T>(
             let lateness = (now - timer.deadline()).saturating_sub(own_time);
             if lateness > delay.lateness.max(timeout / TOLERATED_PART) {
                 let busiest = meter.busiest(now).filter(|(_, time)| *time >= lateness / NAMED_PART);
-                // The probe that others are late for is not late itself.
+                // The probe that makes other probes late is not late itself.
                 if !busiest.as_ref().is_some_and(|(busiest, _)| Arc::ptr_eq(busiest, meter)) {
                     (delay.lateness, delay.culprit) = (lateness, busiest.map(|(busiest, _)| busiest));
                 }
@@ -66,7 +71,7 @@ pub(super) async fn timed<T>(
         }
         let polled = meter.run(|| attempt.as_mut().poll(cx));
         if polled.is_pending() && timer.as_mut().poll(cx).is_ready() {
-            // The attempt has just taken so long that its next tick is over.
+            // The poll took longer than a tick, so the next tick is already over.
             cx.waker().wake_by_ref();
         }
         polled
@@ -92,13 +97,13 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Meters of the probes of two pods, and what remembers their time.
+    /// Returns the meters of the probes of two pods, and the record of their time.
     fn meters() -> ([Arc<AttemptMeter>; 2], Arc<ThreadUse>) {
         let thread = Arc::new(ThreadUse::default());
         (["a", "b"].map(|pod| AttemptMeter::new(series(pod), &thread)), thread)
     }
 
-    /// Makes an attempt of 200 ms, during which something takes the thread; returns its delay.
+    /// Runs an attempt of 200 ms, and `taken` during it. Returns the delay of the attempt.
     async fn during(meter: &Arc<AttemptMeter>, taken: impl AsyncFnOnce()) -> Delay {
         let timed = {
             let meter = meter.clone();
@@ -142,7 +147,8 @@ mod tests {
         })
         .await;
         assert_eq!((delay.lateness, delay.own_time), (Duration::ZERO, milliseconds(300)));
-        // Where others take as much, it is late for them, and counts all the same.
+        // If other probes use as much time, the attempt is late because of them, but it still
+        // counts.
         let delay = during(&a, async || {
             a.add(milliseconds(300), Instant::now());
             b.add(milliseconds(900), Instant::now());

@@ -1,4 +1,5 @@
-//! What is counted of probes: under the kubelet's names and labels what it counts, under our own what it hides.
+//! Metrics of probes: those of the kubelet under its names and labels, and those of probeshim for
+//! facts that the kubelet hides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,16 +18,17 @@ use super::threshold::ProbeResult;
 use crate::events::reason;
 use crate::handler::meter::{AttemptMeter, Probed, Series};
 
-/// Upper bounds of durations, in seconds, as the kubelet has them.
+/// Upper bounds of the buckets of durations, in seconds, as in the kubelet.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Upper bounds of the margin, in seconds; below 0 the answer came after the timeout.
+/// Upper bounds of the buckets of timeout margins, in seconds. A margin is negative if the attempt
+/// ended after its timeout.
 const MARGINS: [f64; 8] = [0.0, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Upper bounds of how late an attempt began, in seconds.
+/// Upper bounds of the buckets of the lateness of attempts, in seconds.
 const LATENESS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0];
 
-/// What is counted of probes. Copies share it.
+/// Metrics of probes. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct ProberMetrics {
     since: SystemTime,
@@ -45,11 +47,11 @@ pub struct ProberMetrics {
     agreement: Family<AgreementLabels, Counter>,
 }
 
-/// The labels of durations.
+/// Labels of histograms of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ProbeLabels(Arc<Probed>);
 
-/// The labels of counts.
+/// Labels of counters of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct TotalLabels {
     result: Option<&'static str>,
@@ -72,7 +74,7 @@ struct AgreementLabels {
     kill: &'static str,
 }
 
-/// How kills of the kubelet's and ours agree.
+/// Comparison of the kubelet's kills with the prober's predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Kills by the kubelet that the prober predicted.
@@ -83,7 +85,8 @@ pub struct Agreement {
     pub not_observed: u64,
 }
 
-/// The results that the kubelet counts. It has a third, `unknown`, that it never comes to.
+/// Values of the label `result`. The kubelet has a third value, `unknown`, which no attempt
+/// reaches.
 const SUCCESSFUL: &str = "successful";
 const FAILED: &str = "failed";
 
@@ -111,7 +114,7 @@ impl Default for ProberMetrics {
 }
 
 impl ProberMetrics {
-    /// Adds what concerns probes as a whole.
+    /// Registers the metrics that do not belong to single probes.
     pub fn register(&self, registry: &mut Registry) {
         let late = "How late attempts of probes began";
         registry.register_with_unit("prober_lateness", late, Unit::Seconds, self.late.clone());
@@ -132,7 +135,8 @@ impl ProberMetrics {
         registry.register("prober_agreement", help, self.agreement.clone());
     }
 
-    /// What concerns single probes, which a kubelet serves apart; each family in a registry of its own, since some are large.
+    /// Returns the metrics of single probes, which the kubelet serves separately
+    /// (`/metrics/probes`). Each family has a registry of its own, because some families are large.
     #[must_use]
     pub fn registries(&self) -> Vec<Registry> {
         let since = Gauge::<f64, AtomicU64>::default();
@@ -173,7 +177,7 @@ impl ProberMetrics {
         ]
     }
 
-    /// An attempt began so late.
+    /// Records the lateness at the start of an attempt.
     pub(super) fn late(&self, by: Duration) {
         self.late.observe(by.as_secs_f64());
     }
@@ -190,7 +194,7 @@ impl ProberMetrics {
         self.workers.dec();
     }
 
-    /// A container has been stopped, or not.
+    /// Counts a kill, or a failed kill if `is_stopped` is false.
     pub(super) fn killed(&self, probe_type: &'static str, is_stopped: bool) {
         let result = if is_stopped { "stopped" } else { "failed" };
         self.kills.get_or_create(&KillLabels { probe_type, result }).inc();
@@ -203,7 +207,7 @@ impl ProberMetrics {
         }
     }
 
-    /// How kills of the kubelet's and ours agree.
+    /// Returns the comparison of the kubelet's kills with the prober's predictions.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
         let count = |reason| {
@@ -217,12 +221,12 @@ impl ProberMetrics {
         }
     }
 
-    /// A container would have been killed.
+    /// Counts a would-be kill.
     pub(super) fn would_kill(&self, probe_type: &'static str) {
         self.verdicts.get_or_create(&VerdictLabels { probe_type }).inc();
     }
 
-    /// An attempt has come to a result after so long, with so many seconds left of its timeout.
+    /// Records an attempt with its result, its duration, and its timeout margin in seconds.
     pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, margin: f64) {
         let (labels, seconds) = (ProbeLabels(series.0.clone()), took.as_secs_f64());
         let (result, durations) = match result {
@@ -238,7 +242,8 @@ impl ProberMetrics {
         self.errors.get_or_create(&TotalLabels::new(series, None)).inc();
     }
 
-    /// An attempt has been discarded, because the prober was late; `by` is the probe that took most of its time, if one did.
+    /// Counts an attempt that was discarded because the prober was late. `by` is the probe that
+    /// used most of the time, if there is one.
     pub(super) fn discarded(&self, series: &Series, by: Option<&Arc<AttemptMeter>>) {
         self.discarded.get_or_create(&TotalLabels::new(series, None)).inc();
         if let Some(by) = by.filter(|by| !by.is_over()) {
@@ -246,7 +251,7 @@ impl ProberMetrics {
         }
     }
 
-    /// A probe is not made any more: nothing is told of it from now on, as by the kubelet.
+    /// Removes the metrics of a probe that has ended, as the kubelet does.
     pub(super) fn end(&self, series: &Series) {
         for result in [SUCCESSFUL, FAILED] {
             self.total.remove(&TotalLabels::new(series, Some(result)));
@@ -261,7 +266,7 @@ impl ProberMetrics {
     }
 }
 
-/// A registry of one family.
+/// Returns a registry with one family.
 fn alone(name: &str, help: &str, family: impl Metric) -> Registry {
     let mut registry = Registry::default();
     registry.register(name, help, family);

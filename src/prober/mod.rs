@@ -1,4 +1,5 @@
-//! Probes, made as the kubelet makes them, and what they amount to.
+//! Runs probes as the kubelet does (`pkg/kubelet/prober`), and decides which containers to kill for
+//! them.
 //!
 //! ```text
 //! inventory, specs ──► ProbeManager ──► PodState ◄──► ProbeState (decides), threshold, status
@@ -48,36 +49,40 @@ pub(crate) use status::{ContainerProgress, phase, readiness};
 pub use status::{PodCondition, PodPhase};
 pub use threshold::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
 
-/// Workers that may begin together where what is written of probes changes.
+/// Number of workers above which workers that one change of the specifications starts are spread
+/// over their first periods.
 const JITTER_THRESHOLD: usize = 100;
 
-/// Result updates that a receiver may lag behind. The kubelet wakes all pod workers when it has lagged further.
+/// Capacity of the channel of result updates. The built-in kubelet wakes all pod workers if it lags
+/// further behind.
 const RESULT_UPDATES: usize = 256;
 
-/// Makes probes, and says what would be killed. Copies share it.
+/// Runs the probes of all pods, and decides which containers to kill for them. Clones share the
+/// state.
 #[derive(Clone, Debug)]
 pub struct ProbeManager {
     shared: Arc<ManagerInner>,
 }
 
-/// What a prober is made of.
+/// Settings and dependencies of a [`ProbeManager`].
 #[derive(Debug)]
 pub struct ProberConfig {
-    /// What is written of probes.
+    /// Specifications of the probes.
     pub specs: SpecResolver,
-    /// What is counted.
+    /// Metrics of the probes.
     pub metrics: ProberMetrics,
-    /// Who is asked what has to be known of pods and containers.
+    /// Queue of inspect requests for pods and containers of which information is missing.
     pub inspect_requests: mpsc::Sender<InspectRequest>,
-    /// What is done about probes that have failed.
+    /// Initial enforcement mode, kill limit and protected containers.
     pub enforcement: EnforcementSettings,
-    /// The node is taken to have been there for long: workers begin at once, and not at times of chance within their first period.
+    /// Whether workers start immediately instead of at random times within their first period. The
+    /// node is then assumed to have been up for longer than any period.
     pub skip_start_jitter: bool,
 }
 
 impl ProbeManager {
-    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, `events` records events, and the tasks run
-    /// on `runtime`.
+    /// Starts a prober without pods. `executor` runs commands and stops containers, `events`
+    /// records events, and the tasks run on `runtime`.
     #[must_use]
     pub fn start(
         parts: ProberConfig,
@@ -115,13 +120,14 @@ impl ProbeManager {
         Self { shared }
     }
 
-    /// Returns a receiver of the pods with a probe whose result changes from now on (kubelet: `results.Manager.Updates`).
+    /// Returns a receiver of the pods whose probe results change after this call (kubelet:
+    /// `results.Manager.Updates`).
     #[must_use]
     pub fn result_updates(&self) -> broadcast::Receiver<Arc<PodRef>> {
         self.shared.result_updates.subscribe()
     }
 
-    /// Something has become of the node.
+    /// Applies changes of the inventory.
     pub fn changed(&self, inventory: &Inventory, changes: &[Change]) {
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
@@ -141,7 +147,8 @@ impl ProbeManager {
         }
     }
 
-    /// A pod is about to have a sandbox: the workers of its probes begin, as with the kubelet, before there is anything to probe.
+    /// Adds a managed pod that has no sandbox yet, and starts its probe workers, as the kubelet
+    /// does before there are containers (`prober_manager.go`: `AddPod`).
     pub fn add_pod(&self, sandbox: Sandbox) {
         let key = self.shared.lock().expect(&Arc::new(sandbox));
         if let Some((pod, effects)) = key.and_then(|key| self.shared.refresh(&key, true)) {
@@ -150,7 +157,8 @@ impl ProbeManager {
         }
     }
 
-    /// Somebody starts these containers of a pod again, and kills them for their probes; none from now on where there are none.
+    /// Sets the containers of a pod that its pod worker restarts and kills for their probes. With
+    /// an empty set the pod is no longer managed.
     pub fn set_restartable(&self, names: &PodRef, containers: HashSet<String>) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             let mut state = pod.lock();
@@ -159,7 +167,9 @@ impl ProbeManager {
         }
     }
 
-    /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
+    /// Returns the state of a pod, if it is probed. Triggers the readiness probes of containers
+    /// that are not ready, as each sync of the kubelet does (`prober_manager.go`:
+    /// `UpdatePodStatus`).
     #[must_use]
     pub fn update_pod_status(&self, names: &PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
@@ -172,19 +182,20 @@ impl ProbeManager {
         Some(report)
     }
 
-    /// Whether the whole node has been listed.
+    /// Returns whether the whole node has been listed.
     #[must_use]
     pub fn has_listed(&self) -> bool {
         self.shared.lock().is_listed
     }
 
-    /// What is written of a pod by all sources, of those of its containers as well that are on the node.
+    /// Returns the specification of a pod, merged from all sources. It includes the containers of
+    /// the pod that are on the node.
     #[must_use]
     pub fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
         self.shared.lock().spec_of(sandbox)
     }
 
-    /// How a pod is, if it is probed.
+    /// Returns the state of a pod, if it is probed.
     #[must_use]
     pub fn pod_report(&self, names: &PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
@@ -192,19 +203,20 @@ impl ProbeManager {
         Some(report)
     }
 
-    /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
+    /// Stops the liveness and startup probes of the regular containers of a pod that is about to be
+    /// terminated (`prober_manager.go`: `StopLivenessAndStartup`). Readiness probes continue.
     pub fn stop_liveness_and_startup(&self, names: &PodRef) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             pod.lock().played = Management::Terminating;
         }
     }
 
-    /// Nobody makes the pod any more: its workers end.
+    /// Removes a pod, and stops its probe workers (`prober_manager.go`: `RemovePod`).
     pub fn remove_pod(&self, names: &PodRef) {
         self.shared.lock().forget(names);
     }
 
-    /// Somebody has killed a container for a probe, or has tried to.
+    /// Counts a kill of a container for a probe. `is_done` is false if the kill failed.
     pub fn on_container_killed(&self, names: &PodRef, container: &str, probe_type: ProbeType, is_done: bool) {
         self.shared.metrics.killed(probe_type.title(), is_done);
         let pod = self.shared.lock().pod_named(names).filter(|_| is_done);
@@ -213,12 +225,13 @@ impl ProbeManager {
         }
     }
 
-    /// A kubelet has been seen to use the runtime.
+    /// Records that a kubelet has just used the runtime.
     pub fn kubelet_seen(&self) {
         self.shared.lock().kubelet_seen = Some(Instant::now());
     }
 
-    /// The whole node has been listed: what comes from now on is new.
+    /// Records that the whole node has been listed: pods that appear from now on are new. Reports
+    /// `--never-kill` selectors that match no container.
     pub fn mark_listed(&self) {
         let mut pods = self.shared.lock();
         if !pods.is_listed {
@@ -230,32 +243,33 @@ impl ProbeManager {
         }
     }
 
-    /// What is done about probes that have failed.
+    /// Returns the enforcement mode.
     #[must_use]
     pub fn mode(&self) -> EnforcementMode {
         self.shared.enforcement.mode()
     }
 
-    /// Switches the enforcement mode. `by` names the client that wants it.
+    /// Switches the enforcement mode. `by` names the client in the event.
     pub fn set_mode(&self, to: EnforcementMode, by: &str) {
         let from = self.shared.enforcement.set_mode(to);
         let message = format!("From {} to {}, by {by}", from.name(), to.name());
         self.shared.events.log_and_record(Event::warning(reason::ENFORCEMENT_MODE_CHANGED, message));
     }
 
-    /// How kills stand.
+    /// Returns the state of the kill limit.
     #[must_use]
     pub fn kills(&self) -> KillStats {
         self.shared.enforcement.kills(Instant::now())
     }
 
-    /// How kills of the kubelet's and ours agree.
+    /// Returns the comparison of the kubelet's kills with the prober's predictions.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
         self.shared.metrics.agreement()
     }
 
-    /// A kubelet executes a command in a container, without a timeout.
+    /// Handles the start of an ExecSync of a kubelet without a timeout, which may be a preStop
+    /// hook.
     pub fn on_kubelet_exec_start(&self, container: &str, command: &[String], call: &Weak<CallInfo>) {
         let found = self.shared.lock().pod_of_container(container);
         if let Some((pod, container)) = found {
@@ -263,7 +277,7 @@ impl ProbeManager {
         }
     }
 
-    /// A kubelet has executed a command in a container, which came to this.
+    /// Records the outcome of a command that a kubelet executed in a container.
     pub fn on_kubelet_exec_end(&self, container: &str, command: &[String], came_to: &str) {
         let found = self.shared.lock().pod_of_container(container);
         if let Some((pod, container)) = found {
@@ -271,7 +285,7 @@ impl ProbeManager {
         }
     }
 
-    /// What is written of probes is different from now on.
+    /// Replaces the specifications, and updates all pods.
     pub fn set_specs(&self, specs: SpecResolver) {
         let keys: Vec<Arc<str>> = {
             let mut pods = self.shared.lock();
@@ -279,7 +293,8 @@ impl ProbeManager {
             pods.pods.keys().cloned().collect()
         };
         let all_effects: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
-        // Workers that begin together by the hundred are spread, as those are that begin with us.
+        // More than a hundred workers that start together are spread, as the workers of a new
+        // prober are.
         let is_crowd = all_effects.iter().map(|(_, effects)| effects.workers_to_start.len()).sum::<usize>()
             > JITTER_THRESHOLD;
         for (pod, mut effects) in all_effects {
@@ -288,7 +303,7 @@ impl ProbeManager {
         }
     }
 
-    /// Somebody has a sandbox or container stopped.
+    /// Handles the request of a client to stop a sandbox or container.
     pub fn on_stop_requested(&self, stopping: &StopRequest) {
         let StopRequest { info, pid: _, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
@@ -307,7 +322,7 @@ impl ProbeManager {
         }
     }
 
-    /// Ends all workers.
+    /// Stops all workers, and removes all pods.
     pub fn stop(&self) {
         let mut pods = self.shared.lock();
         pods.is_over = true;
@@ -317,7 +332,7 @@ impl ProbeManager {
         pods.pods.clear();
     }
 
-    /// How all pods are that are probed.
+    /// Returns the state of all pods that are probed.
     #[must_use]
     pub fn report(&self) -> Vec<PodReport> {
         self.shared.pods().iter().map(|pod| pod.lock().report()).collect()

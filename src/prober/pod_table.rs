@@ -1,4 +1,4 @@
-//! The pods of the node, with what the world tells of each.
+//! The pods of the node, with their sandboxes and containers from the inventory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use crate::net::node_ip;
 use crate::object_ref::PodRef;
 use crate::probe::SpecResolver;
 
-/// The pods of the node.
+/// Pods of the node.
 #[derive(Debug)]
 pub(super) struct PodTable {
-    /// When the first list of the node had come: until then everything has been there before.
+    /// Time of the first full list of the node, and the start of the prober before that. Pods in
+    /// that list are older than the prober.
     pub(super) since: Instant,
     pub(super) is_listed: bool,
-    /// The node is taken to have been there for long: workers begin at once.
+    /// Whether workers start immediately, because the node is assumed to have been up for long.
     pub(super) is_settled: bool,
     pub(super) specs: SpecResolver,
     pub(super) pods: HashMap<Arc<str>, PodEntry>,
-    /// Containers whose sandbox is not known yet, by the id of that.
+    /// Containers whose sandbox is not known yet, by sandbox ID.
     pub(super) orphans: HashMap<Arc<str>, Vec<Arc<inventory::Container>>>,
-    /// When a kubelet was seen last.
+    /// Time at which a kubelet last used the runtime.
     pub(super) kubelet_seen: Option<Instant>,
     pub(super) is_over: bool,
 }
 
-/// A pod of the node. One that has no probe is only remembered.
+/// A pod of the node. `pod` is set once a container of the pod has a probe.
 #[derive(Debug)]
 pub(super) struct PodEntry {
     pub(super) sandbox: Arc<Sandbox>,
@@ -43,7 +44,7 @@ pub(super) struct PodEntry {
 }
 
 impl PodTable {
-    /// Takes a change. Tells which pod it concerns.
+    /// Applies a change. Returns the key of the pod that has to be updated, if there is one.
     pub(super) fn apply(&mut self, inventory: &Inventory, change: &Change) -> Option<Arc<str>> {
         if self.is_over {
             return None;
@@ -90,29 +91,30 @@ impl PodTable {
         }
     }
 
-    /// Takes a pod that is about to have a sandbox.
+    /// Adds a pod that has no sandbox yet. Returns its key.
     pub(super) fn expect(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
         let key = key_of(&sandbox.pod, &sandbox.id);
         if self.is_over {
             return None;
         }
-        // One that is there already counts before one that is not.
+        // An existing sandbox takes precedence over one that does not exist yet.
         if self.pods.contains_key(&key) { Some(key) } else { self.sandbox(sandbox) }
     }
 
-    /// Remembers a pod no more.
+    /// Removes a pod, and stops its workers.
     pub(super) fn forget(&mut self, names: &PodRef) {
         if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
             pod.lock().stop_workers();
         }
     }
 
-    /// The pod with these names, if it is probed.
+    /// Returns the pod with these names, if it is probed.
     pub(super) fn pod_named(&self, names: &PodRef) -> Option<Arc<ProbedPod>> {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
-    /// What is written of the pod of a sandbox, be it on the node or not.
+    /// Returns the specification of the pod of a sandbox, whether the sandbox is on the node or
+    /// not.
     pub(super) fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
         match self.pods.get(&key_of(&sandbox.pod, "")) {
             Some(entry) => self.specs.resolve_pod(&entry.sandbox, &entry.containers),
@@ -120,13 +122,14 @@ impl PodTable {
         }
     }
 
-    /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
+    /// Returns the pod of a sandbox, if it is probed. A prefix of the sandbox ID is sufficient, as
+    /// it is for runtimes.
     pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<ProbedPod>> {
         let is_it = |entry: &&PodEntry| !id.is_empty() && entry.sandbox.id.starts_with(id);
         self.pods.values().find(is_it)?.pod.clone()
     }
 
-    /// The pod of a container, if it is probed, and the whole id of the container.
+    /// Returns the pod of a container, if it is probed, and the full ID of the container.
     pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<ProbedPod>, Arc<str>)> {
         let is_it = |known: &&Arc<inventory::Container>| !id.is_empty() && known.id.starts_with(id);
         let of =
@@ -134,7 +137,7 @@ impl PodTable {
         self.pods.values().find_map(of)
     }
 
-    /// Takes a sandbox, if it is its pod's newest one.
+    /// Records a sandbox, if it is the newest of its pod. Returns the key of the pod.
     fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
         let key = key_of(&sandbox.pod, &sandbox.id);
         match self.pods.get_mut(&key) {
@@ -153,7 +156,7 @@ impl PodTable {
 }
 
 impl PodEntry {
-    /// Tells a pod all that is known of it.
+    /// Updates the state of a pod from its sandbox, its containers and its specification.
     pub(super) fn update_pod(
         &self,
         pod: &mut PodState,
@@ -185,7 +188,7 @@ impl PodEntry {
         pod.sync(now, effects);
     }
 
-    /// What has to be known of it.
+    /// Returns inspect requests for the information that is missing about the pod.
     pub(super) fn missing_info(&self) -> Vec<InspectRequest> {
         let Some(pod) = &self.pod else { return Vec::new() };
         let is_unknown = |container: &&Arc<inventory::Container>| match container.state {
@@ -205,7 +208,7 @@ impl PodEntry {
     }
 }
 
-/// Adds a container, or what is newly known of it.
+/// Adds a container, or replaces the known state of it.
 fn upsert_container(containers: &mut Vec<Arc<inventory::Container>>, container: &Arc<inventory::Container>) {
     match containers.iter_mut().find(|known| known.id == container.id) {
         Some(known) => *known = container.clone(),
@@ -213,7 +216,8 @@ fn upsert_container(containers: &mut Vec<Arc<inventory::Container>>, container: 
     }
 }
 
-/// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
+/// Returns the key of a pod: its uid, namespace and name, because hand-written pods may share a
+/// copied uid. A pod without uid has the ID of its sandbox as its key.
 fn key_of(pod: &PodRef, sandbox: &str) -> Arc<str> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
@@ -222,7 +226,7 @@ fn key_of(pod: &PodRef, sandbox: &str) -> Arc<str> {
     }
 }
 
-/// The address of a pod, once it is known.
+/// Returns the address of a pod, once it is known.
 fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
     match sandbox.addresses.first() {
         Some(address) => Some(address.as_str().into()),
@@ -231,8 +235,10 @@ fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
     }
 }
 
-/// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
-/// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
+/// Returns the state of a container; `None` if a part of it is unknown or the container has not
+/// been started. The kubelet starts a container right after its creation and never sees it in
+/// between. Here, the failure that a waiting container gets would count as a probe result once the
+/// container runs.
 fn state(container: &inventory::Container, now: Instant) -> Option<ObservedState> {
     match container.state {
         ContainerState::ContainerRunning => {
@@ -245,7 +251,8 @@ fn state(container: &inventory::Container, now: Instant) -> Option<ObservedState
     }
 }
 
-/// When a container was started, by our clock; of the time on the wall only whole seconds count, as the kubelet keeps them.
+/// Returns the start time of a container on the monotonic clock. As in the kubelet, the fraction of
+/// a second of the wall-clock time is cut off.
 fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
     let seconds = u64::try_from(started_at / 1_000_000_000).ok().filter(|seconds| *seconds > 0)?;
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);

@@ -1,4 +1,5 @@
-//! One probe of one container: what is done next, and what a result leads to. It decides, and does nothing itself.
+//! State of one probe of one container: decides the next action and applies results, without side
+//! effects.
 
 use crate::manifest::{ContainerKind, Probe, ProbeType};
 use std::sync::Arc;
@@ -8,90 +9,91 @@ use tokio::time::Instant;
 
 use super::threshold::{ProbeResult, ResultRun, apply_threshold};
 
-/// A probe, with what is remembered of it. Its runs outlive the container that they began in, as with the kubelet.
+/// State of a probe. Its result run continues in the next container, as in the kubelet.
 #[derive(Debug)]
 pub(super) struct ProbeState {
     pub(super) probe_type: ProbeType,
     pub(super) probe: Arc<Probe>,
     pub(super) run: ResultRun,
-    /// Nothing is probed until there is another container.
+    /// Whether no attempts are made until the container is replaced.
     pub(super) on_hold: bool,
     /// The container that was seen last.
     container_run: Option<ContainerRun>,
 }
 
-/// A container from its start to its end; in dry-run, to what would have been its end.
+/// A container from its start to its end; in dry-run, to its would-be kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerRun {
     pub(super) container_id: Arc<str>,
-    /// How often this probe would have ended it.
+    /// Number of would-be kills of the container for this probe.
     pub(super) would_have_ended: u32,
 }
 
-/// What is seen of a pod and one of its containers.
+/// State of a pod and one of its containers, as a probe sees it.
 #[derive(Clone, Debug)]
 pub(super) struct PodView {
-    /// The pod has ended for good.
+    /// Whether the pod has ended permanently.
     pub(super) is_pod_over: bool,
     /// The container, once there is one.
     pub(super) container: Option<ContainerView>,
 }
 
-/// What is seen of a container.
+/// State of a container, as a probe sees it.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerView {
     pub(super) run: ContainerRun,
     pub(super) state: ObservedState,
     pub(super) role: ContainerKind,
-    /// Its startup probe has succeeded, or there is none.
+    /// Whether the startup probe has succeeded or the container has none.
     pub(super) is_started: bool,
-    /// Once it has ended, another one will be started.
+    /// Whether another container will be started after this one has ended.
     pub(super) is_restarted: bool,
-    /// It ran well before there was a prober.
+    /// Whether the container started more than ten seconds before the prober.
     pub(super) predates_prober: bool,
-    /// Who is being ended, if anybody is.
+    /// Termination of the container or its pod that is in progress.
     pub(super) ends: Terminating,
 }
 
-/// Who is being ended.
+/// Termination of a container or its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Terminating {
-    /// Nobody.
+    /// Neither is being terminated.
     None,
-    /// The container.
+    /// The container is being stopped.
     Container,
-    /// The pod.
+    /// The pod is being terminated.
     Pod,
 }
 
-/// How far a container has come.
+/// State of a container, as far as probes depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObservedState {
-    /// It does not run yet.
+    /// The container does not run yet.
     Waiting,
-    /// It runs since then, in whole seconds of the clock on the wall; in dry-run, since it would have been started.
+    /// The container has run since this time, in whole seconds of the wall clock; in dry-run, since
+    /// its would-be restart.
     Running(Instant),
-    /// It has ended with this exit code; `None` where that is not known yet.
+    /// The container has ended with this exit code; `None` if the code is not known yet.
     Terminated(Option<i32>),
 }
 
-/// Something that is held to be so from now on, or not any more.
+/// Change of a stored probe result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResultUpdate {
-    /// Nothing is known of this container any more.
+    /// The result of this container is removed.
     Remove(ContainerRun),
-    /// This is so.
+    /// The container has this result.
     Set(ContainerRun, ProbeResult),
 }
 
-/// What is done next.
+/// Next action of a probe worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextAction {
-    /// An attempt.
+    /// Make an attempt.
     Attempt,
-    /// Nothing, until it is time again.
+    /// Wait for the next tick.
     Wait,
-    /// Nothing, ever.
+    /// Exit.
     Exit,
 }
 
@@ -100,7 +102,8 @@ impl ProbeState {
         Self { probe_type, probe, run: ResultRun::default(), on_hold: false, container_run: None }
     }
 
-    /// It is time for an attempt: whether there is to be one, in the kubelet's order of questions.
+    /// Returns the action at a tick, by the kubelet's checks in their order (`prober/worker.go`:
+    /// `doProbe`).
     pub(super) fn next_action(
         &mut self,
         view: &PodView,
@@ -136,7 +139,8 @@ impl ProbeState {
         if seen.ends == Terminating::Container && ends_containers {
             return NextAction::Wait;
         }
-        // In whole seconds, of which the start's are cut off: up to one too early.
+        // The start time has no fraction of a second, so an attempt may come up to one second
+        // early.
         let delay = Duration::from_secs(self.probe.initial_delay.into());
         if now.saturating_duration_since(since) < delay {
             return NextAction::Wait;
@@ -147,7 +151,7 @@ impl ProbeState {
         NextAction::Attempt
     }
 
-    /// An attempt has come to a result.
+    /// Applies the result of an attempt.
     pub(super) fn record_result(&mut self, result: ProbeResult, updates: &mut Vec<ResultUpdate>) {
         let verdict = apply_threshold(self.probe_type, &self.probe, self.run, result);
         self.run = verdict.run;
@@ -160,12 +164,13 @@ impl ProbeState {
         );
     }
 
-    /// It ends.
+    /// Ends the probe. Returns the removal of its result, if it had a container.
     pub(super) fn end(&mut self) -> Option<ResultUpdate> {
         self.container_run.take().map(ResultUpdate::Remove)
     }
 
-    /// Takes a container that is new. What was counted is not forgotten.
+    /// Starts with a new container: sets the initial value and ends the hold. The result run
+    /// continues.
     fn observe_container(&mut self, seen: &ContainerView, updates: &mut Vec<ResultUpdate>) {
         if self.container_run.as_ref() == Some(&seen.run) {
             return;

@@ -1,4 +1,4 @@
-//! How a pod that is probed is, for those who ask.
+//! Reports about pods that are probed.
 
 use std::sync::Arc;
 
@@ -9,57 +9,57 @@ use crate::manifest::{PodSpec, Probe, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::tap;
 
-/// A pod.
+/// State of a pod.
 #[derive(Clone, Debug)]
 pub struct PodReport {
-    /// Its names.
+    /// Names of the pod.
     pub names: Arc<PodRef>,
-    /// What is written of it, by all sources.
+    /// Specification of the pod, merged from all sources.
     pub spec: Arc<PodSpec>,
-    /// How far it has come.
+    /// Phase of the pod.
     pub phase: PodPhase,
-    /// `ContainersReady` and `Ready`.
+    /// Conditions `ContainersReady` and `Ready`.
     pub conditions: [PodCondition; 2],
-    /// Its containers that are there.
+    /// Containers of the pod that exist.
     pub containers: Vec<ContainerReport>,
 }
 
-/// A container.
+/// State of a container.
 #[derive(Clone, Debug)]
 pub struct ContainerReport {
-    /// Its names.
+    /// Names of the container.
     pub names: Arc<ContainerRef>,
-    /// Whether it has started.
+    /// Whether the container has started.
     pub is_started: bool,
-    /// Whether it is ready.
+    /// Whether the container is ready.
     pub is_ready: bool,
-    /// Its probes, as the kubelet orders them.
+    /// Probes of the container, in the kubelet's order.
     pub probes: Vec<ProbeReport>,
 }
 
-/// A probe.
+/// State of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeReport {
-    /// What it is for.
+    /// Type of the probe.
     pub probe_type: ProbeType,
-    /// What is made.
+    /// Specification of the probe.
     pub probe: Arc<Probe>,
-    /// What is held to be so, if anything is.
+    /// Probe result, once there is one.
     pub result: Option<ProbeResult>,
-    /// The last result, and how often it has come in a row.
+    /// Result run of the probe.
     pub run: ResultRun,
-    /// Nothing is probed until there is another container.
+    /// Whether no attempts are made until the container is replaced.
     pub on_hold: bool,
-    /// How often this container would have been killed.
+    /// Number of would-be kills of this container for the probe.
     pub would_have_killed: u32,
-    /// How often it has had a container of this name killed.
+    /// Number of kills of containers of this name for the probe.
     pub killed: u32,
-    /// The last attempts that failed, in a row.
+    /// Last failed attempts in a row, at most as many as the failure threshold.
     pub failures: Vec<tap::ProbeFailure>,
 }
 
 impl PodReport {
-    /// The container with this id.
+    /// Returns the container with this ID.
     #[must_use]
     pub fn container(&self, id: &str) -> Option<&ContainerReport> {
         self.containers.iter().find(|container| container.names.id.as_deref() == Some(id))
@@ -67,7 +67,7 @@ impl PodReport {
 }
 
 impl ContainerReport {
-    /// Its probe of a type.
+    /// Returns the probe of this type.
     #[must_use]
     pub fn probe(&self, probe_type: ProbeType) -> Option<&ProbeReport> {
         self.probes.iter().find(|probe| probe.probe_type == probe_type)
@@ -75,7 +75,7 @@ impl ContainerReport {
 }
 
 impl PodState {
-    /// How the pod is.
+    /// Returns the state of the pod.
     pub(super) fn report(&self) -> PodReport {
         let phase = self.phase();
         let ready: Vec<(&str, bool)> = self

@@ -1,53 +1,55 @@
-//! What the results amount to for containers and their pod, by the kubelet's rules.
+//! Readiness of containers, and phase and conditions of pods, by the kubelet's rules
+//! (`prober_manager.go`: `UpdatePodStatus`; `kubelet_pods.go`: `getPhase`).
 
 use super::probe_state::ObservedState;
 use super::threshold::ProbeResult;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec};
 
-/// How far a pod has come.
+/// Phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPhase {
-    /// Something has not been started yet.
+    /// A container has not been started yet.
     Pending,
-    /// Something runs, or will again.
+    /// A container runs, or will run again.
     Running,
-    /// Everything has ended well.
+    /// All containers have ended successfully.
     Succeeded,
-    /// Everything has ended, something not well.
+    /// All containers have ended, and at least one has failed.
     Failed,
 }
 
 /// A condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodCondition {
-    /// Its name: `ContainersReady` or `Ready`.
+    /// Name of the condition: `ContainersReady` or `Ready`.
     pub kind: &'static str,
-    /// Whether it is met.
+    /// Whether the condition is met.
     pub is_met: bool,
-    /// Why not, in one word.
+    /// Reason in one word, if the condition is not met.
     pub reason: Option<&'static str>,
-    /// Why not, in a sentence.
+    /// Message, if the condition is not met.
     pub message: Option<String>,
 }
 
-/// What of a container its status depends on.
+/// Inputs that determine the status of a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadinessInputs {
     pub(super) state: ObservedState,
     pub(super) role: ContainerKind,
-    /// What its startup probe is held to say, if anything.
+    /// Result of the startup probe, if there is one.
     pub(super) startup: Option<ProbeResult>,
-    /// What its readiness probe is held to say, if anything.
+    /// Result of the readiness probe, if there is one.
     pub(super) readiness: Option<ProbeResult>,
-    /// Whether it has been started already.
+    /// Whether the container had started at an earlier sync, or is assumed to have started.
     pub(super) was_started: bool,
-    /// Whether somebody probes it for that.
+    /// Whether a worker runs the startup probe.
     pub(super) has_startup_worker: bool,
+    /// Whether a worker runs the readiness probe.
     pub(super) has_readiness_worker: bool,
 }
 
 impl ReadinessInputs {
-    /// Whether the container has started.
+    /// Returns whether the container has started.
     pub(super) fn is_started(&self) -> bool {
         if !matches!(self.state, ObservedState::Running(_)) {
             return false;
@@ -58,7 +60,8 @@ impl ReadinessInputs {
         }
     }
 
-    /// Whether the container is ready; an init container is once it has ended well.
+    /// Returns whether the container is ready. An init container is ready once it has ended
+    /// successfully.
     pub(super) fn is_ready(&self) -> bool {
         if self.role == ContainerKind::Init {
             return self.state == ObservedState::Terminated(Some(0));
@@ -66,29 +69,31 @@ impl ReadinessInputs {
         self.is_started() && (self.readiness == Some(ProbeResult::Success) || !self.has_readiness_worker)
     }
 
-    /// Whether it is looked at again, out of its time, whether it is ready by now.
+    /// Returns whether the readiness probe is to be triggered outside its period, because the
+    /// container is not ready yet.
     pub(super) fn needs_readiness_trigger(&self) -> bool {
         self.is_started() && self.has_readiness_worker && self.readiness != Some(ProbeResult::Success)
     }
 }
 
-/// How far a container has come, as the phase of its pod counts.
+/// Progress of a container, as far as the phase of its pod depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerProgress {
-    /// It has not been started.
+    /// The container has not been started.
     Waiting,
-    /// It runs.
+    /// The container runs.
     Running {
-        /// Its startup probe has succeeded, or there is none.
+        /// Whether the startup probe has succeeded or the container has none.
         is_started: bool,
     },
-    /// It has ended, with this exit code where that is known.
+    /// The container has ended with this exit code; `None` if the code is not known.
     Ended(Option<i32>),
-    /// It has ended with this exit code, and waits to be started again.
+    /// The container has ended with this exit code and waits for its back-off.
     BackOff(i32),
 }
 
-/// How far a pod has come whose containers have come so far. `is_terminal`: nothing of it will run any more.
+/// Returns the phase of a pod from the progress of its containers (`kubelet_pods.go`: `getPhase`).
+/// `is_terminal` is set if no container of the pod will run again.
 pub(crate) fn phase(
     spec: &PodSpec,
     is_terminal: bool,
@@ -131,7 +136,8 @@ pub(crate) fn phase(
             }
         }
     }
-    // Once a regular container has been started, what runs before them does not hold the pod back.
+    // Once a regular container has been started, init containers and sidecars no longer keep the
+    // pod pending.
     let has_started = spec.containers.iter().any(|container| {
         container.role == ContainerKind::Regular && stage(&container.name) != ContainerProgress::Waiting
     });
@@ -154,7 +160,9 @@ pub(crate) fn phase(
     }
 }
 
-/// The conditions that tell whether a pod is ready: whether each of its containers is, in their order.
+/// Returns the readiness conditions of a pod (`status/generate.go`:
+/// `GenerateContainersReadyCondition`, `GeneratePodReadyCondition`). `containers` has the name and
+/// the readiness of each container, in their order.
 pub(crate) fn readiness(phase: PodPhase, containers: &[(&str, bool)]) -> [PodCondition; 2] {
     let unready: Vec<&str> =
         containers.iter().filter(|(_, is_ready)| !is_ready).map(|(name, _)| *name).collect();
@@ -176,7 +184,7 @@ pub(crate) fn readiness(phase: PodPhase, containers: &[(&str, bool)]) -> [PodCon
 }
 
 impl PodPhase {
-    /// Its name, as Kubernetes has it.
+    /// Returns the name of the phase in the Kubernetes API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -207,7 +215,8 @@ mod tests {
         }
     }
 
-    /// Table 9.2, `UpdatePodStatus` and `UpdatePodStatusWithInitContainers`: whether it has started, and is ready.
+    /// Repeats `TestUpdatePodStatus` and `TestUpdatePodStatusWithInitContainers`
+    /// (`prober_manager_test.go`).
     #[test]
     fn table_9_2_update_pod_status() {
         use ProbeResult::{Failure, Success};

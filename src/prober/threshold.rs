@@ -1,41 +1,44 @@
-//! What the results of a probe amount to: a pure function of how long they have been the same.
+//! Thresholds of probes: a pure function from result runs to probe results.
 
 use crate::manifest::{Probe, ProbeType};
 
-/// What is held to be so of a container.
+/// Result of a probe (kubelet: `results.Result`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// It is as it should be.
+    /// The probe has succeeded.
     #[default]
     Success,
-    /// It is not.
+    /// The probe has failed.
     Failure,
-    /// Nobody knows yet: only before a startup probe has come to its first verdict.
+    /// No result is known yet. Only a startup probe has this value, before its first result.
     Unknown,
 }
 
-/// How often the last result has come in a row.
+/// The last result of a probe and the number of times that it came in a row (kubelet: `lastResult`,
+/// `resultRun`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResultRun {
-    /// The last result, once there has been one.
+    /// Last result, once there has been one.
     pub last: Option<ProbeResult>,
-    /// How often it has come in a row, since the last verdict that put the probe on hold.
+    /// Number of times that the last result came in a row, since the last result that put the probe
+    /// on hold.
     pub length: u32,
 }
 
-/// What a result amounts to.
+/// Outcome of [`apply_threshold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThresholdOutcome {
-    /// The run, with it.
+    /// Result run that includes the new result.
     pub run: ResultRun,
-    /// What is held to be so from now on; `None` where that stays.
+    /// New probe result; `None` if the probe result does not change.
     pub result: Option<ProbeResult>,
-    /// Nothing is probed any more until there is another container.
+    /// Whether no attempts are made until the container is replaced.
     pub on_hold: bool,
 }
 
-/// Takes one more result, as the kubelet does: below its threshold it changes nothing; a liveness probe that has failed, and a startup probe
-/// that has come to a verdict, have done what they are for.
+/// Adds a result to a run, as the kubelet does (`prober/worker.go`: `doProbe`). A run that is
+/// shorter than its threshold changes nothing. A liveness probe that has failed, and a startup
+/// probe with any result, are put on hold.
 #[must_use]
 pub fn apply_threshold(
     probe_type: ProbeType,
@@ -63,7 +66,8 @@ pub fn apply_threshold(
 }
 
 impl ProbeResult {
-    /// What is held to be so of a container that is new (as the kubelet: alive, not ready, not known to have started).
+    /// Returns the result of a new container: success for liveness, failure for readiness, unknown
+    /// for startup (`prober/worker.go`: `newWorker`).
     #[must_use]
     pub fn initial_value(probe_type: ProbeType) -> Self {
         match probe_type {
@@ -73,7 +77,7 @@ impl ProbeResult {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the result.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,8 +96,8 @@ mod tests {
     use super::*;
     use crate::prober::probe_state::tests::probe;
 
-    /// What the kubelet's rules say of a sequence of results, looked up from its end: the last result with as many of its kind behind it as
-    /// its threshold asks for.
+    /// Returns the result by the kubelet's rules, searched from the end of the sequence: the last
+    /// result that came as many times in a row as its threshold.
     fn model(results: &[ProbeResult], success: usize, failure: usize) -> Option<ProbeResult> {
         (1..=results.len()).rev().find_map(|end| {
             let last = results[end - 1];

@@ -1,4 +1,5 @@
-//! Kills one container for a probe, and tries again until it has ended or the kill is given up.
+//! Kills one container for a probe, and repeats the kill until the container has ended or the kill
+//! is aborted.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
 use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
-/// Within which time a container that was stopped is seen to have ended, at the latest by a relist; and from one look to the next.
+/// Time within which the end of a stopped container becomes visible, at the latest by a relist.
 const EXIT_VISIBLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between two checks for the end of a stopped container.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A container that is being killed.
+/// Task that kills one container.
 pub(super) struct KillTask {
     pub(super) shared: Arc<ManagerInner>,
     pub(super) pod: Arc<ProbedPod>,
@@ -29,7 +31,8 @@ pub(super) struct KillTask {
 }
 
 impl KillTask {
-    /// Kills it, unless it is left alone after all. A fault of ours in that harms nobody else.
+    /// Kills the container, unless the kill is aborted. A panic is caught and counted, and releases
+    /// the container.
     pub(super) async fn run(self) {
         if AssertUnwindSafe(self.kill()).catch_unwind().await.is_err() {
             error!("a fault of probeshim's own: a container was not killed, please report it");
@@ -69,7 +72,7 @@ impl KillTask {
         }
     }
 
-    /// Whether it is seen to have ended, within a while.
+    /// Returns whether the end of the container becomes visible within `EXIT_VISIBLE_TIMEOUT`.
     async fn has_ended(&self) -> bool {
         let until = Instant::now() + EXIT_VISIBLE_TIMEOUT;
         while self.pod.lock().abort_reason(&self.order.container_id, Instant::now()) != Some(KillAbort::Gone)
@@ -114,7 +117,7 @@ impl KillTask {
         HookContext { names, id, container, address }
     }
 
-    /// It is not to be killed any more; its probe counts anew.
+    /// Ends the kill without success: the probe starts to count again.
     fn release(&self) {
         let (now, mut effects) = (Instant::now(), Effects::default());
         let mut state = self.pod.lock();

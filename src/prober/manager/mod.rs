@@ -1,4 +1,4 @@
-//! What all workers of a prober share, and what is done for its pods beside their attempts.
+//! State that the workers of a prober share, and the housekeeping of its pods.
 
 mod killer;
 mod worker;
@@ -26,28 +26,28 @@ use crate::prober::pod_table::PodTable;
 use killer::KillTask;
 use worker::Worker;
 
-/// From one look at all pods to the next.
+/// Interval between two checks of all pods.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pods that are looked at in one go.
+/// Number of pods that are checked before other tasks run.
 const PODS_PER_TICK: usize = 64;
 
-/// For how long a kubelet that was seen is taken to be there.
+/// Time for which a kubelet counts as present after it used the runtime.
 pub(crate) const KUBELET_TTL: Duration = Duration::from_secs(60);
 
-/// What its workers share.
+/// State that the workers share.
 #[derive(Debug)]
 pub(in crate::prober) struct ManagerInner {
     pub(in crate::prober) executor: Executor,
     pub(in crate::prober) metrics: ProberMetrics,
     pub(in crate::prober) events: Arc<EventRecorder>,
-    /// Pods with a probe whose result has changed.
+    /// Sender of the pods whose probe results have changed.
     pub(in crate::prober) result_updates: broadcast::Sender<Arc<PodRef>>,
     pub(in crate::prober) inspect_requests: mpsc::Sender<InspectRequest>,
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
     pub(in crate::prober) pods: Mutex<PodTable>,
-    /// Time that probes have lately taken from the prober's thread.
+    /// Time that probes have recently taken from the prober's thread.
     pub(in crate::prober) thread_use: Arc<ThreadUse>,
 }
 
@@ -60,7 +60,7 @@ impl ManagerInner {
         self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
     }
 
-    /// Whether there has been a prober for less than this, and workers are spread.
+    /// Returns whether the prober is younger than a period, so that workers are spread over it.
     pub(in crate::prober) fn is_young(&self, period: Duration) -> bool {
         let pods = self.lock();
         if pods.is_settled {
@@ -69,7 +69,8 @@ impl ManagerInner {
         !pods.is_listed || pods.since.elapsed() < period
     }
 
-    /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
+    /// Checks every pod once per interval, a few at a time, so that no probe waits for the checks
+    /// of all pods.
     pub(in crate::prober) async fn housekeeping(self: Arc<Self>) {
         loop {
             sleep(HOUSEKEEPING_INTERVAL).await;
@@ -93,7 +94,8 @@ impl ManagerInner {
         }
     }
 
-    /// Does what is due for a pod, and asks for what still has to be known.
+    /// Syncs a pod if its sync time has come, reports kills that were not observed, and requests
+    /// missing information.
     pub(in crate::prober) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
         let (now, mut effects) = (Instant::now(), Effects::default());
         let pods = self.lock();
@@ -118,8 +120,9 @@ impl ManagerInner {
         }
     }
 
-    /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
-    /// is done.
+    /// Resolves the specification of a pod and updates the pod. If `is_news` is false, only the
+    /// specification may have changed, and nothing is done if it is the same. Returns `None` if the
+    /// pod is not probed.
     pub(in crate::prober) fn refresh(
         &self,
         key: &Arc<str>,
@@ -148,9 +151,9 @@ impl ManagerInner {
         Some((pod, effects))
     }
 
-    /// Does what a pod wants done, once nobody looks at it.
+    /// Executes the effects of a change. The lock of the pod must not be held.
     pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, effects: Effects) {
-        // Counted first: a reader who sees an event finds it in the metrics.
+        // Metrics are counted first, so that a reader who sees an event finds it in the metrics.
         for probe_type in effects.would_kill {
             self.metrics.would_kill(probe_type.title());
         }
@@ -160,7 +163,7 @@ impl ManagerInner {
         }
         if effects.result_changed {
             let pod = pod.lock().names.clone();
-            // Fails where nothing acts on probe results.
+            // Sending fails if there is no receiver.
             let _ = self.result_updates.send(pod);
         }
         for event in effects.global_events {

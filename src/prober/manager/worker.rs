@@ -1,4 +1,4 @@
-//! Works on one probe of one container: attempts, in their time.
+//! Makes the attempts of one probe of one container at its period.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHand
 use crate::prober::probe_state::NextAction;
 use crate::prober::threshold::ProbeResult;
 
-/// How often an attempt is made, back to back, of which it is not known what came of it.
+/// Maximum number of tries of an attempt whose outcome is an error, one right after the other
+/// (`prober/prober.go`: `maxProbeRetries`).
 const MAX_PROBE_RETRIES: usize = 3;
 
-/// A worker.
+/// Task that makes the attempts of one probe.
 pub(super) struct Worker {
     pub(super) shared: Arc<ManagerInner>,
     pub(super) pod: Arc<ProbedPod>,
     pub(super) signals: Arc<ProbeWorkerHandle>,
-    /// It begins at a time of chance within its period.
+    /// Whether the first attempt is made at a random time within the first period.
     pub(super) is_spread: bool,
-    /// The time that its attempts take from the prober's thread, once there has been one.
+    /// Meter of the time that the attempts take from the prober's thread, once there has been one.
     pub(super) meter: Option<Arc<AttemptMeter>>,
     /// Number of attempts in a row that were discarded because the prober was late.
     pub(super) discarded: u32,
@@ -39,19 +40,20 @@ pub(super) struct Worker {
 /// The last try of an attempt.
 struct Tried {
     result: Result<ProbeOutcome, ProbeError>,
-    /// How long it took.
+    /// Duration of the try.
     took: Duration,
     delay: Delay,
 }
 
 impl Worker {
-    /// Works until there is nothing to do any more, or it is told to end. Attempts keep to a grid that begins here: one that takes longer is
-    /// followed by the next at once, and what has been missed meanwhile stays missed.
+    /// Makes attempts until the probe ends or the worker is stopped. Attempts keep to a grid that
+    /// begins now. If an attempt takes longer than the period, the next follows immediately, and
+    /// the ticks missed in between are skipped.
     pub(super) async fn run(mut self, probe: Arc<Probe>) {
         let period = Duration::from_secs(probe.period.into());
         let mut is_stopped = false;
         if self.is_spread || self.shared.is_young(period) {
-            // All workers of a node begin at once: they are spread.
+            // The workers of a new prober start together, so their first attempts are spread.
             tokio::select! {
                 () = self.signals.stop.notified() => is_stopped = true,
                 () = sleep(period.mul_f64(fastrand::f64())) => {}
@@ -79,8 +81,9 @@ impl Worker {
         }
     }
 
-    /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more. A fault of ours in it harms nobody:
-    /// it is as if there had been no attempt.
+    /// Makes the attempt of the tick at `due`, if there is to be one. Returns `false` once there
+    /// will be no more. A panic is caught and reported, and the tick counts as one without an
+    /// attempt.
     async fn tick(&mut self, due: Instant) -> bool {
         let worked = AssertUnwindSafe(self.do_probe(due)).catch_unwind().await;
         worked.unwrap_or_else(|_| {
@@ -96,13 +99,13 @@ impl Worker {
         self.shared.apply_effects(&self.pod, effects);
         if let Some(task) = task {
             self.shared.metrics.late(now - due);
-            // It is large, and most of the time there is none.
+            // The future is large, and most ticks make no attempt.
             Box::pin(self.attempt(&task)).await;
         }
         next != NextAction::Exit
     }
 
-    /// Makes an attempt, and takes what came of it.
+    /// Makes an attempt, and records its result.
     async fn attempt(&mut self, task: &AttemptContext) {
         let new_meter = || AttemptMeter::new(Series::new(task), &self.shared.thread_use);
         let meter = self.meter.get_or_insert_with(new_meter).clone();
@@ -148,15 +151,16 @@ impl Worker {
 }
 
 impl Tried {
-    /// Whether it is discarded, after so many in a row. A success within the timeout counts: a late prober only takes it for a slower one.
+    /// Returns whether the attempt is discarded, after `in_a_row` discarded ones. A success within
+    /// the timeout counts, because a late prober can only make it look slower.
     fn is_discarded(&self, probe: &Probe, in_a_row: u32) -> bool {
         let timeout = timeout_of(probe);
         let is_sure = result_of(&self.result) == Some(ProbeResult::Success) && self.took <= timeout;
         !is_sure && self.delay.discards(timeout, in_a_row, probe.failure_threshold)
     }
 
-    /// Message of a discarded attempt. It has no figure that changes, so that equal events are counted
-    /// together. `message` is that of the attempt if it counted.
+    /// Returns the message of a discarded attempt. It has no number that changes, so that equal
+    /// events are counted together. `message` is the message of the attempt if it counted.
     fn discarded_message(&self, task: &AttemptContext, message: &str) -> String {
         let title = task.probe_type.title();
         let by = match &self.delay.culprit {
@@ -174,7 +178,7 @@ fn timeout_of(probe: &Probe) -> Duration {
     Duration::from_secs(probe.timeout.into())
 }
 
-/// What an attempt counts as, if it is known what came of it.
+/// Returns the result of an attempt; `None` if its outcome is an error.
 fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
     match tried {
         Ok(ProbeOutcome::Success(_) | ProbeOutcome::Warning(_)) => Some(ProbeResult::Success),
@@ -183,7 +187,8 @@ fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
     }
 }
 
-/// Returns the reason and the message of an attempt's event, which are the kubelet's; no reason for a success without warning.
+/// Returns the reason and the message of an attempt's event, which are the kubelet's
+/// (`prober/prober.go`: `probe`). A success without a warning has no reason.
 fn event_message(
     task: &AttemptContext,
     tried: &Result<ProbeOutcome, ProbeError>,
@@ -206,7 +211,8 @@ fn event_message(
 }
 
 impl ManagerInner {
-    /// Makes attempts until it is known what came of one, three at most, and returns the last.
+    /// Tries an attempt until its outcome is no error, at most `MAX_PROBE_RETRIES` times. Returns
+    /// the last try (`prober/prober.go`: `runProbeWithRetries`).
     async fn attempt_with_retries(&self, task: &AttemptContext, meter: &Arc<AttemptMeter>) -> Tried {
         let target =
             ProbeTarget { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
@@ -235,8 +241,8 @@ mod tests {
     use crate::manifest::{ContainerSpec, ProbeType};
     use crate::prober::probe_state::tests::probe;
 
-    /// Table 9.3, `RecordContainerEventUnknownStatus`, and `Probe` (success, warning, failure, unknown with error): each type of probe by
-    /// its own name.
+    /// Repeats `TestRecordContainerEventUnknownStatus` and the rows success, warning, failure and
+    /// unknown with error of `TestProbe` (`prober_test.go`), for each probe type.
     #[test]
     fn events_of_failed_probes_have_the_kubelets_messages() {
         for probe_type in ProbeType::ALL {

@@ -1,4 +1,4 @@
-//! Beside a kubelet: whether it kills whom we would have killed.
+//! Agreement: compares the kubelet's kills with the would-be kills of the prober.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::manifest::ProbeType;
 use crate::prober::enforcement::EnforcementMode;
 use crate::prober::threshold::ProbeResult;
 
-/// How much later than a round of its probe the kubelet may kill.
+/// Time that is added to the latest time at which the kubelet is expected to kill.
 const MATCH_TOLERANCE: Duration = Duration::from_secs(2);
 
 impl PodState {
-    /// It is to be seen whether the kubelet kills a container, too.
+    /// Records that the kubelet is expected to kill a container for a probe.
     pub(super) fn predict(&mut self, index: usize, probe_type: ProbeType, kill: &KillPlan, now: Instant) {
         let Some(worker) = self.worker(index, probe_type) else { return };
-        // Nothing is seen of most hooks.
+        // Most hooks cannot be observed, so a hook may take its whole grace period.
         let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
         let time_limit = Duration::from_secs(worker.state.probe.period.into())
             + worker.last_duration
@@ -29,7 +29,8 @@ impl PodState {
         self.containers[index].endings[probe_type as usize].expected.get_or_insert((now, time_limit));
     }
 
-    /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
+    /// Compares a stop by the kubelet with the predictions. A repeated stop of a container is not
+    /// compared again.
     pub(super) fn match_stop(&mut self, index: usize, now: Instant, effects: &mut Effects) {
         let container = &self.containers[index];
         if container.their_stop.is_some() || container.kill_pending {
@@ -46,13 +47,15 @@ impl PodState {
                 return;
             }
             if self.containers[index].result(probe_type) == Some(ProbeResult::Failure) {
-                // What is being stopped already has nothing decided about it.
+                // The prober makes no decision about a container that is being stopped, so there is
+                // no would-be kill.
                 let message = format!("The kubelet stops it, as its {} probe has failed", probe_type.name());
                 self.confirm(index, probe_type, message, effects);
                 return;
             }
         }
-        // It may be stopped for its pod's sake, or for another definition: what comes next tells.
+        // The container may be stopped because its pod terminates or its definition changed. Later
+        // changes show the reason.
         let workers = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(index, it));
         let nearly = workers()
             .filter(|worker| worker.is_one_failure_short())
@@ -63,7 +66,7 @@ impl PodState {
             Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
     }
 
-    /// A container is replaced by another of its name: the kubelet has restarted it.
+    /// Handles the replacement of a container by another of its name: the kubelet has restarted it.
     pub(super) fn replaced(&mut self, index: usize, hash: Option<&str>, effects: &mut Effects) {
         let container = &mut self.containers[index];
         let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
@@ -85,7 +88,9 @@ impl PodState {
         }
     }
 
-    /// The pod ends. Who was about to be killed was killed; of others it was not for their sake.
+    /// Handles the termination of the pod. A stop of a container that was one failure short of its
+    /// threshold, after a failure, counts as a predicted kill. Other stops are attributed to the
+    /// termination.
     pub(in crate::prober) fn explained_by_end(&mut self, effects: &mut Effects) {
         for index in 0..self.containers.len() {
             let stop = self.containers[index].their_stop.take();
@@ -101,7 +106,8 @@ impl PodState {
         self.confirm(index, probe_type, message, effects);
     }
 
-    /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
+    /// Reports a predicted kill by the kubelet. The kubelet resets its counters, and so does the
+    /// prober.
     fn confirm(&mut self, index: usize, probe_type: ProbeType, message: String, effects: &mut Effects) {
         if self.enforcement.mode() == EnforcementMode::DryRun {
             effects.events.push(self.container_event(index, Event::normal(reason::KILL_PREDICTED, message)));
@@ -115,7 +121,8 @@ impl PodState {
         }
     }
 
-    /// Says whom the kubelet should have killed by now, and has not. While it stops one container of the pod, the others wait.
+    /// Reports predicted kills that the kubelet has not made in time. Waits while a container of
+    /// the pod is being stopped.
     pub(in crate::prober) fn overdue(&mut self, is_kubelet_there: bool, now: Instant, effects: &mut Effects) {
         if self.containers.iter().any(ProbedContainer::is_being_stopped) {
             return;
@@ -141,7 +148,7 @@ impl PodState {
         }
     }
 
-    /// The kubelet has executed a command in a container.
+    /// Records the outcome of a command that the kubelet executed in a container.
     pub(in crate::prober) fn heard_exec(&mut self, id: &str, command: &[String], came_to: &str) {
         let Some(index) = self.index_by_id(id) else { return };
         let name = self.containers[index].name().to_owned();
@@ -161,13 +168,14 @@ impl ProbeWorker {
         if self.state.run.last == Some(ProbeResult::Failure) { self.state.run.length } else { 0 }
     }
 
-    /// Whether one more failure would be enough. Failures that were discarded count here: the kubelet was not late.
+    /// Returns whether one more failure would reach the threshold. Discarded failures count here,
+    /// because the kubelet was not late.
     fn is_one_failure_short(&self) -> bool {
         let failed = self.consecutive_failures() + self.discarded_failures;
         !self.state.on_hold && failed + 1 >= self.state.probe.failure_threshold
     }
 
-    /// How it stands, with the last attempts of both sides.
+    /// Returns a summary of the last attempts of the prober and the kubelet.
     fn summary(&self) -> String {
         let (probe, threshold) = (self.state.probe_type.name(), self.state.probe.failure_threshold);
         let ours = match (self.state.run.last, self.failures.back()) {

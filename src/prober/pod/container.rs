@@ -1,4 +1,4 @@
-//! A container of a pod, as far as its probes know it.
+//! State of a container of a pod that is probed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::prober::probe_state::{ContainerRun, ObservedState};
 use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;
 
-/// A container of it: of those of its name the newest.
+/// Newest container of its name in a pod.
 #[derive(Debug)]
 pub(in crate::prober) struct ProbedContainer {
     pub(in crate::prober) names: Arc<ContainerRef>,
@@ -19,50 +19,52 @@ pub(in crate::prober) struct ProbedContainer {
     pub(super) age: Age,
     pub(in crate::prober) state: ObservedState,
     pub(in crate::prober) was_started: bool,
-    /// Somebody has it stopped, for as long as the call is there.
+    /// Call that stops the container, while it is in flight.
     pub(super) stopper: Weak<CallInfo>,
-    /// What each type of probe is held to say.
+    /// Probe results by probe type.
     pub(super) results: [Option<(ContainerRun, ProbeResult)>; 3],
-    /// What each type of probe would have done to it.
+    /// Would-be kills by probe type.
     pub(super) endings: [WouldKillStats; 3],
-    /// It is never killed.
+    /// Whether the container is never killed.
     pub(super) is_protected: bool,
-    /// It is being killed by us, or has been.
+    /// Whether probeshim is killing the container, or has killed it.
     pub(super) kill_pending: bool,
-    /// What the kubelet takes it for, as it has noted at the container.
+    /// Hash of the container's specification that the kubelet keeps in an annotation.
     pub(super) hash: Option<String>,
-    /// The kubelet has it stopped.
+    /// Stop of the container by the kubelet, if there was one.
     pub(super) their_stop: Option<KubeletStop>,
 }
 
-/// What a probe would have done to a container.
+/// Would-be kills of a container for one probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WouldKillStats {
-    /// How often it would have ended it.
+    /// Number of would-be kills.
     pub(super) count: u32,
-    /// When it would have done so last.
+    /// Time of the last would-be kill.
     pub(super) last: Option<Instant>,
-    /// Since when it is to be seen what a kubelet does about it, and for how long.
+    /// Time of a predicted kill that has not been observed yet, and the time limit for the kubelet
+    /// to make it.
     pub(super) expected: Option<(Instant, Duration)>,
 }
 
-/// A stop of the kubelet's.
+/// A stop of a container by the kubelet.
 #[derive(Clone, Debug)]
 pub(in crate::prober) enum KubeletStop {
-    /// It is not known yet what it was for.
+    /// The reason of the stop is not known yet.
     Unexplained {
-        /// The probe that was one failure short of its threshold, if one was; and whether it had failed at all.
+        /// The probe that was one failure short of its threshold, if there was one, and whether it
+        /// had failed at all.
         nearly: Option<(ProbeType, bool)>,
-        /// How all of them stood, ours and the kubelet's.
+        /// Summary of all probes, with the last attempts of the prober and the kubelet.
         stood: String,
-        /// When it was stopped.
+        /// Time of the stop.
         since: Instant,
     },
-    /// It was for a probe.
+    /// The stop was a kill for a probe.
     Judged,
 }
 
-/// What is known of a container from the world.
+/// State of a container in the inventory.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) names: Arc<ContainerRef>,
@@ -73,14 +75,14 @@ pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) hash: Option<String>,
 }
 
-/// What tells which of two containers is the newer one.
+/// Data that shows which of two containers is newer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::prober) struct Age {
-    /// How often a container of its name had been created before.
+    /// Attempt of the container in its CRI metadata.
     pub(in crate::prober) attempt: u32,
-    /// In nanoseconds since 1970; 0 where it is not known yet.
+    /// Creation time in nanoseconds since 1970; 0 if it is not known yet.
     pub(in crate::prober) created_at: i64,
-    /// When it was seen first.
+    /// Time at which the container was first seen.
     pub(in crate::prober) seen: Instant,
 }
 
@@ -93,12 +95,12 @@ impl ProbedContainer {
         matches!(self.state, ObservedState::Running(_))
     }
 
-    /// What a probe is held to say of it, as it is now.
+    /// Returns the result of a probe.
     pub(in crate::prober) fn result(&self, probe_type: ProbeType) -> Option<ProbeResult> {
         self.results[probe_type as usize].as_ref().map(|(_, result)| *result)
     }
 
-    /// The kubelet has it stopped for a probe.
+    /// Returns whether the kubelet has stopped the container for a probe.
     pub(super) fn stopped_by_kubelet(&self) -> bool {
         matches!(self.their_stop, Some(KubeletStop::Judged))
     }
@@ -107,7 +109,7 @@ impl ProbedContainer {
         self.stopper.strong_count() > 0
     }
 
-    /// How often a probe would have ended it.
+    /// Returns the number of would-be kills for a probe.
     pub(in crate::prober) fn would_have_ended(&self, probe_type: ProbeType) -> u32 {
         self.endings[probe_type as usize].count
     }
@@ -115,7 +117,7 @@ impl ProbedContainer {
     pub(super) fn update(&mut self, known: ContainerUpdate) {
         let ContainerUpdate { names, id: _, age, state, is_protected, hash } = known;
         (self.names, self.age, self.is_protected, self.hash) = (names, age, is_protected, hash);
-        // When it was started is learned once.
+        // The start time is set once and does not change while the container runs.
         if !matches!((self.state, state), (ObservedState::Running(_), ObservedState::Running(_))) {
             self.state = state;
         }
@@ -124,7 +126,7 @@ impl ProbedContainer {
 
 impl Age {
     pub(super) fn is_newer_than(self, other: Self) -> bool {
-        // A clock may have been set back meanwhile.
+        // The attempt is compared first, because the clock may have been set back.
         if self.attempt != other.attempt {
             self.attempt > other.attempt
         } else if self.created_at != 0 && other.created_at != 0 {

@@ -1,4 +1,4 @@
-//! Who is killed, or would be.
+//! Decides which containers are killed, or would be.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,11 +18,12 @@ use crate::prober::probe_state::ContainerRun;
 use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;
 
-/// For how long a pod may be about to end once the kubelet has stopped one of its containers for a reason that is not known.
+/// Time for which a pod may be about to terminate after the kubelet stopped one of its containers
+/// for an unknown reason.
 const RECENT_STOP_WINDOW: Duration = Duration::from_secs(60);
 
 impl PodState {
-    /// A call stops a container.
+    /// Handles a call that stops a container.
     pub(in crate::prober) fn stopping(
         &mut self,
         id: &str,
@@ -38,8 +39,8 @@ impl PodState {
         }
     }
 
-    /// A call of a kubelet's executes a command in a container, without a timeout. Where that is what is done before it is stopped, it is
-    /// about to be.
+    /// Handles an ExecSync of a kubelet without a timeout. If its command is the container's
+    /// preStop hook, the container is about to be stopped.
     pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<CallInfo>) {
         let Some(index) = self.index_by_id(id) else { return };
         let spec = self.spec_of(&self.containers[index]);
@@ -49,7 +50,8 @@ impl PodState {
         }
     }
 
-    /// Whether a call that stopped the pod or a container has ended since this was asked last. It may have failed.
+    /// Returns whether a call that stopped the pod or a container has ended since the last query.
+    /// The call may have failed.
     pub(in crate::prober) fn is_released(&mut self) -> bool {
         let calls = self.containers.iter_mut().map(|container| &mut container.stopper);
         let mut is_released = false;
@@ -62,7 +64,7 @@ impl PodState {
         is_released
     }
 
-    /// A call stops the pod.
+    /// Handles a call that stops the pod.
     pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<CallInfo>, effects: &mut Effects) {
         self.stopper = call.clone();
         self.explained_by_end(effects);
@@ -76,7 +78,8 @@ impl PodState {
             || self.stopper.strong_count() > 0
     }
 
-    /// Whether the kubelet stops one of its containers for a reason that is not known, or has just done so: the pod may be about to end.
+    /// Returns whether the kubelet is stopping a container for an unknown reason, or has recently
+    /// done so. The pod may then be about to terminate.
     fn may_be_ending(&self, now: Instant) -> bool {
         self.containers.iter().any(|container| match container.their_stop {
             Some(KubeletStop::Unexplained { since, .. }) => {
@@ -86,8 +89,9 @@ impl PodState {
         })
     }
 
-    /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
-    /// become of it, and that probe begins to count anew as if it had.
+    /// Decides about the kill of a container whose liveness or startup probe has failed. If the
+    /// container is not killed, an event reports the would-be kill and the reason, and the probe
+    /// starts to count again, as it would after a kill.
     pub(super) fn decide(&mut self, index: usize, now: Instant, effects: &mut Effects) {
         let container = &self.containers[index];
         let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
@@ -118,7 +122,7 @@ impl PodState {
             let container = &mut self.containers[index];
             container.kill_pending = true;
             if self.enforcement.mode() == EnforcementMode::Restart {
-                // Somebody else sees to it.
+                // The pod worker kills the container.
                 return;
             }
             let (names, container_id) = (container.names.clone(), container.id.clone());
@@ -171,12 +175,12 @@ impl PodState {
         }
     }
 
-    /// Whether there is somebody who starts a container again.
+    /// Returns whether a pod worker restarts the container after a kill.
     fn will_be_restarted(&self, name: &str) -> bool {
         self.played != Management::External && self.kept.as_ref().is_none_or(|kept| kept.contains(name))
     }
 
-    /// A probe counts anew, as if its container had been restarted.
+    /// Resets the counters of a probe, as a restart of its container would.
     fn reset_counters(&mut self, index: usize, probe_type: ProbeType, now: Instant) {
         let container = &mut self.containers[index];
         let ending = &mut container.endings[probe_type as usize];
@@ -185,7 +189,7 @@ impl PodState {
         container.results[probe_type as usize] = Some((next, ProbeResult::initial_value(probe_type)));
     }
 
-    /// Whether a container that was to be killed is left alone.
+    /// Returns the reason to abort the kill of a container, if there is one.
     pub(in crate::prober) fn abort_reason(&self, id: &str, now: Instant) -> Option<KillAbort> {
         let Some(index) = self.index_by_id(id) else { return Some(KillAbort::Gone) };
         let container = &self.containers[index];
@@ -202,14 +206,14 @@ impl PodState {
         }
     }
 
-    /// A container that was to be killed is left alone from now on: its probe counts anew.
+    /// Ends the kill of a container without success. The probe starts to count again.
     pub(in crate::prober) fn kill_aborted(&mut self, order: &KillRequest, now: Instant) {
         let Some(index) = self.index_by_id(&order.container_id) else { return };
         self.containers[index].kill_pending = false;
         self.reset_counters(index, order.probe_type, now);
     }
 
-    /// A container has been killed for a probe.
+    /// Counts a kill of a container for a probe.
     pub(in crate::prober) fn killed(&mut self, name: &str, probe_type: ProbeType) {
         if let Some(worker) = self.worker_index(name, probe_type) {
             self.workers[worker].kill_count += 1;

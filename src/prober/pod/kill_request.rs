@@ -1,4 +1,4 @@
-//! That a container is to be killed, or why it is not after all.
+//! Requests to kill a container, and the reasons to abort a kill.
 
 use std::sync::Arc;
 
@@ -7,33 +7,34 @@ use crate::manifest::ProbeType;
 use crate::object_ref::ContainerRef;
 use crate::tap;
 
-/// A container that is to be killed.
+/// Request to kill a container.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct KillRequest {
     pub(in crate::prober) container: Arc<ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) probe_type: ProbeType,
     pub(in crate::prober) kill: KillPlan,
-    /// Failures in a row that it takes, and the last of them.
+    /// Failure threshold of the probe.
     pub(in crate::prober) threshold: u32,
+    /// Last failures of the probe in a row, at most as many as the threshold.
     pub(in crate::prober) failures: Vec<tap::ProbeFailure>,
 }
 
-/// Why a container that was to be killed is not.
+/// Reason to abort a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::prober) enum KillAbort {
-    /// It is not there any more, or does not run: there is nothing to do.
+    /// The container was removed or does not run, so there is nothing to stop.
     Gone,
-    /// Somebody else ends it, or its pod.
+    /// Another call stops the container or its pod.
     Others,
-    /// It is never killed, by now.
+    /// The container has become protected.
     Excluded,
-    /// Nobody is killed by now.
+    /// The enforcement mode no longer permits kills.
     Switched,
 }
 
 impl KillAbort {
-    /// Why that is.
+    /// Returns the reason as a clause for an event's message.
     pub(in crate::prober) fn reason(self) -> &'static str {
         match self {
             Self::Gone => "it does not run any more",

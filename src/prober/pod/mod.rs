@@ -1,4 +1,4 @@
-//! A pod that is probed: what is known of its containers, and what their probes say.
+//! A pod that is probed: the state of its containers, and the results of their probes.
 
 mod agreement;
 mod container;
@@ -27,55 +27,60 @@ pub(in crate::prober) use workers::{AttemptContext, AttemptResult, Effects, Prob
 
 use container::WouldKillStats;
 
-/// A container that ran for longer when the prober started has not been started for it to see.
+/// Time by which a container must be older than the prober to count as started before it
+/// (`prober_manager.go`: `kubeletRestartGracePeriod`).
 const PREDATES_MARGIN: Duration = Duration::from_secs(10);
 
 /// A pod with its workers.
 #[derive(Debug)]
 pub(in crate::prober) struct ProbedPod {
     state: Mutex<PodState>,
-    /// Whose turn it is to kill: one after the other, as the kubelet's worker of the pod.
+    /// Permit to kill a container of the pod. Containers are killed one after the other, as by the
+    /// kubelet's pod worker.
     pub(in crate::prober) turn: Semaphore,
 }
 
-/// What is known of it.
+/// State of a [`ProbedPod`].
 #[derive(Debug)]
 pub(in crate::prober) struct PodState {
     pub(in crate::prober) names: Arc<PodRef>,
     pub(in crate::prober) spec: Arc<PodSpec>,
-    /// The sandbox that it lives in.
+    /// ID of the pod's newest sandbox.
     sandbox: Arc<str>,
-    /// Its address, once it is known.
+    /// Address of the pod, once it is known.
     pub(in crate::prober) address: Option<Arc<str>>,
-    /// Its sandbox does not run any more.
+    /// Whether the sandbox no longer runs.
     pub(in crate::prober) has_ended: bool,
-    /// Somebody has it stopped, for as long as the call is there.
+    /// Call that stops the pod, while it is in flight.
     stopper: Weak<CallInfo>,
-    /// Whether somebody plays it.
+    /// Management of the pod by a pod worker.
     pub(in crate::prober) played: Management,
-    /// Which of its containers are started again; `None` for all that somebody plays.
+    /// Names of the containers that the pod worker restarts; `None` for all containers of a managed
+    /// pod.
     pub(in crate::prober) kept: Option<HashSet<String>>,
-    /// Nobody looks at it any more.
+    /// Whether all probe workers have been stopped permanently.
     workers_stopped: bool,
     pub(in crate::prober) containers: Vec<ProbedContainer>,
     pub(in crate::prober) workers: Vec<ProbeWorker>,
-    /// Probes that have had a worker: another one comes only once none before it has one.
+    /// Probes that have had a worker. Such a probe gets another worker only if no probe before it
+    /// has one.
     launched: HashSet<(String, ProbeType)>,
-    /// When it is looked at again though nothing has changed.
+    /// Time of the next sync if nothing changes before.
     pub(in crate::prober) next_sync: Instant,
-    /// When the prober started.
+    /// Start of the prober, or the time of its first full list of the node if the pod is newer.
     since: Instant,
     enforcement: Arc<Enforcement>,
 }
 
-/// Whether somebody plays a pod, who looks at it as often as a kubelet would: only then is readiness looked at out of its time.
+/// Management of a pod by a pod worker. The syncs of the pod worker trigger readiness probes of a
+/// managed pod; for other pods the prober's own syncs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::prober) enum Management {
-    /// Nobody does.
+    /// No pod worker manages the pod.
     External,
-    /// Somebody does.
+    /// A pod worker manages the pod.
     Managed,
-    /// Somebody does, and is about to end it.
+    /// A pod worker manages the pod, and is about to terminate it.
     Terminating,
 }
 
@@ -112,7 +117,8 @@ impl ProbedPod {
 }
 
 impl PodState {
-    /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
+    /// Sets the specification of the pod. A probe whose specification has changed is replaced by
+    /// another probe.
     pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
         for worker in &mut self.workers {
             match spec.container(&worker.container).and_then(|it| it.probe(worker.state.probe_type)) {
@@ -126,7 +132,8 @@ impl PodState {
         self.spec = Arc::new(spec);
     }
 
-    /// Takes the sandbox that it lives in. In another one everything begins anew that had ended with the last.
+    /// Sets the sandbox of the pod. In another sandbox, probes whose workers have exited get
+    /// workers again.
     pub(in crate::prober) fn set_sandbox(&mut self, sandbox: &Arc<str>) {
         if self.sandbox != *sandbox {
             self.sandbox = sandbox.clone();
@@ -136,7 +143,7 @@ impl PodState {
         }
     }
 
-    /// Takes what is known of a container.
+    /// Adds, updates or replaces a container.
     pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, effects: &mut Effects) {
         let name = known.names.name.as_deref().unwrap_or_default();
         let Some(index) = self.index_by_name(name) else {
@@ -153,7 +160,7 @@ impl PodState {
         }
     }
 
-    /// A container has been removed.
+    /// Removes a container.
     pub(in crate::prober) fn remove_container(&mut self, id: &str) {
         self.containers.retain(|container| *container.id != *id);
     }
@@ -178,8 +185,10 @@ impl PodState {
         container
     }
 
-    /// Of a container that ran before there was a prober, it is not known whether its startup probe has succeeded. One that still runs
-    /// when that probe would long have ended it has.
+    /// Returns whether a container is assumed to have started. The result of the startup probe is
+    /// unknown for a container that is older than the prober. A container that still runs after its
+    /// startup probe would have ended it (`initialDelaySeconds` + `periodSeconds` ×
+    /// `failureThreshold`) must have started.
     pub(super) fn assume_started(&self, container: &ProbedContainer) -> bool {
         let ObservedState::Running(since) = container.state else { return false };
         let startup = self.spec_of(container).and_then(|spec| spec.probe(ProbeType::Startup).cloned());
@@ -193,7 +202,7 @@ impl PodState {
         self.since.checked_duration_since(since).is_some_and(|age| age > PREDATES_MARGIN)
     }
 
-    /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
+    /// Syncs the pod: starts missing workers, triggers readiness probes, and decides about kills.
     pub(in crate::prober) fn sync(&mut self, now: Instant, effects: &mut Effects) {
         if self.workers_stopped {
             return;
@@ -209,7 +218,7 @@ impl PodState {
         }
     }
 
-    /// Who plays it looks at it.
+    /// Syncs the pod for its pod worker, and triggers readiness probes.
     pub(in crate::prober) fn look(&mut self, now: Instant, effects: &mut Effects) {
         self.sync(now, effects);
         for index in 0..self.containers.len() {
@@ -217,7 +226,7 @@ impl PodState {
         }
     }
 
-    /// Has it looked again whether a container is ready that was not.
+    /// Triggers the readiness probe of a container that has started and is not ready.
     fn trigger_readiness(&self, index: usize) {
         if self.readiness_inputs(index).needs_readiness_trigger()
             && let Some(worker) = self.worker(index, ProbeType::Readiness)
@@ -226,7 +235,7 @@ impl PodState {
         }
     }
 
-    /// Holds something to be so, or nothing any more. Tells whether that is new.
+    /// Sets or removes the result of a probe. Returns whether there is a new result.
     pub(super) fn set_result(
         &mut self,
         name: &str,
@@ -293,7 +302,7 @@ impl PodState {
                 {
                     Terminating::Pod
                 }
-                // The call may fail.
+                // The call may fail, so liveness and startup probes wait instead of exiting.
                 ContainerKind::Regular if self.is_ending() || container.is_being_stopped() => {
                     Terminating::Container
                 }
@@ -302,7 +311,7 @@ impl PodState {
         }
     }
 
-    /// Whether a container has ended in a way that makes all of them start again.
+    /// Returns whether a container has ended in a way that restarts all containers of the pod.
     pub(super) fn restarts_all(&self) -> bool {
         self.containers.iter().any(|container| match container.state {
             ObservedState::Terminated(Some(code)) => {
@@ -325,7 +334,8 @@ impl PodState {
         }
     }
 
-    /// Nothing of it will be probed any more: it has come to its end, or its sandbox and all of its containers have.
+    /// Returns whether no container of the pod will be probed again: the pod has ended, or its
+    /// sandbox and all of its containers have.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.phase(), PodPhase::Succeeded | PodPhase::Failed)
             || (self.has_ended && !self.containers.iter().any(ProbedContainer::is_running))
@@ -357,7 +367,7 @@ impl PodState {
         self.containers.iter().position(|container| container.name() == name)
     }
 
-    /// The place of the container with this id.
+    /// Returns the index of the container with this ID.
     pub(super) fn index_by_id(&self, id: &str) -> Option<usize> {
         self.containers.iter().position(|container| *container.id == *id)
     }

@@ -17,8 +17,9 @@ use crate::prober::probe_state::{NextAction, ProbeState, ResultUpdate};
 use crate::prober::threshold::ProbeResult;
 use crate::tap;
 
-/// Maximum number of failures that are reported with a kill, and of characters of each.
+/// Maximum number of failures that are reported with a kill.
 const MAX_FAILURES: usize = 5;
+/// Maximum number of characters of each reported failure.
 const MAX_MESSAGE_BYTES: usize = 200;
 
 /// A probe worker, with the state of its probe.
@@ -27,15 +28,16 @@ pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) container: String,
     pub(in crate::prober) state: ProbeState,
     pub(in crate::prober) handle: Arc<ProbeWorkerHandle>,
-    /// The last failures in a row, as many as are reported.
+    /// Last failures in a row, at most as many as are reported.
     pub(super) failures: VecDeque<tap::ProbeFailure>,
     /// The duration of the last attempt.
     pub(super) last_duration: Duration,
-    /// How often probeshim has killed the container for this probe.
+    /// Number of kills of the container by probeshim for this probe.
     pub(in crate::prober) kill_count: u32,
-    /// The last attempt of the kubelet that was seen.
+    /// Outcome of the last attempt of the kubelet that was seen.
     pub(super) last_kubelet_attempt: Option<String>,
-    /// Number of failed attempts since the last success that were discarded because the prober was late. The kubelet has counted its own.
+    /// Number of failed attempts since the last success that were discarded because the prober was
+    /// late. The kubelet counts its own attempts.
     pub(super) discarded_failures: u32,
 }
 
@@ -54,11 +56,11 @@ pub(in crate::prober) struct AttemptResult {
 pub(in crate::prober) struct ProbeWorkerHandle {
     /// Ends the worker.
     pub(in crate::prober) stop: Notify,
-    /// Makes the worker attempt at once.
+    /// Triggers an attempt immediately.
     pub(in crate::prober) manual_trigger: Notify,
 }
 
-/// Everything that an attempt depends on.
+/// Inputs of an attempt.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct AttemptContext {
     pub(in crate::prober) pod: Arc<PodRef>,
@@ -129,8 +131,9 @@ impl ProbeWorker {
 }
 
 impl PodState {
-    /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
-    /// there when it is about one that has been there before.
+    /// Starts the workers of all probes, those of regular containers first. As in the kubelet
+    /// (`prober_manager.go`: `AddPod`), a probe that has had a worker gets another one only if no
+    /// probe before it has a worker.
     pub(super) fn start_workers(&mut self, effects: &mut Effects) {
         if self.is_finished() {
             return;
@@ -168,7 +171,8 @@ impl PodState {
         let mut next = self.workers[index].state.next_action(&view, now, &mut updates);
         let context = (next == NextAction::Attempt).then(|| self.attempt_context(index)).flatten();
         if next == NextAction::Attempt && context.is_none() {
-            // Where the kubelet does not know the address yet it asks this host; we know better.
+            // The kubelet probes its own host while the address of the pod is unknown. The prober
+            // waits for the address.
             next = NextAction::Wait;
         }
         self.apply_updates(&name, probe_type, updates, now, effects);
@@ -210,7 +214,8 @@ impl PodState {
         }
     }
 
-    /// Called when a worker has exited. Starts another one if the spec of its probe has changed.
+    /// Removes a worker that has exited. Starts another one if the specification of its probe has
+    /// changed.
     pub(in crate::prober) fn on_worker_exit(
         &mut self,
         handle: &Arc<ProbeWorkerHandle>,
@@ -228,7 +233,7 @@ impl PodState {
         }
     }
 
-    /// Stops all workers, for good.
+    /// Stops all workers permanently.
     pub(in crate::prober) fn stop_workers(&mut self) {
         self.workers_stopped = true;
         for worker in &self.workers {
@@ -254,7 +259,7 @@ impl PodState {
                 changed = result.or(changed);
             }
         }
-        // As in the kubelet's main loop, to which an alive container is no news.
+        // As in the kubelet's `syncLoopIteration`, the success of a liveness probe causes no sync.
         let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
         if changed.is_some_and(is_news) {
             effects.result_changed = true;
