@@ -101,7 +101,7 @@ impl WorkerContext {
 
     /// Records and logs that the built-in kubelet is paused.
     pub(super) fn record_paused(&self) {
-        let message = "A kubelet uses the runtime: probeshim starts and ends nothing until the kubelet has been gone for a minute";
+        let message = "A kubelet uses the runtime: probeshim starts and stops nothing until the kubelet has been gone for a minute";
         self.events.log_and_record(Event::warning(reason::PAUSED_FOR_KUBELET, message));
     }
 }

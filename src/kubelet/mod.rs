@@ -256,7 +256,7 @@ impl Kubelet {
                 format!("--state-dir: the state cannot be written, and probeshim retries: {reason}");
             Event::warning(reason::STATE_WRITE_FAILED, message)
         } else {
-            Event::normal(reason::STATE_WRITE_RECOVERED, "The state is written again")
+            Event::normal(reason::STATE_WRITE_RECOVERED, "The state can be written again")
         };
         self.context.events.log_and_record(event);
     }
@@ -272,7 +272,7 @@ impl Kubelet {
             for pod in running {
                 let (name, uid) = (pod.full_name(), &pod.uid);
                 let problem = format!(
-                    "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
+                    "pod {name} (uid {uid}) of an earlier run is in no manifest and is left alone; --prune removes it"
                 );
                 record_problem(&self.context.events, problem);
             }
@@ -370,7 +370,7 @@ impl Kubelet {
     fn on_worker_exit(&self, exit: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
         let Ok((name, is_gone)) = exit else { return false };
         if !is_gone {
-            error!(pod = name, "a pod is not played any more, and containers or files of it are left");
+            error!(pod = name, "pod worker ended, but containers or files of its pod are left");
         }
         let mut handles = self.pod_workers.lock();
         if let Some(worker) = handles.remove(&name) {

@@ -47,7 +47,7 @@ impl PodWorkerHandle {
                 self.successors.clear();
                 if pod != known {
                     if !pod.is_client_pod() {
-                        info!(pod = pod.key(), "the manifest of a pod has changed");
+                        info!(pod = pod.key(), "pod manifest changed");
                     }
                     self.pod.send_replace(pod);
                 }

@@ -107,7 +107,7 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
         .find(|point| point.contains("uid-of-first") && Path::new(point).is_dir());
     let mut busy = Command::new("sleep").arg("infinity").current_dir(point.unwrap()).spawn().unwrap();
     player.forget("first");
-    let retried = "the files of a pod were not removed, and are tried again";
+    let retried = "removal of a pod's files failed and is retried";
     let is_retried = looks().any(|()| player.log().contains(retried));
     busy.kill().unwrap();
     busy.wait().unwrap();

@@ -385,7 +385,7 @@ async fn what_was_not_seen_is_told_of() {
     let lost = until_shown(&owner.place, &["events"], is_event("NotRestartable")).await;
     assert_eq!(
         lost,
-        "The container has ended and is not started again: its RunPodSandbox and CreateContainer were not seen"
+        "The container has ended and is not restarted: its RunPodSandbox and CreateContainer were not seen"
     );
     end(running, owner, runtime).await;
 }

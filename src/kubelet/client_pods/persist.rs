@@ -106,7 +106,7 @@ impl StoredRequest {
                 let bytes = BASE64_STANDARD.decode(text);
                 bytes
                     .map(|it| RedactedBytes(it.into()))
-                    .map_err(|error| format!("it was not kept whole: {error}"))
+                    .map_err(|error| format!("the stored request is damaged: {error}"))
             }
             Self::Missing(reason) => Err(reason.clone()),
         }

@@ -164,7 +164,7 @@ impl ClientActionRecorder {
         let snapshot = self.client_pods.snapshot();
         if let Some(obstacle) = snapshot.obstacle(&key, &name).filter(|_| !snapshot.is_released(&key, &name))
         {
-            let message = format!("The container has ended and is not started again: {obstacle}");
+            let message = format!("The container has ended and is not restarted: {obstacle}");
             warn!(pod = %key, container = name, "{}", sanitize(&message));
             events.record(
                 inventory.with_container_refs(container, Event::warning(reason::NOT_RESTARTABLE, message)),
@@ -287,10 +287,10 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     if ended.info.is_from_kubelet() {
         // A kubelet restarts its pods itself, and their requests may hold secrets that must not be
         // written to disk.
-        return Err("a kubelet has made it".to_owned());
+        return Err("created by a kubelet".to_owned());
     }
     match ended.request.take() {
-        Some(Err(why)) => Err(format!("its {} was not seen whole: {why}", ended.call.method.label())),
+        Some(Err(why)) => Err(format!("its {} was not captured: {why}", ended.call.method.label())),
         Some(Ok(request)) => Ok(request),
         None => Err(RESTART_WAS_OFF.to_owned()),
     }

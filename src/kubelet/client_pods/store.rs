@@ -9,7 +9,7 @@ use crate::lockfile::LockError;
 use crate::state::{Snapshot, StateError, StateStore};
 
 /// Message if the state directory is locked or cannot be opened.
-const STOPS_NOT_RECORDED: &str = "what clients stop is not recorded for --enforce restart";
+const STOPS_NOT_RECORDED: &str = "stops by clients are not recorded for --enforce restart";
 
 /// Client pods, and the state store that keeps them when probeshim ends.
 #[derive(Debug)]

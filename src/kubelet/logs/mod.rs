@@ -97,7 +97,7 @@ where
 pub(super) async fn remove_log(path: PathBuf) {
     let removed = spawn_blocking(move || match LogDirectory::open(&path).and_then(|log| log.remove_all()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            debug!(path = %path.display(), %error, "a container's log was not removed");
+            debug!(path = %path.display(), %error, "removal of a container log failed");
         }
         _ => {}
     });

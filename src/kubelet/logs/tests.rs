@@ -104,7 +104,7 @@ async fn rotated_logs_are_compressed_with_the_next_rotation_and_lose_nothing() {
 async fn a_small_log_stays_as_it_is() {
     let log = Log::new();
     let size = fs::metadata(log.path()).unwrap().len();
-    let never = || async { panic!("nothing is to be reopened") };
+    let never = || async { panic!("the log must not be reopened") };
     let now = Timestamp::UNIX_EPOCH;
     assert!(!rotate_if_large(&log.path(), size + 1, 5, now, never).await.unwrap());
     assert_eq!(log.names(), ["0.log"]);

@@ -148,7 +148,7 @@ impl PodWorker {
             }
             if let Err(status) = self.reclaim(&name, &id).await {
                 let pod = self.pod.full_name();
-                warn!(pod, container = %id, "a container is left that nobody wants: {}", sanitize(status.message()));
+                warn!(pod, container = %id, "removal of a released container failed: {}", sanitize(status.message()));
                 self.lock().created.containers.push((name, id, client_request));
             }
         }
@@ -157,14 +157,14 @@ impl PodWorker {
             && let Err(status) = self.remove_sandbox(&id).await
         {
             let pod = self.pod.full_name();
-            warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", sanitize(status.message()));
+            warn!(pod, sandbox = %id, "removal of a released sandbox failed: {}", sanitize(status.message()));
             self.lock().created.sandbox = Some(id);
         }
     }
 
     async fn reclaim(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
         let names = ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
-        let message = "Its owner has let it go meanwhile".to_owned();
+        let message = "The client has released the container meanwhile".to_owned();
         let ending = KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None };
         self.kill(&Arc::new(names), id, ending, None, &[]).await?;
         self.remove(id).await

@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(users, expected, "{image}");
             assert!(
                 found.iter().all(|auth| auth.server_address.is_empty()),
-                "the runtime would hold it to a URL"
+                "the runtime would parse it as a URL"
             );
         }
     }

@@ -103,7 +103,7 @@ impl PodWorker {
             error!(
                 pod,
                 container = name,
-                "a fault of probeshim's own: a preStop hook panicked, please report it"
+                "bug in probeshim: a preStop hook panicked; please report it"
             );
         };
         match attempt.run(|| None::<Infallible>, on_panic).await {

@@ -82,7 +82,7 @@ impl PodWorker {
                     warn!(
                         pod,
                         container = name,
-                        "a subPath is not unmounted yet, and is tried again: {error}"
+                        "unmount of a subPath failed and is retried: {error}"
                     );
                 }
                 Ok(Err(_)) | Err(_) => {}

@@ -55,7 +55,7 @@ impl Requeue {
                 left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
-                warn!(pod = pod.full_name(), "a pod was not synced: {error}");
+                warn!(pod = pod.full_name(), "pod sync failed: {error}");
                 SYNC_RETRY_DELAY
             }
         };

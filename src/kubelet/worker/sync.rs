@@ -35,7 +35,7 @@ impl PodWorker {
         if actions.create_sandbox.is_some()
             && let PodOrigin::Client { request: Err(reason), .. } = &self.pod.origin
         {
-            let message = format!("The sandbox has ended, and cannot be made again: {reason}");
+            let message = format!("The sandbox has ended and cannot be recreated: {reason}");
             self.record_event(None, Event::warning(reason::NOT_RESTARTABLE, message));
             return Ok(SyncResult::NoChange);
         }
@@ -232,12 +232,12 @@ impl PodWorker {
                 self.remove_with_log(instance).await
             };
             if let Err(status) = removed {
-                debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
+                debug!(container = %instance.id, "removal of an exited container failed: {}", status.message());
             }
         }
         for sandbox in runtime_status.old_sandboxes() {
             if let Err(status) = self.remove_sandbox(&sandbox.id).await {
-                debug!(sandbox = %sandbox.id, "a dead sandbox was not removed: {}", status.message());
+                debug!(sandbox = %sandbox.id, "removal of an old sandbox failed: {}", status.message());
             }
         }
     }

@@ -56,7 +56,7 @@ impl PodWorker {
             if self.never_created() {
                 return;
             }
-            warn!(pod = self.pod.full_name(), "a pod was not ended: {error}");
+            warn!(pod = self.pod.full_name(), "pod termination failed: {error}");
             self.record_event(
                 None,
                 Event::warning(reason::FAILED_KILL_POD, format!("error killing pod: {error}")),
@@ -91,14 +91,14 @@ impl PodWorker {
     pub(super) async fn cleanup(&self) -> bool {
         let patient = async {
             while let Err(status) = self.remove_from_runtime().await {
-                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", sanitize(status.message()));
+                warn!(pod = self.pod.full_name(), "pod removal failed: {}", sanitize(status.message()));
                 sleep(TERMINATION_RETRY).await;
             }
             let mut is_logged = false;
             while let Err(error) = self.remove_files().await {
                 if !is_logged {
                     let (pod, error) = (self.pod.full_name(), sanitize(&error));
-                    warn!(pod, "the files of a pod were not removed, and are tried again: {error}");
+                    warn!(pod, "removal of a pod's files failed and is retried: {error}");
                 }
                 is_logged = true;
                 sleep(TERMINATION_RETRY).await;
