@@ -11,9 +11,9 @@ impl Change {
             Self::SandboxStarted(sandbox) => {
                 let addresses = match sandbox.addresses.as_slice() {
                     [] => String::new(),
-                    addresses => format!(" with {}", addresses.join(", ")),
+                    addresses => format!(" with IP {}", addresses.join(", ")),
                 };
-                Event::normal(reason::SANDBOX_STARTED, format!("The sandbox runs{addresses}"))
+                Event::normal(reason::SANDBOX_STARTED, format!("The sandbox is ready{addresses}"))
                     .for_pod(sandbox.pod.clone())
             }
             Self::SandboxStopped(sandbox) => {
@@ -29,7 +29,7 @@ impl Change {
                 inventory.with_container_refs(container, Event::normal(reason::CONTAINER_CREATED, message))
             }
             Self::ContainerStarted(container) => {
-                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_STARTED, "Runs"))
+                inventory.with_container_refs(container, Event::normal(reason::CONTAINER_STARTED, "Started"))
             }
             Self::ContainerExited(container) => {
                 let message = match &container.exit {

@@ -123,7 +123,7 @@ impl Sandbox {
         }
     }
 
-    /// Creates the sandbox of a RunPodSandbox call in flight. Its id is not known yet.
+    /// Creates the future sandbox of a pod. Its id is not known yet.
     #[must_use]
     pub fn pending(pod: PodRef, labels: LabelMap, annotations: LabelMap, now: Instant) -> Self {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }

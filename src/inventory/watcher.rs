@@ -105,14 +105,14 @@ impl Watcher {
                 Ok(runtime) => {
                     let connected_at = Instant::now();
                     let error = self.watch(runtime).await;
-                    info!(error = sanitize(error.message()), "the runtime tells nothing now");
+                    info!(error = sanitize(error.message()), "runtime disconnected");
                     self.send(RuntimeEvent::Disconnected).await;
                     // The delay also grows if the runtime responds but cannot be watched.
                     if connected_at.elapsed() > RECONNECT_BACKOFF.1 {
                         pause = RECONNECT_BACKOFF.0;
                     }
                 }
-                Err(status) => debug!(error = sanitize(status.message()), "the runtime tells nothing yet"),
+                Err(status) => debug!(error = sanitize(status.message()), "runtime not ready"),
             }
             sleep(pause).await;
             pause = (2 * pause).min(RECONNECT_BACKOFF.1);
@@ -156,7 +156,7 @@ impl Watcher {
                     pending_inspects.remove(&request);
                     match inspected {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::Inspect, observations)).await,
-                        Err(status) => debug!(?request, status = sanitize(status.message()), "not told"),
+                        Err(status) => debug!(?request, status = sanitize(status.message()), "inspect failed"),
                     }
                 }
                 () = &mut subscribe_grace, if !connected_sent => {
@@ -173,7 +173,7 @@ impl Watcher {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
                         // The event stream shows whether the runtime responds.
                         Err(status) if task_events.is_some() => {
-                            debug!(status = sanitize(status.message()), "the runtime was not listed");
+                            debug!(status = sanitize(status.message()), "relist failed");
                         }
                         Err(status) => return status,
                     }
@@ -183,7 +183,7 @@ impl Watcher {
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = sanitize(status.message()),
-                            "containerd does not tell of what it executes: phases are not to be had"
+                            "containerd does not report exec events; ExecSync phases are not available"
                         );
                         (task_events, connected_sent) = (None, true);
                         self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events: false }).await;
@@ -197,7 +197,7 @@ impl Watcher {
                         self.send(RuntimeEvent::Observed(Source::Event, observations)).await;
                     }
                     Err(status) => {
-                        debug!(status = sanitize(status.message()), "the runtime's container events have ended");
+                        debug!(status = sanitize(status.message()), "container event stream ended");
                         container_events = None;
                     }
                 },
@@ -310,10 +310,10 @@ where
     S: Stream<Item = Result<T, Status>> + Unpin,
 {
     let Some(events) = events else { return pending().await };
-    events.next().await.unwrap_or_else(|| Err(Status::unavailable("the stream of events has ended")))
+    events.next().await.unwrap_or_else(|| Err(Status::unavailable("the event stream has ended")))
 }
 
 async fn with_timeout<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let result = timeout(CALL_TIMEOUT, call).await;
-    result.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {CALL_TIMEOUT:?}"))))
+    result.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no response within {CALL_TIMEOUT:?}"))))
 }

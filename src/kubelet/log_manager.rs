@@ -57,7 +57,7 @@ impl ContainerLogManager {
         let containers = match self.running_containers().await {
             Ok(containers) => containers,
             Err(error) => {
-                debug!(%error, "the logs of containers were not checked");
+                debug!(%error, "container log check failed");
                 return;
             }
         };
@@ -68,9 +68,9 @@ impl ContainerLogManager {
                 // The container was removed after it was listed.
                 Err(RotateError::Runtime { status, .. }) if status.code() == Code::NotFound => {}
                 Err(error) if self.failing.insert(id.clone()) => {
-                    warn!(container = id, %error, "a container's log was not rotated, and is tried again");
+                    warn!(container = id, %error, "container log rotation failed, retrying");
                 }
-                Err(error) => debug!(container = id, %error, "a container's log was not rotated"),
+                Err(error) => debug!(container = id, %error, "container log rotation failed"),
             }
         }
     }
@@ -111,7 +111,7 @@ impl ContainerLogManager {
         };
         let (now, max_files) = (Timestamp::now(), self.policy.max_files);
         if rotate_if_large(&path, max_size, max_files, now, reopen).await? {
-            debug!(container = id, path = %path.display(), "a container's log was rotated");
+            debug!(container = id, path = %path.display(), "container log rotated");
         }
         Ok(())
     }

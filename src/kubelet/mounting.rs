@@ -81,7 +81,7 @@ impl WorkerContext {
             let path = point.clone();
             match spawn_blocking(move || pod_dir::unmount_stale(Path::new(&path))).await {
                 Ok(Ok(())) => self.stores.subpath_mounts.forget_point(&point),
-                Ok(Err(error)) => warn!("a mount of an earlier run is left: {point}: {error}"),
+                Ok(Err(error)) => warn!("unmount of a mount of an earlier run failed: {point}: {error}"),
                 Err(_) => {}
             }
         }

@@ -33,7 +33,7 @@ pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers
             }
             Err(status) => {
                 if !std::mem::replace(&mut is_reported, true) {
-                    warn!("the runtime does not tell what is on the node: {}", sanitize(status.message()));
+                    warn!("relist failed: {}", sanitize(status.message()));
                 }
             }
         }

@@ -46,11 +46,11 @@ pub enum StateError {
         source: io::Error,
     },
     /// The writer thread cannot be started.
-    #[error("cannot start: {0}")]
+    #[error("cannot start the thread that writes the state: {0}")]
     System(#[source] io::Error),
     /// The file is damaged.
     #[error(
-        "what was kept is damaged ({0}); move it away to begin anew: what runs is left as it is then, and told of"
+        "the state is damaged ({0}); move the file away to start with an empty state: running pods are then left as they are and reported"
     )]
     Damaged(String),
 }
@@ -81,10 +81,10 @@ pub(super) enum WriteError {
     #[error(transparent)]
     Locked(#[from] LockError),
     /// The file was replaced.
-    #[error("{} has been replaced by another file, which is left as it is; start probeshim again to use it", .0.display())]
+    #[error("{} has been replaced by another file, which is left unchanged; restart probeshim to use it", .0.display())]
     Replaced(PathBuf),
     /// The database panicked.
-    #[error("its writer failed: {0}")]
+    #[error("the database failed: {0}")]
     Panic(String),
 }
 
@@ -124,7 +124,7 @@ impl StateFile {
         };
         let created = create_dir(dir);
         let created = created.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::Error::other("is not a folder; name one, or a place for one"),
+            io::ErrorKind::AlreadyExists => io::Error::other("is not a directory; name a directory or a path that does not exist"),
             _ => error,
         });
         created.map_err(failed(dir))?;
@@ -153,7 +153,7 @@ impl StateFile {
                 return Err(StateError::File { path, source });
             }
             Ok(Err(error)) => return Err(damaged(error.to_string())),
-            Err(panic) => return Err(damaged(format!("it cannot be read, {}", sanitize(&panic)))),
+            Err(panic) => return Err(damaged(format!("it cannot be read: {}", sanitize(&panic)))),
         };
         match version {
             Some(VERSION) => Ok((Self { path, handle, database: Some(database), lock }, values)),
@@ -333,7 +333,7 @@ fn read(path: &Path) -> Result<(fs::File, Database, StateContent), redb::Error> 
     let (file, mut database) = open(path)?;
     if !database.check_integrity()? {
         let path = path.display();
-        warn!(%path, "it was damaged, and has been repaired: what was written last may be missing");
+        warn!(%path, "state file was damaged and has been repaired; the last changes may be missing");
     }
     let content = values(&database)?;
     Ok((file, database, content))

@@ -146,7 +146,7 @@ impl StateStore {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Flush(settled));
         if timeout(FLUSH_TIMEOUT, wait).await.is_err() {
-            warn!("the state is not on disk yet: the disk is slow");
+            warn!("state flush timed out: the disk is slow");
         }
     }
 
@@ -156,7 +156,7 @@ impl StateStore {
     pub async fn close(&self) -> Result<(), CloseError> {
         let (closed, wait) = oneshot::channel();
         self.send(Message::Close(closed));
-        wait.await.unwrap_or_else(|_| Err(CloseError("the thread that writes it has ended".to_owned())))
+        wait.await.unwrap_or_else(|_| Err(CloseError("the state writer thread has ended".to_owned())))
     }
 
     /// Returns a receiver of the error of the last write; `None` if all changes are on disk.

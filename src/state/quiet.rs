@@ -34,7 +34,7 @@ pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no reason is given").to_owned()
+    text.unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl StateWriter {
         }
         let Self { file, closes, pending, panic, .. } = self;
         if !pending.is_empty() {
-            warn!(changes = pending.len(), "what was to outlive probeshim was not written");
+            warn!(changes = pending.len(), "state changes lost: they could not be written");
         }
         let closed = match (file.close(), panic) {
             (Ok(()), None) => Ok(()),

@@ -281,8 +281,8 @@ async fn a_state_that_cannot_be_used_is_refused_and_nothing_is_made() {
     fs::write(place.at("state/state.redb"), "something else").unwrap();
     let answer = played(&place, &pod("a", POLITE, "", ""), &["--until", "ready"]).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    let told = format!("--state-dir: what was kept is damaged ({}", place.at("state/state.redb").display());
-    assert!(answer.stderr.contains(&told) && answer.stderr.contains("move it away"), "{answer:?}");
+    let told = format!("--state-dir: the state is damaged ({}", place.at("state/state.redb").display());
+    assert!(answer.stderr.contains(&told) && answer.stderr.contains("move the file away"), "{answer:?}");
     assert_eq!(fs::read(place.at("state/state.redb")).unwrap(), b"something else");
     assert_eq!(sandboxes(&mut runtime).await, 0);
     runtime.end().await;
@@ -378,7 +378,7 @@ async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
     let is_told = ["--state-dir: ", "Read-only file system"].iter().all(|told| answer.stderr.contains(told));
     assert!(answer.code == Some(1) && is_told, "{answer:?}");
     let mut watching = owner.place.start_watching(&["--record-limit", "off"]).await;
-    watching.logged("what clients stop is not recorded for --enforce restart").await;
+    watching.logged("stops by clients are not recorded for --enforce restart").await;
     watching.signal(Signal::TERM);
     assert_eq!(watching.ended().await, Some(0));
     small.is_read_only(false);
@@ -422,7 +422,7 @@ async fn what_runs_is_adopted_and_strangers_go_when_they_are_pruned() {
     until_shown(&place, &["events"], |events| {
         let is_it = |event: &serde_json::Value| {
             let message = event["message"].as_str().unwrap_or_default();
-            message.starts_with(told) && message.ends_with("it is left as it is; --prune removes it")
+            message.starts_with(told) && message.ends_with("is left alone; --prune removes it")
         };
         events.as_array()?.iter().any(is_it).then_some(())
     })

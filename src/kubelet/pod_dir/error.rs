@@ -18,7 +18,7 @@ pub(in crate::kubelet) enum VolumeError {
         source: io::Error,
     },
     /// A mount below the directory of a pod cannot be unmounted, so the directory is not removed.
-    #[error("{path} cannot be unmounted, and nothing is removed through it: {source}")]
+    #[error("mount point {path} cannot be unmounted, and the pod's directory is not removed: {source}")]
     StillMounted {
         /// The mount point.
         path: PathBuf,

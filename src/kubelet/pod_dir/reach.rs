@@ -33,7 +33,7 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
     let reason = not_propagated(&our_mounts, &mounts(Some(pid)).ok()?, directory)?;
     Some(format!(
         "the runtime (pid {pid}) is in another mount namespace, and {reason}; run probeshim in the mount namespace of the runtime \
-         (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state-dir on a mount that is shared with it"
+         (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or put --state-dir on a mount that is shared with it"
     ))
 }
 
@@ -65,7 +65,7 @@ fn not_propagated(
             && [mount.shared, mount.master].contains(&Some(group))
     };
     let is_seen = covering(runtime_mounts, directory).is_some_and(receives);
-    (!is_seen).then(|| format!("its mount that holds {} receives no mounts from ours", directory.display()))
+    (!is_seen).then(|| format!("its mount that holds {} does not receive probeshim's mounts", directory.display()))
 }
 
 /// Returns the mount that holds a directory, and its peer group; or a message if the mount is not

@@ -104,7 +104,7 @@ fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<Own
 }
 
 fn mount_point_error(name: &OsStr) -> io::Error {
-    let reason = format!("{} is a mount point; what is mounted there is not removed", name.display());
+    let reason = format!("{} is a mount point; mounted files are not removed", name.display());
     io::Error::new(io::ErrorKind::ResourceBusy, reason)
 }
 

@@ -59,7 +59,7 @@ async fn is_refused(what: &str, put: impl FnOnce(&Path)) -> bool {
     }
     assert_eq!(answer.code, Some(1), "{what}: {answer:?}");
     let is_told = |line: &str| {
-        ["probeshim: --state-dir: ", "/state/state.redb: ", "; move it away to begin anew"]
+        ["probeshim: --state-dir: ", "/state/state.redb: ", "; move the file away to start with an empty state"]
             .iter()
             .all(|told| line.contains(told))
     };
