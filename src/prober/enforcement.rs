@@ -23,7 +23,8 @@ pub enum EnforcementMode {
     DryRun,
     /// What has failed its liveness or startup probe is stopped; somebody else starts it again
     Kill,
-    /// Containers are kept alive as a kubelet would: what ends or is killed is started again, under back-off
+    /// Containers are kept alive as a kubelet would: what ends or is killed is started again, under
+    /// back-off
     Restart,
 }
 

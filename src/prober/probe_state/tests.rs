@@ -1,12 +1,13 @@
-//! Table 9.1 of the kubelet's tests: `worker_test.go`. The fixture there: restartPolicy Never, one container, and a probe each second whose
-//! thresholds are 1.
+//! Repeats the tests of the kubelet's `prober/worker_test.go`. The fixture of those tests is a pod
+//! with restartPolicy Never, one container, and a probe that runs every second and whose thresholds
+//! are 1.
 
 use crate::manifest::{ContainerSpec, Handler, RestartPolicy, RestartRule, Source};
 use std::time::Duration;
 
 use super::*;
 
-/// A probe that does something at once, each second.
+/// Returns a probe that runs every second.
 pub(crate) fn probe() -> Probe {
     Probe {
         handler: Handler::Exec(vec!["true".to_owned()]),
@@ -20,7 +21,7 @@ pub(crate) fn probe() -> Probe {
     }
 }
 
-/// A machine, what it sees, and what is held to be so.
+/// A probe state with its inputs, and the result that is stored for it.
 struct Fixture {
     machine: ProbeState,
     view: PodView,
@@ -28,10 +29,10 @@ struct Fixture {
     held: Option<ProbeResult>,
 }
 
-/// What is different from the fixture.
+/// Change of the fixture.
 type Change = fn(&mut Fixture);
 
-/// Whether it goes on.
+/// Whether the worker continues.
 const CONTINUE: bool = true;
 const STOP: bool = false;
 
@@ -59,7 +60,7 @@ impl Fixture {
         self.view.container.as_mut().unwrap()
     }
 
-    /// One turn, in which an attempt comes to this result. Tells whether it goes on.
+    /// Runs a tick in which an attempt has this result. Returns whether the worker continues.
     fn turn(&mut self, result: ProbeResult) -> bool {
         let mut updates = Vec::new();
         let next = self.machine.next_action(&self.view, self.now, &mut updates);
@@ -75,7 +76,8 @@ impl Fixture {
         next != NextAction::Exit
     }
 
-    /// The same, a few times: what is held, and how long the run is, after each.
+    /// Runs a tick for each result. Returns the stored result and the length of the result run
+    /// after each.
     fn turns(&mut self, results: &[ProbeResult]) -> Vec<(ProbeResult, u32)> {
         let mut turn = |result: &ProbeResult| {
             assert!(self.turn(*result));
@@ -213,7 +215,7 @@ fn table_9_1_on_hold() {
     assert_eq!(turns, expected, "ResultRunOnLivenessCheckFailure");
 }
 
-/// A run goes on in the next container: one failure more may be enough.
+/// A result run continues in the next container, so one more failure may be enough.
 #[test]
 fn surprise_3_runs_outlive_their_container() {
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
@@ -263,12 +265,14 @@ impl Held for Vec<(ProbeResult, u32)> {
     }
 }
 
-/// With the gate off, which is the kubelet's default. With the gate on everything is seeded, which is not built.
+/// Tests the kubelet with the gate `ChangeContainerStatusOnKubeletRestart` off, which is the
+/// default. With the gate on, the kubelet gives every container the initial value, which is not
+/// implemented here.
 #[test]
 fn table_9_1_change_container_status_on_kubelet_restart() {
     let first = ProbeResult::initial_value;
     for probe_type in ProbeType::ALL {
-        // Nothing is probed yet: what is held is what was seeded.
+        // No attempt has been made yet, so the stored result is the initial value.
         let waiting = || Fixture::with(probe_type, Probe { initial_delay: 100, ..probe() });
         let mut fixture = waiting();
         fixture.seen().predates_prober = true;

@@ -1,4 +1,4 @@
-//! When attempts are made, and what they count for.
+//! Times of attempts, and the results that they lead to.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ async fn attempts_keep_to_their_grid() {
         let begin = *first.lock().unwrap().get_or_insert_with(Instant::now);
         let mut times = kept.lock().unwrap();
         times.push((begin.elapsed().as_secs_f64() * 10.0).round() / 10.0);
-        // The second takes two periods and a half.
+        // The second attempt takes two and a half periods.
         (Duration::from_secs(if times.len() == 2 { 25 } else { 1 }), succeed())
     };
     let mut node = Node::slow(&[web], play);
@@ -141,7 +141,7 @@ async fn workers_of_a_young_prober_are_spread_and_others_are_not() {
     let one = || probes([probe(LIVENESS, json!({"periodSeconds": 10}))]);
     let names: Vec<String> = (0..200).map(|count| format!("web-{count}")).collect();
     let pods: Vec<Value> = names.iter().map(|name| pod(name, "Always", &[("main", one())])).collect();
-    // The same chance each time.
+    // A fixed seed makes the start times the same in each run.
     fastrand::seed(7);
     let (times, begin) = (Arc::new(Mutex::new(HashMap::new())), Instant::now());
     let kept = times.clone();

@@ -1,4 +1,4 @@
-//! Who would be killed, and what somebody else does about it.
+//! Would-be kills, and their comparison with the stops of a kubelet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,8 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
     let events = node.events_since(begin);
     let at =
         |what| events.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
-    // The delay lets the first tick pass, and again the one at which it would have been killed.
+    // The initial delay skips the first tick, and later an attempt at the tick of each would-be
+    // kill.
     assert_eq!(at(reason::WOULD_KILL), [30.0, 60.0, 90.0]);
     assert_eq!(at(reason::UNHEALTHY), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
     let kill = events.iter().find(|(_, what, _)| *what == reason::WOULD_KILL).unwrap();
@@ -55,7 +56,7 @@ async fn stops_by_other_clients_are_compared() {
     let _call = node.stop("web/main");
     let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
     assert_eq!(last(&node, begin), (reason::KILL_PREDICTED, expected.to_owned()));
-    // What it was for is known once it is there again.
+    // The reason of a stop is known once the container runs again.
     for (seconds, what, expected) in [
         (
             11.0,
@@ -80,7 +81,7 @@ async fn stops_by_other_clients_are_compared() {
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
         assert_eq!(run, u32::from(what == reason::KILL_UNPREDICTED), "the kubelet counts anew, and so do we");
     }
-    // A stop that is repeated is one.
+    // A repeated stop counts once.
     let (mut node, begin) = start().await;
     after(21.0).await;
     for _ in 0..2 {
@@ -90,7 +91,7 @@ async fn stops_by_other_clients_are_compared() {
     node.run("web/main#1");
     assert_eq!(node.prober.agreement(), Agreement { predicted: 1, ..Agreement::default() });
     assert_eq!(last(&node, begin).0, reason::KILL_PREDICTED);
-    // One that goes with its pod was not killed for its probe's sake.
+    // A container that is stopped with its pod was not killed for its probe.
     let (mut node, begin) = start().await;
     after(1.0).await;
     let calls = (node.stop("web/main"), node.stop_pod("web"));
@@ -117,7 +118,7 @@ async fn who_has_ended_by_himself_is_not_missed() {
     assert_eq!(node.events_since(begin), []);
 }
 
-/// Its probe fails while the kubelet's hook runs already.
+/// The probe fails while the kubelet already runs the hook.
 #[tokio::test(start_paused = true)]
 async fn stops_that_the_kubelet_has_announced_are_predicted() {
     let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 2, "periodSeconds": 5}))]);
@@ -175,7 +176,7 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
         let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
         let calls = AtomicUsize::new(0);
         let mut node = Node::settled(&[web], move |_| {
-            // For the second of them it never goes well again.
+            // In the second case the probe never succeeds again.
             if calls.fetch_add(1, Ordering::Relaxed) < 3 || goes_on { fail() } else { succeed() }
         })
         .await;
@@ -192,7 +193,7 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
             .iter()
             .find(|(_, what, _)| *what == reason::KILL_NOT_OBSERVED)
             .map(|(_, _, message)| message.as_str());
-        // A period of the probe, what its attempt took, and two seconds.
+        // One period of the probe, the duration of its attempt, and two seconds.
         let expected =
             "The kubelet has not stopped it for its liveness probe within 12.0s of when it would have been";
         assert_eq!(message, is_kubelet_there.then_some(expected));

@@ -1,4 +1,4 @@
-//! A node on which things happen as a test says.
+//! A node whose sandboxes and containers change as a test demands.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,10 +22,10 @@ use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
 use crate::tap::{Observation, StopRequest};
 
-/// Longer than any period here.
+/// Time that is longer than any period in these tests.
 pub(super) const SETTLED: Duration = Duration::from_secs(200);
 
-/// A node on which things happen as a test says.
+/// A node whose sandboxes and containers change as a test demands.
 pub(super) struct Node {
     pub(super) inventory: Arc<Inventory>,
     pub(super) prober: ProbeManager,
@@ -33,7 +33,7 @@ pub(super) struct Node {
     _dir: tempfile::TempDir,
 }
 
-/// All events, with the paused time at which they were recorded.
+/// All events, with the paused time at which each was recorded.
 struct RecordedEvents(Mutex<FollowedEvents>);
 
 struct FollowedEvents {
@@ -42,7 +42,8 @@ struct FollowedEvents {
 }
 
 impl RecordedEvents {
-    /// Follows a recorder. Time is paused, so an event is taken at the time at which it was recorded.
+    /// Follows a recorder. Time is paused, so an event is taken at the time at which it was
+    /// recorded.
     fn follow(events: &EventRecorder) -> Arc<Self> {
         let (_, receiver) = events.follow(&EventFilter::default());
         let mut wakeups = receiver.resubscribe();
@@ -70,7 +71,7 @@ impl RecordedEvents {
 
 pub(super) type Answered = Result<ExecSyncResponse, Status>;
 
-/// When a container has been started, in seconds before now.
+/// Returns the time that was so many seconds ago, in nanoseconds since 1970.
 pub(super) fn ago(seconds: u64) -> i64 {
     let at = SystemTime::now().checked_sub(Duration::from_secs(seconds)).unwrap();
     i64::try_from(at.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
@@ -85,7 +86,8 @@ pub(super) fn fail() -> Answered {
 }
 
 impl Node {
-    /// A node with manifests of these pods, whose names tell them apart. `play` answers commands.
+    /// Returns a node with manifests of these pods, which have different names. `play` answers
+    /// commands.
     pub(super) fn new(
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> Answered + Send + Sync + 'static,
@@ -93,7 +95,7 @@ impl Node {
         Self::slow(pods, move |request| (Duration::ZERO, play(request)))
     }
 
-    /// The same with commands that take their time.
+    /// Returns a node whose commands take time.
     pub(super) fn slow(
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
@@ -101,7 +103,7 @@ impl Node {
         Self::enforcing(EnforcementSettings::default(), pods, Executor::fake(play))
     }
 
-    /// The same, where what has failed may be killed.
+    /// Returns a node whose prober may kill containers.
     pub(super) fn enforcing(enforcement: EnforcementSettings, pods: &[Value], executor: Executor) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (count, pod) in pods.iter().enumerate() {
@@ -123,7 +125,7 @@ impl Node {
         Self { inventory: Arc::default(), prober, recorded, _dir: dir }
     }
 
-    /// The same once it has run for longer than any period: nothing begins at a time of chance.
+    /// Returns a node whose prober is older than any period, so that workers start without jitter.
     pub(super) async fn settled(
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> Answered + Send + Sync + 'static,
@@ -140,12 +142,12 @@ impl Node {
         self.prober.changed(&self.inventory, &changes);
     }
 
-    /// A pod's sandbox runs.
+    /// Adds a pod with a running sandbox.
     pub(super) fn pod(&mut self, name: &str) {
         self.sandbox(name, &format!("s-{name}"), 0, true);
     }
 
-    /// A sandbox of a pod runs, or does not any more.
+    /// Adds or updates a sandbox of a pod.
     pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
         let metadata =
             v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
@@ -158,7 +160,7 @@ impl Node {
         }));
     }
 
-    /// Something is so of a container of a pod: `web/main#0` is the first of its name.
+    /// Adds or updates a container of a pod. `web/main#0` is the first container of its name.
     pub(super) fn container(
         &mut self,
         name: &str,
@@ -181,7 +183,7 @@ impl Node {
         }));
     }
 
-    /// A container is there, and runs.
+    /// Adds a running container.
     pub(super) fn run(&mut self, name: &str) {
         self.container(name, v1::ContainerState::ContainerRunning, ago(0), None);
     }
@@ -210,7 +212,7 @@ impl Node {
         self.probe(name, probe_type).and_then(|probe| probe.result)
     }
 
-    /// The pods that are worked on, with the containers and types of their probes.
+    /// Returns the pods, containers and types of all probe workers.
     pub(super) fn workers(&self) -> Vec<String> {
         let mut workers = Vec::new();
         for pod in self.prober.shared.pods() {
@@ -231,7 +233,8 @@ impl Node {
         events.map(|(_, event)| event.message.clone()).collect()
     }
 
-    /// Returns the reasons and messages of the events of containers since a time, with the seconds after it.
+    /// Returns the reasons and messages of the events of containers since a time, with the seconds
+    /// after it.
     pub(super) fn events_since(&self, begin: Instant) -> Vec<(f64, &'static str, String)> {
         let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
         let recorded = self.recorded.take().into_iter();
@@ -240,7 +243,7 @@ impl Node {
     }
 }
 
-/// A pod of containers, each with what is written of it beside its name.
+/// Returns the manifest of a pod. Each container has further fields in addition to its name.
 pub(super) fn pod(name: &str, policy: &str, containers: &[(&str, Value)]) -> Value {
     let containers: Vec<Value> = containers.iter().map(|(name, more)| merged(name, more)).collect();
     json!({
@@ -255,7 +258,7 @@ pub(super) fn merged(name: &str, more: &Value) -> Value {
     container
 }
 
-/// A probe that executes its own name.
+/// Returns a probe whose command is the name of its type.
 #[expect(clippy::needless_pass_by_value, reason = "it is written where it is used")]
 pub(super) fn probe(probe_type: ProbeType, more: Value) -> (String, Value) {
     let mut probe =
@@ -268,7 +271,7 @@ pub(super) fn probes(probes: impl IntoIterator<Item = (String, Value)>) -> Value
     Value::Object(probes.into_iter().collect())
 }
 
-/// Lets everything happen that is due until a while has passed.
+/// Waits, so that everything that is scheduled within this time happens.
 pub(super) async fn after(seconds: f64) {
     sleep(Duration::from_secs_f64(seconds)).await;
 }
@@ -278,12 +281,12 @@ pub(super) const READINESS: ProbeType = ProbeType::Readiness;
 pub(super) const LIVENESS: ProbeType = ProbeType::Liveness;
 
 impl Node {
-    /// Somebody has a container stopped, for as long as the call is there.
+    /// Starts a StopContainer of a kubelet, which is in flight until the returned call is dropped.
     pub(super) fn stop(&self, container: &str) -> Arc<CallInfo> {
         self.call_that_stops("StopContainer", None, Some(container.to_owned()))
     }
 
-    /// Somebody has the sandbox of a pod stopped, for as long as the call is there.
+    /// Starts a StopPodSandbox of a kubelet, which is in flight until the returned call is dropped.
     pub(super) fn stop_pod(&self, pod: &str) -> Arc<CallInfo> {
         self.call_that_stops("StopPodSandbox", Some(format!("s-{pod}")), None)
     }
@@ -305,7 +308,7 @@ impl Node {
         head
     }
 
-    /// A pod with its one container, with annotations of both.
+    /// Adds a pod with one running container, and annotations of both.
     pub(super) fn annotated(&mut self, name: &str, of_pod: &[(&str, &str)], of_container: &[(&str, &str)]) {
         let texts = |texts: &[(&str, &str)]| {
             Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
@@ -326,14 +329,14 @@ impl Node {
         self.run(&format!("{name}/main"));
     }
 
-    /// A pod with its one container.
+    /// Adds a pod with one running container.
     pub(super) fn run_pod(&mut self, name: &str) {
         self.pod(name);
         self.run(&format!("{name}/main"));
     }
 }
 
-/// A call of a kubelet's.
+/// Returns a call of a kubelet.
 pub(super) fn kubelet_call(method: &str) -> Arc<CallInfo> {
     Arc::new(CallInfo {
         id: 1,

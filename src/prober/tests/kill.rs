@@ -1,4 +1,4 @@
-//! Who is killed, how, and who is not.
+//! Kills of containers, and the reasons for which containers are not killed.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,23 +19,24 @@ use crate::probe::Selector;
 use crate::prober::{EnforcementMode, EnforcementSettings, KillLimit, ProbeResult};
 use crate::relay::CallInfo;
 
-/// What happens to a pod; a call that goes on for as long as this is there.
+/// Change of a pod. A call that it starts is in flight until the returned value is dropped.
 type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 
-/// The stops that were asked for: seconds after the beginning, container, timeout.
+/// Requested stops: seconds after the beginning, container, timeout.
 type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
 
 const KILL: EnforcementSettings =
     EnforcementSettings { mode: EnforcementMode::Kill, most: None, protected: Vec::new() };
 
-/// A pod whose liveness probe fails every second, with more of its spec.
+/// Returns a pod whose liveness probe fails every second. `more` has further fields of its spec.
 fn failing(name: &str, more: &Value) -> Value {
     let mut failing = pod(name, "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     failing["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     failing
 }
 
-/// A node whose probes fail and whose hooks do as `hook` says, and what was asked of it.
+/// Returns a node whose probes fail and whose hooks are answered by `hook`, with the requested
+/// stops.
 async fn node(
     settings: EnforcementSettings,
     pods: &[Value],
@@ -89,7 +90,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
     assert_eq!(messages(&node, begin, reason::KILLING), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
-    // Somebody else starts it again.
+    // Another client restarts the container.
     node.run("web/main#1");
     after(5.0).await;
     node.exit("web/main#1", 137);
@@ -168,7 +169,7 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     let web = pod("web", "Always", &[("main", main)]);
     let stop = |count| match count {
         0 => (Duration::ZERO, Err(Status::unavailable("gone"))),
-        // It does not answer.
+        // The runtime does not answer.
         1 => (Duration::from_secs(1_000), Ok(())),
         _ => (Duration::ZERO, Err(Status::not_found("no such container"))),
     };
@@ -180,7 +181,8 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!((at.len(), at[0]), (3, 1.0), "{at:?}");
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
-    // Its grace period, two minutes, 10 to 15 s, and its hook.
+    // The grace period, the request timeout of two minutes, the retry delay of 10 to 15 s, and the
+    // hook.
     assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
     assert_eq!(messages(&node, begin, reason::KILLING).len(), 3);
     assert_eq!(messages(&node, begin, reason::KILL_FAILED).len(), 2);
@@ -349,7 +351,7 @@ async fn who_may_be_ended_with_the_pod_is_left_alone() {
         main["lifecycle"] = json!({"preStop": hook});
         main
     };
-    // Its hook is executed by the kubelet: it is about to be stopped.
+    // The kubelet executes the hook of the container, so the container is about to be stopped.
     let web = pod("web", "Always", &[("main", main(&hook))]);
     let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
     node.run_pod("web");
@@ -360,7 +362,7 @@ async fn who_may_be_ended_with_the_pod_is_left_alone() {
     drop(call);
     after(20.0).await;
     assert_eq!(stops.lock().unwrap().len(), 1, "it was not");
-    // One of its containers is stopped, and nothing tells why: the others may follow.
+    // One container of the pod is stopped for an unknown reason, so the others may follow.
     let (a, b) = (main(&hook), main(&hook));
     let web = pod("web", "Always", &[("a", a), ("b", b)]);
     let (mut node, stops, _) = self::node(KILL, &[web], well, at_once).await;

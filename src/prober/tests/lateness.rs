@@ -1,4 +1,4 @@
-//! Attempts that ran while the prober was late are discarded or counted by the rules.
+//! Tests which of the attempts count that ran while the prober was late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,8 @@ use super::fixture::*;
 use crate::events::reason;
 use crate::prober::ProbeResult;
 
-/// A pod whose commands take 300 ms each, of which the value says whether they succeed. Its first attempt begins now.
+/// Returns a pod whose commands take 300 ms each and succeed if the flag is set. Its first attempt
+/// starts now.
 async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
     let succeeds = is_well.clone();
@@ -25,7 +26,8 @@ async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
     (node, is_well)
 }
 
-/// Lets so many periods of a second go by, in each of which the prober is late by half a second while the attempt is made.
+/// Waits for this number of periods of one second. In each of them the prober is late by half a
+/// second during the attempt.
 async fn late(periods: u32) {
     for _ in 0..periods {
         after(0.1).await;
@@ -93,7 +95,8 @@ fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> &'static str {
     kinds(node, begin).last().unwrap()
 }
 
-/// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.
+/// Returns the last event after the kubelet has stopped and restarted a container whose probe
+/// failed once, `late_periods` seconds before the stop.
 async fn stopped_after_one_failure(late_periods: u32) -> &'static str {
     let begin = Instant::now();
     let (mut node, _) = slow(json!({"failureThreshold": 3})).await;
@@ -115,7 +118,7 @@ async fn discarded_failures_from_before_a_predicted_kill_do_not_count() {
     late(1).await;
     after(8.5).await;
     assert_eq!(kinds(&node, begin).last(), Some(&reason::WOULD_KILL));
-    // Two more failures, and the time within which the kubelet would have acted is over.
+    // The probe fails twice more, and the time limit of the predicted kill passes.
     after(4.0).await;
     assert_eq!(stopped_by_kubelet(&mut node, begin), reason::KILL_UNPREDICTED);
 }

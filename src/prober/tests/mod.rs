@@ -1,4 +1,4 @@
-//! The prober as a whole, on paused time and with commands that are played.
+//! Tests of the whole prober, on paused time and with simulated commands.
 
 mod attempts;
 mod dry_run;

@@ -1,4 +1,4 @@
-//! A worker against a simple model.
+//! Compares a worker with a simple model.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -9,8 +9,9 @@ use tonic::Status;
 
 use super::fixture::*;
 
-/// What readiness with these thresholds is held to be in each period, when each attempt in it comes to the same result, or to an error. An
-/// attempt is made once more, at once, when something has become not ready; a container that is new is that, too.
+/// Returns the readiness after each period, for these thresholds. All attempts of a period have the
+/// same result, which is `None` for an error. An attempt is repeated immediately when the container
+/// becomes not ready, and in the first period, because a new container is not ready.
 fn model(results: &[Option<bool>], success: usize, failure: usize) -> Vec<bool> {
     let (mut counted, mut held, mut ready, mut once_more) = (Vec::new(), false, Vec::new(), true);
     for result in results {
@@ -41,7 +42,7 @@ proptest::proptest! {
         results in proptest::collection::vec(proptest::option::weighted(0.8, proptest::bool::ANY), 1..28),
         success in 1_usize..4,
         failure in 1_usize..4,
-        // Altogether less than the minute after which everything is looked at anyway.
+        // In total less than the 60 s after which every pod is synced anyway.
         period in 1_u32..3,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();

@@ -1,4 +1,5 @@
-//! Tables of the kubelet's own tests that need a whole prober: the rest of 9.1, 9.2 and 9.3.
+//! Repeats tests of the kubelet that need a whole prober (`worker_test.go`,
+//! `prober_manager_test.go`, `prober_test.go`, `results_manager_test.go`).
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -52,7 +53,8 @@ async fn table_9_2_restartable_init_container() {
         pod["spec"]["initContainers"] = json!([init]);
         pod
     };
-    // An init container with probes is refused as a whole; one without them has no workers.
+    // An init container with probes is refused as a whole; an init container without probes has no
+    // workers.
     let mut node = Node::new(&[with(json!({}))], |_| succeed());
     node.pod("web");
     assert!(node.workers().is_empty(), "no sidecar");
@@ -108,7 +110,8 @@ async fn table_9_2_update_readiness() {
     assert_eq!(node.report("web").conditions[0].reason, Some("ContainersNotReady"));
 }
 
-/// Table 9.1, `CleanUp`: a worker that is told to stop, again and again, ends once, and leaves nothing.
+/// Repeats `TestCleanUp` (`worker_test.go`): a worker that is stopped repeatedly exits once, and
+/// its result is removed.
 #[tokio::test(start_paused = true)]
 async fn table_9_1_clean_up() {
     for probe_type in ProbeType::ALL {
@@ -131,7 +134,7 @@ async fn table_9_1_clean_up() {
     }
 }
 
-/// Table 9.1, `RestartAll`.
+/// Repeats `TestDoProbeWithContainerRestartAllContainers` (`worker_test.go`).
 #[tokio::test(start_paused = true)]
 async fn table_9_1_restart_all() {
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]);
@@ -169,7 +172,8 @@ async fn table_9_1_restart_all() {
     assert!(!is_there(&node, "web/other liveness"), "no rule of its own, and policy Never");
 }
 
-/// Table 9.3, Probe. A probe that is nil, has no handler or is of another type does not exist here.
+/// Repeats `TestProbe` (`prober_test.go`). A probe that is nil, has no handler or has another type
+/// does not exist here.
 #[tokio::test(start_paused = true)]
 async fn table_9_3_probe() {
     let unavailable = || Err(Status::unavailable("gone"));
@@ -204,7 +208,7 @@ async fn table_9_3_probe() {
         node.run_pod("web");
         let begin = Instant::now();
         after(0.1).await;
-        // What is new is not ready, and is tried once more for that.
+        // A new container is not ready, which triggers a second attempt.
         assert_eq!(calls.load(Ordering::Relaxed), 2 * tries, "{row}");
         assert_eq!(node.result("web/main", READINESS), held, "{row}");
         let events = node.events_since(begin);
@@ -212,7 +216,8 @@ async fn table_9_3_probe() {
     }
 }
 
-/// Table 9.3, Probe: args passed through, env expansion.
+/// Repeats the rows of `TestProbe` (`prober_test.go`) with arguments and with expansion of
+/// variables.
 #[tokio::test(start_paused = true)]
 async fn table_9_3_commands() {
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -234,7 +239,8 @@ async fn table_9_3_commands() {
     assert_eq!(requests[0].container_id, "web/main#0");
 }
 
-/// Table 9.3, `CacheOperations` and `Updates`: what is new is told of, what is the same is not.
+/// Repeats `TestCacheOperations` and `TestUpdates` (`results_manager_test.go`): a result that
+/// changes is an update, an equal one is not.
 #[tokio::test(start_paused = true)]
 async fn table_9_3_results() {
     let web =
