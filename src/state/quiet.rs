@@ -46,6 +46,6 @@ mod tests {
         assert_eq!(catch(|| 7), Ok(7));
         assert_eq!(catch(|| -> u8 { panic!("at {}", 1) }), Err("at 1".to_owned()));
         assert_eq!(catch(|| -> u8 { panic!("plain") }), Err("plain".to_owned()));
-        assert!(!QUIET.get(), "what panics from now on is heard of");
+        assert!(!QUIET.get(), "later panics are printed");
     }
 }

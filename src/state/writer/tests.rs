@@ -32,7 +32,7 @@ fn failed_writes_are_kept_reported_and_retried() {
     let error = trouble.borrow_and_update().clone().unwrap();
     assert!(error.contains("Not a directory"), "{error}");
     writer.save();
-    assert!(!trouble.has_changed().unwrap(), "it is told once");
+    assert!(!trouble.has_changed().unwrap(), "the error is reported once");
     fs::remove_file(&dir).unwrap();
     fs::rename(&away, &dir).unwrap();
     writer.take(change("b"));
