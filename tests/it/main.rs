@@ -17,6 +17,8 @@ mod playing;
 mod probing;
 mod procrun;
 mod program;
+mod prose;
+mod reference;
 mod run;
 mod stepping;
 mod surviving;
