@@ -1,19 +1,21 @@
-//! Ports and addresses, as the kubelet takes them.
+//! Resolution of ports, and text of addresses, as in the kubelet (`pkg/probe/util.go`).
 
 use crate::manifest::{ContainerPort, Port};
 
-/// Why a port is none.
+/// Reason for which a port is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// None of the container's ports has this name, and it is no number either.
+    /// The text is neither the name of one of the container's ports nor a number.
     #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
     Unknown(String),
-    /// It is a number that no port has.
+    /// The number is outside 1 to 65535.
     #[error("invalid port number: {0}")]
     OutOfRange(i64),
 }
 
-/// The number of a port: by its name among those of the container that is probed, and of no other; else what is written as a number.
+/// Returns the number of a port (`pkg/probe/util.go`: `ResolveContainerPort`). A name is searched
+/// only among the ports of the container that is probed. A text that is no such name must be a
+/// number.
 pub(super) fn port(port: &Port, ports: &[ContainerPort]) -> Result<u16, PortError> {
     let name = match port {
         Port::Number(number) => return Ok(*number),
@@ -27,7 +29,7 @@ pub(super) fn port(port: &Port, ports: &[ContainerPort]) -> Result<u16, PortErro
     port.ok_or(PortError::OutOfRange(number))
 }
 
-/// A host and a port as one text. What has a colon of its own gets brackets.
+/// Returns a host and a port as one text. A host that contains a colon is put in brackets.
 pub(super) fn join_host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -36,8 +38,9 @@ pub(super) fn join_host_port(host: &str, port: u16) -> String {
 mod tests {
     use super::*;
 
-    /// Tables 9.3 (`GetURLParts`, `GetTCPAddrParts`) and 9.4 (`FindPortByName`, `ResolveContainerPort`). What is an integer there is checked
-    /// before it is a `Port` here.
+    /// Repeats `TestGetURLParts` and `TestGetTCPAddrParts` (`prober_test.go`), and
+    /// `TestFindPortByName` and `TestResolveContainerPort` (`pkg/probe/util_test.go`). The rows
+    /// with integers are omitted, because integers are checked before they become a `Port`.
     #[test]
     fn tables_9_3_and_9_4_ports() {
         let ports = [ContainerPort { name: Some("found".to_owned()), number: 93 }];

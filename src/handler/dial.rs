@@ -1,4 +1,6 @@
-//! Connections of network probes: from the network that we are in, which should be the host's, with what the kubelet sets on them.
+//! Connections of network probes, with the socket options of the kubelet
+//! (`pkg/probe/dialer_others.go`). Connections are made from the network namespace of probeshim,
+//! which should be that of the host.
 
 use std::fmt;
 use std::io;
@@ -13,41 +15,43 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// How long the system may hold the end of a connection, as the kubelet sets it.
+/// Time for which the kernel lingers over a closed connection, as in the kubelet.
 const SO_LINGER_SECS: Duration = Duration::from_secs(1);
 
-/// Bytes that a connection passes on before other tasks have their turn: a peer that sends without pause always has more to read.
+/// Number of bytes that a connection returns before other tasks run. A peer that sends without
+/// pause always has more to read.
 const MAX_BYTES_PER_TURN: usize = 16 << 10;
 
-/// Names that are looked up at once: a resolver that hangs holds a thread for each, and others are needed to close connections.
+/// Limit of concurrent lookups of names. Each lookup that hangs occupies a thread, and other
+/// threads are needed to close connections.
 static LOOKUPS: Semaphore = Semaphore::const_new(64);
 
-/// Why there is no connection, in Go's words.
+/// Reason for which there is no connection. Its text is that of Go.
 #[derive(Debug)]
 pub(super) enum DialError {
     /// The name has no address.
     Lookup { host: String },
-    /// The address does not take a connection.
+    /// The address refuses or does not answer the connection.
     Connect { address: SocketAddr, source: io::Error },
 }
 
-/// A connection whose end waits for the system where nobody else has to.
+/// A connection that is closed on a blocking thread, because its close may linger.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Option<TcpStream>,
-    /// Bytes read since other tasks had their turn.
+    /// Number of bytes read since other tasks ran.
     read_in_turn: usize,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
 }
 
-/// Connects to a name or address; to this host where there is none.
+/// Connects to a name or an address, or to this host if `host` is empty.
 pub(super) async fn dial(host: &str, port: u16) -> Result<Connection, DialError> {
     let mut last = None;
     for address in addresses(host, port).await? {
         match connect(address).await {
             Ok(connection) => return Ok(connection),
-            // Go tells of the first one.
+            // Go reports the error of the first address.
             Err(source) => drop(last.get_or_insert(DialError::Connect { address, source })),
         }
     }
@@ -78,7 +82,8 @@ async fn connect(address: SocketAddr) -> io::Result<Connection> {
 impl Drop for Connection {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take().and_then(|stream| stream.into_std().ok()) else { return };
-        // With the linger, closing waits for what has been sent to arrive. Where the program ends, it waits there.
+        // Because of the linger option, the close waits until the data sent has arrived. Without a
+        // runtime, which means at the end of the program, it blocks this thread.
         if tokio::runtime::Handle::try_current().is_ok() {
             spawn_blocking(move || drop(stream));
         }
@@ -139,7 +144,7 @@ impl fmt::Display for DialError {
     }
 }
 
-/// What Go says of an error of the system: the system's words, in small letters.
+/// Returns the text of Go for a system error: the system's text in lower case.
 pub(super) fn system_error(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -158,10 +163,10 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Longer than anything here takes.
+    /// Time that is longer than any operation in these tests.
     pub(in crate::handler) const LONG: Duration = Duration::from_secs(60);
 
-    /// A port of this host that refuses connections, for as long as the socket is there.
+    /// Returns a port of this host that refuses connections as long as the socket exists.
     pub(in crate::handler) fn refusing() -> (TcpSocket, u16) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

@@ -1,11 +1,11 @@
-//! Tasks that drive the connections of an attempt. Their time counts as the attempt's.
+//! Tasks that drive the connections of an attempt. Their time counts as time of the attempt.
 
 use hyper::rt::Executor;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::handler::meter::metered;
 
-/// Runs the tasks of a connection.
+/// Spawns the tasks of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeteredExecutor;
 
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// Drives a connection until that ends, or the handle is dropped.
+/// Drives a connection until it ends or the handle is dropped.
 pub(super) fn drive(connection: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(metered(connection)))
 }

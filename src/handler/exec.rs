@@ -1,4 +1,4 @@
-//! exec: a command is executed in the container, with an `ExecSync`.
+//! The exec handler: runs a command in the container with an `ExecSync` (`pkg/probe/exec/exec.go`).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::{format_duration, quote, rpc_error};
 
-/// One attempt. The runtime is who ends the command at its timeout.
+/// Makes one attempt. The runtime ends the command at its timeout.
 pub(super) async fn attempt(
     executor: &Executor,
     names: &ContainerNames,
@@ -28,14 +28,14 @@ pub(super) async fn attempt(
     if !executor.redacts() {
         return interpret(answered, command, timeout_seconds);
     }
-    // What a command writes may well name what it was told.
+    // The output of a command may contain its arguments.
     if let Ok(response) = &mut answered {
         (response.stdout, response.stderr) = (Vec::new(), Vec::new());
     }
     interpret(answered, &command[..1], timeout_seconds)
 }
 
-/// What an answer means for the probe.
+/// Returns the probe outcome for a response of the runtime.
 fn interpret(
     answered: Result<ExecSyncResponse, Status>,
     command: &[String],
@@ -50,7 +50,7 @@ fn interpret(
                 ProbeOutcome::Failure(output)
             })
         }
-        // As the runtime ends it, or we do: the kubelet does not tell the two apart.
+        // The kubelet does not distinguish a timeout of the runtime from one of the client.
         Err(status) if status.code() == tonic::Code::DeadlineExceeded => Ok(ProbeOutcome::Failure(format!(
             "command timed out: {} timed out after {}",
             quote(&command.join(" ")),
@@ -60,7 +60,8 @@ fn interpret(
     }
 }
 
-/// What the command wrote: all of stdout, then all of stderr, as much of it as the kubelet keeps.
+/// Returns the output of the command, stdout before stderr, cut to the length that the kubelet
+/// keeps.
 fn output(response: &ExecSyncResponse) -> String {
     let written = response.stdout.iter().chain(&response.stderr).copied();
     let written: Vec<u8> = written.take(MAX_OUTPUT_BYTES).collect();
@@ -90,7 +91,9 @@ pub(crate) mod tests {
         assert!(matches!(attempted, ProbeOutcome::Failure(_)), "{attempted:?}");
     }
 
-    /// Table 9.4, exec, and 9.3, `NewExecInContainer`. An error with exit status 0 does not exist here: the exit code is in the answer.
+    /// Repeats `TestExec` (`pkg/probe/exec/exec_test.go`) and `TestNewExecInContainer`
+    /// (`prober_test.go`). The row of an error with exit status 0 is omitted, because the response
+    /// has the exit code.
     #[test]
     fn table_9_4_exec() {
         let long = "x".repeat(11 << 10);

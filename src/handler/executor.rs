@@ -1,4 +1,4 @@
-//! What the runtime does for us: commands are executed, containers are stopped.
+//! Internal calls of the prober and the built-in kubelet: commands and stops of containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,37 @@ use crate::cri::{Code, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::tap::{ExecResult, InternalCalls, KillRecord};
 
-/// Whose container it is that something is done in.
+/// Names of a container and its pod.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerNames {
-    /// The pod.
+    /// Names of the pod.
     pub pod: Arc<PodRef>,
-    /// The container.
+    /// Names of the container.
     pub container: Arc<ContainerRef>,
 }
 
-/// Has the runtime execute commands and stop containers.
+/// Runs commands in containers and stops containers through the runtime.
 #[derive(Clone, Debug)]
 pub struct Executor {
     backend: ExecBackend,
     internal_calls: Option<InternalCalls>,
-    /// Whether of commands only the program is told, and nothing of what they write.
+    /// Whether messages show only the program of a command, and no output.
     redacts: bool,
 }
 
-/// How it is done.
+/// Backend of an [`Executor`].
 #[derive(Clone, Debug)]
 enum ExecBackend {
-    /// The runtime does it.
+    /// Calls to the runtime.
     Runtime(MeteredRuntimeClient),
-    /// A test answers.
+    /// Answers of a test.
     #[cfg(test)]
     Fake(tests::FakeRuntime),
 }
 
 impl Executor {
-    /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
+    /// Returns an executor that calls the runtime with this client and records its calls as
+    /// internal calls. `redacts` limits messages to the program of a command, and omits its output.
     #[must_use]
     pub fn new(client: MeteredRuntimeClient, internal_calls: Option<InternalCalls>, redacts: bool) -> Self {
         Self { backend: ExecBackend::Runtime(client), internal_calls, redacts }
@@ -49,7 +50,7 @@ impl Executor {
         self.redacts
     }
 
-    /// Executes a command, with a limit for the answer if there is one.
+    /// Runs a command. `limit` is the timeout of the call; `None` for no timeout.
     pub(super) async fn exec_sync(
         &self,
         names: &ContainerNames,
@@ -67,8 +68,8 @@ impl Executor {
         result
     }
 
-    /// Stops a container, for a probe that has failed if there is one: SIGTERM, and SIGKILL once its grace period is over, in seconds. One
-    /// that is gone has been stopped.
+    /// Stops a container: the runtime sends SIGTERM, and SIGKILL after `grace_period` seconds.
+    /// `kill` is set if a probe has failed. A container that no longer exists counts as stopped.
     pub(crate) async fn stop(
         &self,
         names: &ContainerNames,
@@ -114,7 +115,7 @@ impl ExecBackend {
     }
 }
 
-/// What an answer is remembered by.
+/// Returns the part of a response that is recorded.
 fn exec_result(response: &ExecSyncResponse) -> ExecResult {
     ExecResult {
         exit_code: response.exit_code,
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers as a test says, after as long as it says.
+    /// A runtime whose responses and response times are set by a test.
     #[derive(Clone)]
     pub(super) struct FakeRuntime {
         execs: Arc<Execs>,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     impl Executor {
-        /// An executor for tests: `execs` answers commands, and stops succeed at once.
+        /// Returns an executor for tests: `execs` answers commands, and stops succeed immediately.
         pub(crate) fn fake(
             execs: impl Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>)
             + Send
@@ -173,7 +174,7 @@ mod tests {
             Self { backend: ExecBackend::Fake(fake), internal_calls: None, redacts: false }
         }
 
-        /// The same executor, in which `stops` answers stops.
+        /// Returns the executor with `stops` as the answers to stops.
         pub(crate) fn with_stops(
             self,
             stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,

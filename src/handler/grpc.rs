@@ -1,4 +1,5 @@
-//! grpc: the health service is asked, over a connection of its own and without TLS.
+//! The grpc handler: calls the health service over a separate connection without TLS
+//! (`pkg/probe/grpc/grpc.go`).
 
 use std::io;
 use std::pin::Pin;
@@ -29,38 +30,39 @@ use super::{ProbeOutcome, USER_AGENT};
 use crate::gofmt::{format_duration, quote, rpc_error};
 use crate::manifest::GrpcHealth;
 
-/// Where the health service answers.
+/// Path of the health service's method.
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
-/// What is waited before a server is tried again, at first, as by grpc-go; each time it is 1.6 times as long.
+/// Initial delay before another connection attempt. As in grpc-go, each delay is 1.6 times as long
+/// as the previous one.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// `grpc.health.v1.HealthCheckRequest`
+/// Request `grpc.health.v1.HealthCheckRequest`.
 #[derive(Message)]
 struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
-/// `grpc.health.v1.HealthCheckResponse`
+/// Response `grpc.health.v1.HealthCheckResponse`.
 #[derive(Message)]
 struct HealthCheckResponse {
     #[prost(int32, tag = "1")]
     status: i32,
 }
 
-/// The statuses of the health service.
+/// Names of the statuses of the health service, by number.
 const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 const SERVING: i32 = 1;
 
-/// A server that has greeted as one of HTTP/2 does.
+/// Connection to a server that has sent HTTP/2 SETTINGS.
 struct Server {
     sender: SendRequest<Body>,
     authority: String,
     _driver: AbortOnDropHandle<()>,
 }
 
-/// One attempt; `limit` is for the connection and the call together.
+/// Makes one attempt. `limit` applies to the connection and the call together.
 pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) -> ProbeOutcome {
     let until = Instant::now() + limit;
     let (address, within) = (join_host_port(host, health.port), format_duration(limit));
@@ -89,7 +91,7 @@ pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) ->
     }
 }
 
-/// Tries until there is a server: as the kubelet's, a connection that is refused is not the end of it.
+/// Connects until it succeeds: as with the kubelet, a refused connection is tried again.
 async fn connect(host: &str, port: u16) -> Server {
     let mut pause = RECONNECT_DELAY;
     loop {
@@ -148,24 +150,25 @@ impl Service<Request<Body>> for Server {
     }
 }
 
-/// What the first frame of the server's was.
+/// Record of the first frame that the server sends.
 #[derive(Debug, Default)]
 struct FirstFrame {
     is_http2: AtomicBool,
     arrived: Notify,
 }
 
-/// A connection that looks at how it begins: a server of HTTP/2 sends its SETTINGS first, and before they have come grpc-go takes it for no
-/// server.
+/// A connection that inspects the first frame that arrives. An HTTP/2 server sends SETTINGS first,
+/// and grpc-go does not count a server as connected before that.
 struct FirstFrameProbe {
     connection: Connection,
-    /// How many bytes have come, of those that matter.
+    /// Number of bytes that have arrived.
     seen: usize,
     greeting: Arc<FirstFrame>,
 }
 
-/// Where a frame says what it is, and what SETTINGS say there.
+/// Offset of the type in a frame.
 const TYPE_AT: usize = 3;
+/// Type of a SETTINGS frame.
 const SETTINGS: u8 = 4;
 
 impl AsyncRead for FirstFrameProbe {
@@ -213,16 +216,16 @@ mod tests {
     use super::*;
     use crate::handler::dial::tests::LONG;
 
-    /// The shortest limit of a probe.
+    /// The shortest timeout of a probe.
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A limit within which any machine has made a connection to itself, and which is waited for.
+    /// Timeout within which any machine connects to itself, and which is short enough to wait for.
     const TO_CONNECT: Duration = Duration::from_secs(5);
 
-    /// What a health service answers: a status, or a code of gRPC with its message; `None` for nothing.
+    /// Answer of a health service: a status, or a gRPC code with its message; `None` for no answer.
     type HealthResponse = Option<Result<u8, (u8, &'static str)>>;
 
-    /// A health service on a port of its own, for as long as the tasks are there.
+    /// Starts a health service on a separate port. It runs as long as the tasks exist.
     async fn serve(answer: HealthResponse) -> (u16, JoinSet<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -280,7 +283,8 @@ mod tests {
         }
     }
 
-    /// The rest of the table: where no server of HTTP/2 is.
+    /// Repeats the rows of `TestGrpcProber_Probe` (`pkg/probe/grpc/grpc_test.go`) in which there is
+    /// no HTTP/2 server.
     #[tokio::test]
     async fn table_9_4_grpc_without_a_server() {
         let text = "timeout: failed to connect service \":32\" within 1s: context deadline exceeded";

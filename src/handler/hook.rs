@@ -1,4 +1,4 @@
-//! Hooks of a container's lifecycle, as the kubelet runs them.
+//! Lifecycle hooks of containers, as the kubelet runs them (`pkg/kubelet/lifecycle/handlers.go`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,33 +12,34 @@ use crate::cri::v1::ExecSyncRequest;
 use crate::gofmt::rpc_error;
 use crate::manifest::{ContainerSpec, Hook, HttpGet};
 
-/// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
+/// User agent of hooks. The version is that of the kubelet whose behaviour is reproduced.
 const USER_AGENT: &str = "kube-lifecycle/1.36";
 
-/// A container whose hook is run.
+/// Container whose hook is run.
 #[derive(Clone, Debug)]
 pub(crate) struct HookContext {
     pub(crate) names: ContainerNames,
     pub(crate) id: Arc<str>,
-    /// What is written of it.
+    /// Specification of the container.
     pub(crate) container: Arc<ContainerSpec>,
-    /// The pod's address; empty where it is not known.
+    /// Address of the pod; empty if it is not known.
     pub(crate) address: Arc<str>,
 }
 
-/// Why a hook did not go well.
+/// Reason for which a hook did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HookError {
-    /// It failed, for this reason.
+    /// The hook failed with this message.
     Failed(String),
-    /// It has not ended in time, and goes on.
+    /// The hook has not ended within the limit, and continues.
     TimedOut,
-    /// A fault of ours.
+    /// The hook panicked.
     Panicked,
 }
 
 impl HookContext {
-    /// Runs a hook, and waits for it for this long. One that takes longer goes on, as with the kubelet; one whose future is dropped ends.
+    /// Runs a hook, and waits for it until `limit`. As with the kubelet, a hook that takes longer
+    /// continues. A hook whose future is dropped is aborted.
     pub(crate) async fn run(
         self,
         hook: Hook,
@@ -53,7 +54,7 @@ impl HookContext {
         let ended = match limit {
             Some(limit) => {
                 let Ok(ended) = timeout(limit, &mut run).await else {
-                    // The hook goes on, as with the kubelet.
+                    // The hook continues, as with the kubelet.
                     run.detach();
                     return Err(HookError::TimedOut);
                 };
@@ -65,7 +66,7 @@ impl HookContext {
     }
 }
 
-/// Runs a hook. It has no limit but that of who waits for it.
+/// Runs a hook without a time limit.
 async fn run_hook(
     hook: &Hook,
     target: &ProbeTarget<'_>,
@@ -84,7 +85,7 @@ async fn run_hook(
     }
 }
 
-/// Nothing in the command is expanded, and the runtime sets it no timeout.
+/// Runs a command. Variables in the command are not expanded, and the runtime gets no timeout.
 async fn exec(
     command: &[String],
     target: &ProbeTarget<'_>,
@@ -100,7 +101,8 @@ async fn exec(
     }
 }
 
-/// Whatever is answered will do. A server that speaks plain HTTP where HTTPS is asked for is asked once more.
+/// Sends a request. Any response is a success. If a server responds to HTTPS with plain HTTP, the
+/// request is repeated over HTTP (`isHTTPResponseError`).
 async fn http_get(get: &HttpGet, target: &ProbeTarget<'_>, redact: bool) -> Result<(), String> {
     let port = address::port(&get.port, &target.container.ports).map_err(|error| error.to_string())?;
     let host = get.host.as_deref().unwrap_or(target.pod_ip);

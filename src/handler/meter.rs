@@ -1,4 +1,4 @@
-//! Time that attempts of probes take from the prober's thread, and by which probe.
+//! Measures the time that each probe's attempts take from the prober's thread.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time for which the use of the thread is remembered, at least; twice as long at most.
+/// Minimum time for which the use of the thread is remembered. The maximum is twice as long.
 const WINDOW: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
-    /// Meter of the attempt that the running task makes.
+    /// Meter of the attempt for which the current task works.
     static METER: Arc<AttemptMeter>;
 }
 
-/// A probe, as its series are labelled.
+/// A probe, as the label of its metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Series(pub(crate) Arc<Probed>);
 
@@ -35,7 +35,7 @@ pub(crate) struct Probed {
 /// Counts the time that the attempts of one probe take from the prober's thread.
 #[derive(Debug)]
 pub(crate) struct AttemptMeter {
-    /// The probe.
+    /// Probe that is measured.
     pub(crate) series: Series,
     nanoseconds: AtomicU64,
     /// Whether the probe has ended.
@@ -43,25 +43,25 @@ pub(crate) struct AttemptMeter {
     thread: Weak<ThreadUse>,
 }
 
-/// Time that probes have lately taken from the prober's thread.
+/// Time that probes have recently taken from the prober's thread.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadUse(Mutex<UsageWindows>);
 
-/// Time taken by each probe, in the window that goes on and in the one before it.
+/// Time taken by each probe in the current window and in the previous one.
 #[derive(Debug, Default)]
 struct UsageWindows {
     since: Option<Instant>,
     current: UsageByProbe,
     previous: UsageByProbe,
-    /// The probe that has taken the most time in both windows, with that time. Updated with each addition, because thousands of late
-    /// attempts request it at once.
+    /// Probe that has taken the most time in both windows, with that time. It is updated with each
+    /// addition, because thousands of late attempts may request it at the same time.
     busiest: Option<(Arc<AttemptMeter>, Duration)>,
 }
 
-/// Time taken by probes, by the addresses of their meters.
+/// Time taken by probes, by the address of the probe's meter.
 type UsageByProbe = HashMap<usize, (Arc<AttemptMeter>, Duration)>;
 
-/// A task whose time is counted.
+/// A task whose time is measured.
 struct Metered<F> {
     meter: Arc<AttemptMeter>,
     task: Pin<Box<F>>,
@@ -77,12 +77,12 @@ impl AttemptMeter {
         })
     }
 
-    /// Time used so far.
+    /// Returns the time used so far.
     pub(crate) fn used(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
-    /// Runs a part of an attempt, and counts the time that it takes.
+    /// Runs a part of an attempt, and adds the time that it takes.
     pub(crate) fn run<T>(self: &Arc<Self>, part: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let result = METER.sync_scope(self.clone(), part);
@@ -91,7 +91,7 @@ impl AttemptMeter {
         result
     }
 
-    /// Adds time that an attempt has taken until now.
+    /// Adds time that an attempt took until `now`.
     pub(crate) fn add(self: &Arc<Self>, time: Duration, now: Instant) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl AttemptMeter {
         }
     }
 
-    /// Returns the probe whose attempts have lately taken the most time, with that time.
+    /// Returns the probe whose attempts have recently taken the most time, with that time.
     pub(crate) fn busiest(&self, now: Instant) -> Option<(Arc<Self>, Duration)> {
         self.thread.upgrade()?.busiest(now)
     }
@@ -110,7 +110,7 @@ impl AttemptMeter {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the probe has ended.
+    /// Returns whether the probe has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -141,7 +141,7 @@ impl UsageWindows {
         }
     }
 
-    /// Begins another window once the current one is over.
+    /// Starts another window if the current one is over.
     fn turn(&mut self, now: Instant) {
         let age = now.saturating_duration_since(*self.since.get_or_insert(now));
         if age < WINDOW {
@@ -172,7 +172,7 @@ impl<F: Future> Future for Metered<F> {
     }
 }
 
-/// Counts the time of a task that works for the attempt that the caller makes, if that is metered.
+/// Measures a task on behalf of the attempt that the caller works for, if that attempt is measured.
 pub(crate) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
     let meter = METER.try_with(Arc::clone).ok();
     async move {
@@ -189,7 +189,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The liveness probe of the one container of a pod.
+    /// Returns the labels of a liveness probe of a pod with one container.
     pub(crate) fn series(pod: &str) -> Series {
         Series(Arc::new(Probed {
             probe_type: "Liveness",
@@ -231,7 +231,7 @@ pub(crate) mod tests {
             let begin = Instant::now();
             while begin.elapsed() < MILLISECOND {}
         };
-        // A task of a task of the attempt.
+        // A task that a task of the attempt spawns.
         let inner = async move { spend() };
         let outer = async move { tokio::spawn(metered(inner)).await.unwrap() };
         let spawned = meter.run(|| tokio::spawn(metered(outer)));

@@ -1,4 +1,5 @@
-//! Probe handlers and lifecycle hooks: makes one attempt by exec, HTTP, TCP or gRPC, as the kubelet's `pkg/probe` and `pkg/kubelet/lifecycle` do.
+//! Probe handlers and lifecycle hooks: exec, HTTP, TCP and gRPC, as in the kubelet's `pkg/probe`
+//! and `pkg/kubelet/lifecycle`.
 
 mod address;
 mod dial;
@@ -20,52 +21,53 @@ pub(crate) use exec::tests as exec_tests;
 pub use executor::{ContainerNames, Executor};
 pub(crate) use hook::{HookContext, HookError};
 
-/// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
+/// User agent of network probes. The version is that of the kubelet whose behaviour is reproduced.
 const USER_AGENT: &str = "kube-probe/1.36";
 
-/// What is kept of an output: the kubelet cuts there.
+/// Maximum length of an output, in bytes, as in the kubelet.
 const MAX_OUTPUT_BYTES: usize = 10 << 10;
 
-/// What came of an attempt.
+/// Outcome of an attempt (kubelet: `pkg/probe`, `Result`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// It went well.
+    /// The attempt succeeded, with this output.
     Success(String),
-    /// It went well, in a way that somebody should look at.
+    /// The attempt succeeded, but its output deserves attention.
     Warning(String),
-    /// It did not.
+    /// The attempt failed, with this output or message.
     Failure(String),
 }
 
-/// Why it is not known what came of an attempt. It counts neither as success nor as failure.
+/// Reason for which the outcome of an attempt is unknown. Such an attempt counts neither as success
+/// nor as failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// The runtime did not execute the command, or did not say what came of it.
+    /// The runtime did not run the command, or its response was lost.
     #[error("{0}")]
     Exec(String),
-    /// The port is none.
+    /// The port is invalid.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The request cannot be made.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
-    /// The answer began and did not end.
+    /// The response began but did not end.
     #[error("{0}")]
     Body(String),
 }
 
-/// Where an attempt goes.
+/// Container to which an attempt is directed.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget<'a> {
-    /// The container's id.
+    /// ID of the container.
     pub container_id: &'a str,
-    /// What is written of it.
+    /// Specification of the container.
     pub container: &'a ContainerSpec,
-    /// The pod's address; empty where it is not known.
+    /// Address of the pod; empty if it is not known.
     pub pod_ip: &'a str,
 }
 
-/// Makes one attempt.
+/// Makes one attempt (`prober/prober.go`: `runProbe`). An error means that the outcome is unknown.
 pub async fn attempt(
     probe: &Probe,
     target: &ProbeTarget<'_>,
@@ -90,7 +92,7 @@ pub async fn attempt(
 }
 
 impl ProbeError {
-    /// The result that the kubelet tells beside it.
+    /// Returns the result that the kubelet reports with the error.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! tcpSocket: a connection is made, and closed.
+//! The tcpSocket handler: opens a connection and closes it (`pkg/probe/tcp/tcp.go`).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::ProbeOutcome;
 use super::address::join_host_port;
 use super::dial::dial;
 
-/// One attempt within `limit`.
+/// Makes one attempt within `limit`.
 pub(super) async fn attempt(host: &str, port: u16, limit: Duration) -> ProbeOutcome {
     match timeout(limit, dial(host, port)).await {
         Ok(Ok(_)) => ProbeOutcome::Success(String::new()),
@@ -26,7 +26,8 @@ mod tests {
     use super::*;
     use crate::handler::dial::tests::{LONG, refusing};
 
-    /// Table 9.4, tcp. A port of -1 does not exist here: one that nobody listens on fails instead.
+    /// Repeats `TestTcpHealthChecker` (`pkg/probe/tcp/tcp_test.go`). A port of -1 cannot occur
+    /// here, so a port without a listener is tested instead.
     #[tokio::test]
     async fn table_9_4_tcp() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The addresses of a connection, and errors of exchanges on it as Go words them.
+//! Addresses of a connection, and Go's texts for errors on it.
 
 use std::error::Error as _;
 use std::io;
@@ -6,15 +6,15 @@ use std::io;
 use super::heads::HeadersExceeded;
 use crate::handler::dial::system_error;
 
-/// Text of Go before the reason why the head of an answer could not be read.
+/// Text of Go before the reason for which the head of a response could not be read.
 const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
 
-/// The ends of a connection, as Go names them.
+/// Addresses of both ends of a connection, in Go's format.
 #[derive(Clone)]
 pub(super) struct ConnAddrs(pub(super) String);
 
 impl ConnAddrs {
-    /// Returns Go's text for an error that ended an exchange before its answer.
+    /// Returns Go's text for an error that ended an exchange before its response.
     pub(super) fn go_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() {
             return "EOF".to_owned();
@@ -31,7 +31,7 @@ impl ConnAddrs {
         }
     }
 
-    /// Returns Go's text for an error that ended the body of an answer.
+    /// Returns Go's text for an error that ended the body of a response.
     pub(super) fn go_body_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() || error.is_body_write_aborted() {
             return "unexpected EOF".to_owned();
@@ -46,7 +46,7 @@ impl ConnAddrs {
         }
     }
 
-    /// Returns Go's text for an error that ended an answer over HTTP/2.
+    /// Returns Go's text for an error that ended a response over HTTP/2.
     pub(super) fn go_http2_error(&self, error: &h2::Error) -> String {
         error.get_io().map_or_else(|| error.to_string(), |source| self.system_error(source))
     }
@@ -59,7 +59,7 @@ impl ConnAddrs {
     }
 }
 
-/// The error of the connection that ended an exchange, if one did.
+/// Returns the I/O error of the connection that ended an exchange, if there is one.
 fn io_error(error: &hyper::Error) -> Option<&io::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }

@@ -1,7 +1,9 @@
-//! The path of a probe → what the kubelet asks for. What is written is a reference, as Go parses it; what cannot be parsed is taken for a
-//! path as it stands.
+//! Conversion of the path of a probe to the request target of the kubelet
+//! (`pkg/probe/http/request.go`: `formatURL`). The path is a URL reference, as Go parses it. A text
+//! that is no reference is taken as a literal path.
 
-/// Path and query of a reference. Of one with a scheme or host of its own, these do not count.
+/// Returns the path and the query of a reference. The scheme and the host of a reference are
+/// ignored.
 pub(super) fn target(reference: &str) -> String {
     let (path, query) = match parsed(reference) {
         Some((path, query)) => (escaped(path), query),
@@ -12,7 +14,7 @@ pub(super) fn target(reference: &str) -> String {
     format!("{slash}{path}{query}")
 }
 
-/// Path and query of a reference, if it is one.
+/// Returns the path and the query of a reference; `None` if the text is no reference.
 fn parsed(reference: &str) -> Option<(&str, Option<&str>)> {
     if reference.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return None;
@@ -42,7 +44,8 @@ fn cut(text: &str, at: char) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// The scheme of a reference, if it has one, and the rest of it. A colon at the beginning has nothing to be the scheme.
+/// Returns the scheme of a reference, if it has one, and the rest. Returns `None` if the reference
+/// begins with a colon.
 fn scheme(reference: &str) -> Option<(Option<&str>, &str)> {
     for (place, byte) in reference.bytes().enumerate() {
         match byte {
@@ -56,7 +59,8 @@ fn scheme(reference: &str) -> Option<(Option<&str>, &str)> {
     Some((None, reference))
 }
 
-/// The bytes that a text stands for; `None` where a `%` is not followed by two digits.
+/// Returns the bytes that a text represents; `None` if a `%` is not followed by two hexadecimal
+/// digits.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -73,7 +77,7 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A path as it is sent: as it was written where that is a way to write it, else written anew.
+/// Returns the path as it is sent: unchanged if it is a valid encoding, otherwise encoded again.
 fn escaped(path: &str) -> String {
     let is_valid = path.bytes().all(|byte| byte == b'%' || is_plain(byte) || b"!'()*[]".contains(&byte));
     if is_valid { path.to_owned() } else { escape(&unescaped(path).unwrap_or_default()) }
@@ -86,7 +90,7 @@ fn escape(path: &[u8]) -> String {
     path.iter().map(escape).collect()
 }
 
-/// Whether a byte stands for itself in a path.
+/// Returns whether a byte needs no escape in a path.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
 }
@@ -95,7 +99,7 @@ fn is_plain(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Table 9.4, `FormatURL`; and references that are not plain.
+    /// Repeats `TestFormatURL` (`pkg/probe/http/request_test.go`), with further references.
     #[test]
     fn table_9_4_format_url() {
         for (path, expected) in [

@@ -1,4 +1,5 @@
-//! The headers of a probe's request: those that are configured, and those that the kubelet adds.
+//! Headers of a probe's request: the configured headers, and those that the kubelet adds
+//! (`pkg/probe/http/request.go`: `newProbeRequest`).
 
 use bytes::Bytes;
 use http::header::{
@@ -13,18 +14,19 @@ use crate::gofmt::quote;
 /// A request of a probe.
 pub(super) type GetRequest = Request<Empty<Bytes>>;
 
-/// What is sent with each request of an attempt.
+/// Headers that are sent with each request of an attempt.
 pub(super) struct Headers(HeaderMap);
 
 impl Headers {
-    /// The configured headers, and what the kubelet adds where they are not configured. A value that cannot be sent fails the attempt.
+    /// Returns the configured headers, and the defaults of the kubelet for headers that are not
+    /// configured. A value that cannot be sent is an error.
     pub(super) fn new(configured: &[(String, String)], agent: &'static str) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in configured {
             let invalid = |_| format!("net/http: invalid header field name {}", quote(name));
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
             let invalid = |_| format!("net/http: invalid header field value for {}", quote(&canonical(name)));
-            // Go takes blanks off its ends.
+            // Go removes blanks at the ends of a value.
             let value = value.trim_matches([' ', '\t', '\r', '\n']);
             headers.append(known, HeaderValue::from_bytes(value.as_bytes()).map_err(invalid)?);
         }
@@ -34,7 +36,7 @@ impl Headers {
         if !headers.contains_key(ACCEPT) {
             headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         }
-        // What tells of a body; Go leaves it out.
+        // Go omits the headers that describe a body.
         for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }
@@ -46,12 +48,12 @@ impl Headers {
         Ok(Self(headers))
     }
 
-    /// The host that is configured, if one is.
+    /// Returns the configured host, if there is one.
     pub(super) fn host(&self) -> Option<&str> {
         self.0.get(HOST).and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty())
     }
 
-    /// A request for HTTP/1.1.
+    /// Returns a request for HTTP/1.1.
     pub(super) fn request(
         &self,
         place: &TargetUrl,
@@ -74,7 +76,7 @@ impl Headers {
     }
 }
 
-/// A header's name as Go writes it.
+/// Returns the name of a header in Go's canonical form.
 fn canonical(name: &str) -> String {
     let part = |part: &str| {
         let (first, rest) = part.split_at(part.len().min(1));

@@ -1,4 +1,5 @@
-//! Heads of an HTTP/1 answer: interim ones are dropped as they come, and all of them together are limited.
+//! Filter for the heads of an HTTP/1 response: drops interim heads, and limits the size of all
+//! heads together.
 
 use std::io;
 use std::pin::Pin;
@@ -7,49 +8,51 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that the heads of one answer may have together, as with Go's `http.Transport`.
+/// Maximum number of bytes of all heads of a response together, as in Go's `http.Transport`.
 pub(super) const MAX_HEADER_BYTES: usize = 10 << 20;
 
-/// Bytes that are read at once before the final head is whole, as by Go.
+/// Number of bytes per read before the final head is complete, as in Go.
 const READ_BYTES: usize = 4 << 10;
 
-/// Bytes of a status line that tell whether its head is interim: `HTTP/1.1 100` and what ends the code.
+/// Number of bytes of a status line that determine whether its head is interim: `HTTP/1.1 100` and
+/// the byte after the code.
 const STATUS_BYTES: usize = 13;
 
-/// The heads of an answer are too large.
+/// Error: the heads of a response are too large.
 #[derive(Debug, thiserror::Error)]
 #[error("net/http: server response headers exceeded {MAX_HEADER_BYTES} bytes; aborted")]
 pub(super) struct HeadersExceeded;
 
 impl HeadersExceeded {
-    /// Whether that is what an error of a connection says.
+    /// Returns whether an I/O error is this error.
     pub(super) fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.downcast_ref::<Self>().is_some())
     }
 }
 
-/// A connection that passes an answer on without its interim heads.
+/// A connection that omits the interim heads of a response.
 ///
-/// hyper would parse each of them, with room for as many headers as it allows, and does not limit their number.
+/// hyper would parse each interim head, with room for as many headers as it allows, and does not
+/// limit the number of interim heads.
 pub(super) struct FinalHead<S> {
     stream: S,
     heads: Heads,
-    /// Bytes read before the final head was whole.
+    /// Number of bytes read before the final head was complete.
     read: usize,
-    /// Bytes that have been read and are to be passed on.
+    /// Bytes that have been read and not yet been returned.
     pending: BytesMut,
 }
 
-/// Tells the heads of an answer apart.
+/// Parser that separates the heads of a response.
 #[derive(Debug, Default)]
 struct Heads {
     stage: HeadStage,
-    /// The beginning of a status line that has not been judged yet.
+    /// Beginning of a status line that is not complete enough to classify.
     status: Vec<u8>,
     line: HeadLine,
 }
 
-/// The part of an answer that is being read.
+/// Part of a response that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HeadStage {
     /// The beginning of a status line.
@@ -63,7 +66,7 @@ enum HeadStage {
     Body,
 }
 
-/// The line that is being read, as far as it matters: an empty one ends a head.
+/// State of the line that is being read. An empty line ends a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HeadLine {
     #[default]
@@ -79,7 +82,7 @@ impl<S> FinalHead<S> {
 }
 
 impl Heads {
-    /// Reads bytes, and appends those that are passed on.
+    /// Parses bytes, and appends those that are not dropped to `passed`.
     fn read(&mut self, mut bytes: &[u8], passed: &mut BytesMut) {
         while !bytes.is_empty() {
             let limit = match self.stage {
@@ -104,7 +107,8 @@ impl Heads {
         }
     }
 
-    /// Judges a head by the beginning of its status line. What is no status line is passed on, for hyper to refuse it.
+    /// Classifies a head by the beginning of its status line. Bytes that are no status line are not
+    /// dropped, so that hyper rejects them.
     fn judge(&mut self, passed: &mut BytesMut) {
         self.stage = match self.status.as_slice() {
             // hyper skips empty lines before the status line.
@@ -119,7 +123,7 @@ impl Heads {
         self.status.clear();
     }
 
-    /// Reads a line of a head, or a part of one.
+    /// Parses a line of a head, or a part of one.
     fn read_line(&mut self, part: &[u8]) {
         let text = part.strip_suffix(b"\n");
         match (self.line, text.unwrap_or(part)) {
@@ -137,7 +141,8 @@ impl Heads {
     }
 }
 
-/// Whether the beginning of a status line is that of an interim head. 101 is final, since what follows it is another protocol.
+/// Returns whether the beginning of a status line belongs to an interim head. 101 is final, because
+/// another protocol follows it.
 fn is_interim(status: &[u8]) -> bool {
     let Some((version, rest)) = status.split_at_checked("HTTP/1.1 ".len()) else { return false };
     let [code @ .., b' ' | b'\r' | b'\n'] = rest else { return false };

@@ -1,4 +1,5 @@
-//! One request over HTTP/2. Interim heads are limited as by Go, for which h2 is needed: hyper drops them without a word.
+//! One request over HTTP/2. The handler uses h2, because interim heads must be limited as in Go,
+//! and hyper drops them silently.
 
 use std::future::poll_fn;
 use std::mem;
@@ -17,19 +18,21 @@ use super::headers::GetRequest;
 use super::target_url::TargetUrl;
 use crate::handler::driver::drive;
 
-/// Bytes that the headers of one head may have, and those of all interim heads of an answer together, as with Go.
+/// Maximum number of bytes of the headers of one head, and of all interim heads of a response
+/// together, as in Go.
 const MAX_HEADER_LIST_BYTES: u32 = 10 << 20;
 
-/// Bytes that RFC 9113 (6.5.2) and Go add to the size of each header.
+/// Number of bytes that RFC 9113 (6.5.2) and Go add to the size of each header.
 const HEADER_OVERHEAD: usize = 32;
 
 /// Text of Go for interim heads that are too large.
 const TOO_LARGE: &str = "stream error: stream ID 1; PROTOCOL_ERROR; header list too large";
 
-/// The size of `:status`, which every head has.
+/// Size of `:status`, which every head has.
 const STATUS_SIZE: usize = ":status".len() + "100".len() + HEADER_OVERHEAD;
 
-/// Sends a request, and returns the head of its answer, its body, and what drives the connection.
+/// Sends a request. Returns the head and the body of the response, and the handle of the task that
+/// drives the connection.
 pub(super) async fn exchange<S>(
     stream: S,
     request: GetRequest,
@@ -58,7 +61,7 @@ where
     Ok((head, body, driver))
 }
 
-/// The size of an interim head, as HTTP/2 counts it.
+/// Returns the size of an interim head, as HTTP/2 counts it.
 fn size_of(headers: &HeaderMap) -> u64 {
     let size =
         |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + HEADER_OVERHEAD;
@@ -66,7 +69,8 @@ fn size_of(headers: &HeaderMap) -> u64 {
     size.try_into().unwrap_or(u64::MAX)
 }
 
-/// Converts a request of HTTP/1: moves the host to `:authority` and removes the headers that HTTP/2 does not allow.
+/// Converts a request of HTTP/1: moves the host to `:authority` and removes the headers that HTTP/2
+/// does not allow.
 fn for_http2(mut request: GetRequest, place: &TargetUrl) -> Result<Request<()>, http::Error> {
     let headers = request.headers_mut();
     let host = headers.remove(HOST);
@@ -95,7 +99,8 @@ mod tests {
     use super::super::headers::Headers;
     use super::*;
 
-    /// Asks a server that sends so many interim heads, with a header of this length each, before its answer.
+    /// Sends a request to a server that sends `interim` interim heads before its response, each
+    /// with a header of `length` bytes.
     async fn status(interim: usize, length: usize) -> Result<StatusCode, String> {
         let (ours, theirs) = duplex(64 << 10);
         let server = tokio::spawn(async move {
@@ -106,7 +111,7 @@ mod tests {
                 respond.send_informational(hints.body(()).unwrap()).unwrap();
             }
             respond.send_response(Response::new(()), true).unwrap();
-            // It ends with the connection.
+            // The server ends with the connection.
             let _ = connection.accept().await;
         });
         let place = TargetUrl::new(true, "localhost", 1, "/", false).unwrap();

@@ -1,4 +1,5 @@
-//! httpGet: a page is asked for, and redirects are followed as far as they stay on the same host.
+//! The httpGet handler: requests a page, and follows redirects to the same host
+//! (`pkg/probe/http/http.go`).
 
 mod conn_addrs;
 mod go_url;
@@ -21,14 +22,16 @@ use target_url::TargetUrl;
 
 pub(super) use round_trip::NOT_HTTPS;
 
-/// Redirects that are followed.
+/// Number of redirects at which an attempt fails.
 const MAX_REDIRECTS: usize = 10;
 
-/// What the kubelet says when the time is over before an answer has begun, and while it comes.
+/// Text of the kubelet for a timeout before the response begins.
 const NO_HEADERS: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+/// Text of the kubelet for a timeout within the body of the response.
 const NO_BODY: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
 
-/// One attempt; `limit` is for all of it, redirects included. `redact` leaves query strings out of messages.
+/// Makes one attempt. `limit` applies to the whole attempt, redirects included. `redact` omits
+/// query strings from messages.
 pub(super) async fn attempt(
     get: &HttpGet,
     host: &str,
@@ -70,7 +73,7 @@ pub(super) async fn attempt(
             return Ok(failed(&place, &location, "stopped after 10 redirects"));
         }
         if is_whole {
-            // A host of one's own is for the server that one names oneself.
+            // As in Go, a configured host is sent only with relative redirects.
             own_host = None;
         }
         referer = (!place.is_https || next.is_https).then(|| place.url());
@@ -78,7 +81,7 @@ pub(super) async fn attempt(
     }
 }
 
-/// Asks for a page, once; every answer will do. `redact` leaves query strings out of errors.
+/// Sends a request once. Any response is a success. `redact` omits query strings from errors.
 pub(super) async fn ask_once(
     get: &HttpGet,
     host: &str,
@@ -92,7 +95,7 @@ pub(super) async fn ask_once(
     exchange(&place, request).await.map(drop)
 }
 
-/// What an answer means, once its body has been read.
+/// Returns the outcome of an attempt, once the body of the response has been read.
 async fn finished(answer: HttpResponse, until: Instant) -> Result<ProbeOutcome, ProbeError> {
     let status = answer.status;
     let body = match timeout_at(until, answer.body(MAX_OUTPUT_BYTES)).await {

@@ -1,4 +1,4 @@
-//! One request and the head of its answer, over a connection of its own; what goes wrong, in Go's words.
+//! One request and the head of its response, over a separate connection. Errors have Go's texts.
 
 use std::io;
 use std::time::Duration;
@@ -24,35 +24,36 @@ use crate::handler::dial::{dial, system_error};
 use crate::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
 
-/// How long TLS may take to begin, as Go has it.
+/// Timeout of the TLS handshake, as in Go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What Go says of a server that answers HTTPS with plain HTTP.
+/// Text of Go for a server that responds to HTTPS with plain HTTP.
 pub(in crate::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
 
-/// Headers of an answer; Go counts only their bytes.
+/// Maximum number of headers of a response. Go limits only their bytes.
 const MAX_HEADERS: usize = 10_000;
 
-/// Bytes of an answer that hyper may buffer: a whole head, which is limited before hyper reads it, and a part of the body.
+/// Maximum number of bytes of a response that hyper buffers: a complete head, which is limited
+/// before hyper reads it, and a part of the body.
 const MAX_BUFFERED_BYTES: usize = MAX_HEADER_BYTES + (64 << 10);
 
-/// An answer whose body has not been read.
+/// A response whose body has not been read.
 pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     headers: HeaderMap,
     body: Body,
     ends: ConnAddrs,
-    /// Drives the connection for as long as the answer is there.
+    /// Handle of the task that drives the connection as long as the response exists.
     _driver: AbortOnDropHandle<()>,
 }
 
-/// The body of an answer.
+/// Body of a response.
 enum Body {
     Http1(Incoming),
     Http2(RecvStream),
 }
 
-/// Asks for a page.
+/// Sends a request, and returns the response.
 pub(super) async fn exchange(place: &TargetUrl, request: GetRequest) -> Result<HttpResponse, String> {
     let connection = dial(place.host(), place.port()).await.map_err(|error| error.to_string())?;
     let ends = ConnAddrs(format!("{}->{}", connection.local, connection.peer));
@@ -100,7 +101,7 @@ where
 }
 
 impl HttpResponse {
-    /// Where it sends one, if it does. Without a place it does not.
+    /// Returns the target of a redirect; `None` if the response is no redirect or has no location.
     pub(super) fn location(&self) -> Option<String> {
         let location = self.headers.get(LOCATION).filter(|location| !location.is_empty());
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -109,7 +110,7 @@ impl HttpResponse {
             .map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned())
     }
 
-    /// The beginning of its body.
+    /// Returns the beginning of the body, at most `longest` bytes.
     pub(super) async fn body(self, longest: usize) -> Result<Bytes, String> {
         let Self { mut body, ends, _driver, .. } = self;
         let mut read = BytesMut::new();
@@ -124,20 +125,20 @@ impl HttpResponse {
 }
 
 impl Body {
-    /// Returns the next part of it, until it ends.
+    /// Returns the next part of the body; `None` at its end.
     async fn next(&mut self, ends: &ConnAddrs) -> Result<Option<Bytes>, String> {
         match self {
             Self::Http1(body) => {
                 let frame = body.frame().await.transpose().map_err(|error| ends.go_body_error(&error))?;
                 Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
             }
-            // What is read of it is less than a window: the server need not be told that it may send more.
+            // The handler reads less than a window, so it need not release flow-control capacity.
             Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.go_http2_error(&error)),
         }
     }
 }
 
-/// Why TLS was not to be had.
+/// Returns Go's text for a failed TLS handshake.
 fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
     use tokio_rustls::rustls::{Error, InvalidMessage};
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
@@ -151,7 +152,7 @@ fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
     }
 }
 
-/// The name of an alert, as words: `HandshakeFailure` → `handshake failure`.
+/// Returns the name of an alert as words: `HandshakeFailure` → `handshake failure`.
 fn go_alert(name: &str) -> String {
     let mut text = String::new();
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! Where a page is asked for.
+//! URLs of the requests of an attempt.
 
 use std::borrow::Cow;
 
@@ -9,23 +9,24 @@ use crate::gofmt::quote;
 use crate::handler::address::join_host_port;
 use crate::redact::path_without_query;
 
-/// A server, and what is asked of it.
+/// URL of a request: the server and the request target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TargetUrl {
     pub(super) is_https: bool,
-    /// Host and port, as they are written.
+    /// Host and port, as configured.
     pub(super) authority: String,
-    /// Path and query, as they are written: empty at times.
+    /// Path and query, as configured; may be empty.
     path: String,
-    /// Whether messages leave query strings out.
+    /// Whether messages omit query strings.
     redact: bool,
 }
 
-/// Stands for a host beyond ASCII. No host has this name (RFC 6761).
+/// Replacement for a host name that is not ASCII. No host has this name (RFC 6761).
 const OTHER_HOST: &str = "other.invalid";
 
 impl TargetUrl {
-    /// Returns the address that a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
+    /// Returns the URL of a probe. An invalid host is an error. `redact` omits query strings from
+    /// messages.
     pub(super) fn new(
         is_https: bool,
         host: &str,
@@ -33,7 +34,7 @@ impl TargetUrl {
         path: &str,
         redact: bool,
     ) -> Result<Self, String> {
-        // Go writes what no host has as an escape, and then finds that no host has those.
+        // Go escapes bytes that no host name has, and then rejects the escape.
         let is_wrong = |letter: char| letter.is_ascii_control() || " \\^`{|}%/?#@".contains(letter);
         let wrong = host.chars().find(|letter| is_wrong(*letter));
         let escape = |letter: char| format!("%{:02X}", u32::from(letter));
@@ -50,24 +51,24 @@ impl TargetUrl {
         Ok(place)
     }
 
-    /// Its whole URL, which is sent as the referer of a redirect.
+    /// Returns the complete URL, which is the referer of a redirect.
     pub(super) fn url(&self) -> String {
         let scheme = if self.is_https { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority, self.path)
     }
 
-    /// A URL as messages show it.
+    /// Returns a URL as messages show it.
     pub(super) fn shown<'a>(&self, url: &'a str) -> Cow<'a, str> {
         if self.redact { path_without_query(url) } else { Cow::Borrowed(url) }
     }
 
-    /// Path and query, as they are sent.
+    /// Returns the path and the query as they are sent.
     pub(super) fn target(&self) -> String {
         let path = self.path.replace(' ', "%20");
         if path.starts_with('/') { path } else { format!("/{path}") }
     }
 
-    /// The host without brackets.
+    /// Returns the host without brackets.
     pub(super) fn host(&self) -> &str {
         let end = self.port_at().map_or(self.authority.len(), |(colon, _)| colon);
         self.authority[..end].trim_start_matches('[').trim_end_matches(']')
@@ -77,14 +78,16 @@ impl TargetUrl {
         self.port_at().map_or(if self.is_https { 443 } else { 80 }, |(_, port)| port)
     }
 
-    /// Where somebody who is here is sent, and whether the place is written whole.
+    /// Returns the URL to which a redirect leads, and whether the location is an absolute URL.
+    /// `None` if the location is invalid.
     pub(super) fn resolve_redirect(&self, location: &str) -> Option<(Self, bool)> {
         let is_whole = Url::parse(location).is_ok();
         let base =
             if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
         let next = match Url::parse(&base).ok()?.join(location) {
             Ok(next) => next,
-            // The crate `url` is built without the tables of host names beyond ASCII. The host of a pod is none.
+            // The crate `url` is built without the tables for host names that are not ASCII. Such a
+            // name is never the host of a pod.
             Err(ParseError::IdnaError) if !location.is_ascii() => {
                 return Some((Self { authority: OTHER_HOST.to_owned(), ..self.clone() }, true));
             }

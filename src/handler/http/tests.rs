@@ -1,4 +1,5 @@
-//! Table 9.4 of the kubelet's tests, http: each row against a real server, on real time.
+//! Repeats the tests of the kubelet's `pkg/probe/http`, each row against a real server, on real
+//! time.
 
 mod redaction;
 
@@ -15,7 +16,7 @@ use super::*;
 use crate::handler::dial::tests::{LONG, refusing};
 use crate::manifest::Port;
 
-/// A server that answers each request as it is told to. It ends with the value.
+/// A server whose answer to each request is set by a test. It ends when the value is dropped.
 struct Server {
     port: u16,
     _tasks: JoinSet<()>,
@@ -53,7 +54,7 @@ async fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Serve
     Server { port, _tasks: tasks }
 }
 
-/// An answer with a body.
+/// Returns a response with a body.
 fn page(status: u16, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
 }
@@ -67,7 +68,7 @@ async fn probed(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result
     attempt(&get(server.port, path, headers), "127.0.0.1", server.port, LONG, false).await
 }
 
-/// The lines of the request that a probe sends, sorted but for the first.
+/// Returns the lines of the request that a probe sends, sorted except for the first.
 async fn sent(path: &str, headers: &[(&str, &str)]) -> Vec<String> {
     let server = serve(|request| page(200, "", request)).await;
     let Ok(ProbeOutcome::Success(request)) = probed(&server, path, headers).await else {
@@ -95,7 +96,7 @@ async fn table_9_4_what_is_sent() {
         lines.insert(0, plain[0].to_owned());
         lines
     };
-    // Without both of what the kubelet adds of itself.
+    // The expected lines without both headers that the kubelet adds.
     let replaced_all = |to: &[&str]| {
         let mut lines = replaced("Accept", to);
         lines.retain(|line| line != plain[4]);
@@ -290,7 +291,7 @@ async fn an_absent_server_fails_with_the_message_of_the_system() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_recognized() {
-    // It answers what looks like no request at all.
+    // The server responds to bytes that are no HTTP request.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let answering = tokio::spawn(async move {
@@ -305,10 +306,11 @@ async fn a_server_without_tls_is_recognized() {
     assert_eq!(outcome, Ok(ProbeOutcome::Failure(text)));
 }
 
-/// A head that announces the final one.
+/// An interim head.
 const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A server on a thread of its own that answers with interim heads, without end and as fast as they are read. It ends with the value.
+/// A server on a separate thread that sends interim heads without end, as fast as they are read. It
+/// ends when the value is dropped.
 struct Flood {
     port: u16,
     end: Option<oneshot::Sender<()>>,
@@ -367,7 +369,7 @@ async fn endless_response_heads_fail_with_the_message_of_go() {
 #[tokio::test]
 async fn interim_heads_are_limited_by_their_bytes_in_each_answer_and_not_by_their_number() {
     let server = serve(|request| {
-        // Together more than one answer may have.
+        // Two such responses together exceed the limit of one response.
         let interim = INTERIM.repeat(6 * (1 << 20) / INTERIM.len());
         let is_first = request.starts_with("GET /first ");
         interim + &if is_first { page(302, "Location: /second\r\n", "") } else { page(200, "", "ok") }

@@ -1,4 +1,4 @@
-//! Messages of probes whose query strings are left out.
+//! Messages of probes from which query strings are omitted.
 
 use super::*;
 
