@@ -1,4 +1,4 @@
-//! The calls that were seen last, within a bound, and those that come.
+//! The most recent calls, within limits, and a broadcast of new calls.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::mem_size::MemoryAccounting;
 use crate::cri::MethodName;
 use crate::execsync::CallRecord;
 
-/// Calls that a slow follower may lag behind.
+/// Number of calls by which a slow follower may lag behind.
 const FOLLOW_BUFFER: usize = 1024;
 
-/// The calls that were seen last. Cheap to read: a reader takes references.
+/// The most recent calls. Reading is cheap: a reader takes references.
 #[derive(Debug)]
 pub struct CallHistory {
     ring: Mutex<CallRing>,
@@ -23,21 +23,21 @@ pub struct CallHistory {
     limits: Limits,
 }
 
-/// How much is kept; when one of the two is reached, the oldest calls go.
+/// Limits of the history. The oldest calls are removed when either limit is exceeded.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Calls.
+    /// Maximum number of calls.
     pub calls: usize,
-    /// Bytes of memory, about.
+    /// Approximate maximum number of bytes of memory.
     pub bytes: usize,
 }
 
-/// How many calls there were and are.
+/// Numbers of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Seen since the start.
+    /// Number of calls since the start.
     pub seen: u64,
-    /// Of those, kept.
+    /// Number of calls in the history, including those that were loaded from disk.
     pub retained: usize,
 }
 
@@ -55,15 +55,17 @@ impl Default for Limits {
 }
 
 impl CallHistory {
-    /// An empty record.
+    /// Creates an empty history.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { ring: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), limits }
     }
 
-    /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
-    /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of
-    /// commands is the program alone.
+    /// Loads the calls that an earlier probeshim recorded on disk, each in its last version. With
+    /// `redact`, commands are reduced to their programs.
+    ///
+    /// Returns the number of the first new call. It leaves a gap of at least a thousand numbers,
+    /// because the earlier probeshim may still record its last calls.
     pub fn load(&self, dir: &Path, redact: bool) -> u64 {
         let (mut ring, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
@@ -76,7 +78,8 @@ impl CallHistory {
         last.map_or(1, next_number)
     }
 
-    /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
+    /// Adds a call, and sends it to the followers. An amended record replaces the earlier record of
+    /// its call, and is not sent.
     pub fn push(&self, record: CallRecord) -> Arc<CallRecord> {
         let record = Arc::new(record);
         let mut ring = self.lock();
@@ -86,24 +89,26 @@ impl CallHistory {
         }
         ring.total += 1;
         ring.keep(record.clone(), self.limits);
-        // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
+        // Sent under the lock, so that a new follower misses no call and sees no call twice. Fails
+        // if there is no follower.
         let _ = self.follow.send(record.clone());
         record
     }
 
-    /// The call of this number, if it is kept.
+    /// Returns the call with this number, if it is in the history.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Arc<CallRecord>> {
         self.lock().calls.iter().rev().find(|record| record.call.id == id).cloned()
     }
 
-    /// The calls that a filter lets through.
+    /// Returns the selected calls that match a filter.
     #[must_use]
     pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<CallRecord>> {
         selection.select(self.lock().matching(filter))
     }
 
-    /// The same, and a receiver of all later calls, unfiltered.
+    /// Returns the selected calls that match a filter, and a receiver of all later calls,
+    /// unfiltered.
     #[must_use]
     pub fn follow(
         &self,
@@ -116,19 +121,19 @@ impl CallHistory {
         (selection.select(matching), coming)
     }
 
-    /// Whether everyone who follows has taken everything.
+    /// Returns whether all followers have received all calls.
     #[must_use]
     pub fn followers_caught_up(&self) -> bool {
         self.follow.is_empty()
     }
 
-    /// Whether a call to this method is kept.
+    /// Returns whether a call to this method is in the history.
     #[must_use]
     pub fn has(&self, method: &MethodName) -> bool {
         self.lock().calls.iter().any(|record| record.call.method == *method)
     }
 
-    /// How many calls there were and are.
+    /// Returns the numbers of calls.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let ring = self.lock();
@@ -136,26 +141,27 @@ impl CallHistory {
     }
 
     fn lock(&self) -> MutexGuard<'_, CallRing> {
-        // What panicked while it held the lock left a record that is whole enough to read.
+        // A panic under the lock leaves a history that can still be read.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The number from which calls are counted after those of an earlier probeshim, of which the last recorded has this one: a thousand are
-/// left for those that it still records.
+/// Returns the number of the first new call after the last that an earlier probeshim has recorded.
+/// The gap of at least a thousand numbers is for calls that the earlier probeshim still records.
 fn next_number(last: u64) -> u64 {
     (last + 1000).next_multiple_of(1000) + 1
 }
 
 impl CallRing {
-    /// Puts a call behind those that ended before it: some are explained sooner than others.
+    /// Inserts a call after those that ended before it. Calls are not analyzed in the order of
+    /// their ends.
     fn insert(&mut self, record: Arc<CallRecord>) {
-        // Those of an earlier probeshim ended before all of this one's.
+        // Calls of an earlier probeshim ended before all calls of this one.
         let later = self.calls.iter().rev().take_while(|known| known.ended > record.ended).count();
         self.calls.insert(self.calls.len() - later, record);
     }
 
-    /// Puts a call where it belongs, and lets the oldest go where there are too many.
+    /// Inserts a call, and removes the oldest calls beyond the limits.
     fn keep(&mut self, record: Arc<CallRecord>, limits: Limits) {
         self.weights.add(&record);
         self.insert(record);

@@ -1,4 +1,4 @@
-//! Which calls to show, and how many of them.
+//! Selection of the calls to be listed.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,35 +7,36 @@ use crate::cri::MethodName;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::object_ref::{ContainerRef, PodRef};
 
-/// Which calls to show.
+/// Conditions for the calls to be listed.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Those to this method.
+    /// The method of the call.
     pub method: Option<MethodName>,
-    /// Those that ended at this time or later.
+    /// Earliest end of the call.
     pub since: Option<SystemTime>,
-    /// Those about this pod: its name, `NAMESPACE/NAME`, its uid, or the beginning of its sandbox's id.
+    /// The pod of the call: its name, `NAMESPACE/NAME`, its uid, or a prefix of its sandbox's id.
     pub pod: Option<String>,
-    /// Those about this container: its name, or the beginning of its id.
+    /// The container of the call: its name, or a prefix of its id.
     pub container: Option<String>,
-    /// `ExecSync`s of this probe or hook: `liveness`, `preStop`, …, `probe` for learned ones, or `unknown`.
+    /// The probe or hook of an `ExecSync`: `liveness`, `preStop`, …, `ambiguous`, `probe` for
+    /// inferred probes, or `unknown`.
     pub probe: Option<String>,
 }
 
-/// How many of them.
+/// Number and order of the calls to be listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// All, as they ended.
+    /// All calls, in the order of their ends.
     #[default]
     All,
-    /// The last of them, as they ended.
+    /// The last calls, in the order of their ends.
     Last(usize),
-    /// Those that took longest, the slowest first.
+    /// The slowest calls, the slowest first.
     Slowest(usize),
 }
 
 impl Filter {
-    /// Whether a call is one of those to show.
+    /// Returns whether a call matches the filter.
     #[must_use]
     pub fn matches(&self, record: &CallRecord) -> bool {
         let call = &record.call;
@@ -65,7 +66,8 @@ fn is_container(container: &ContainerRef, wanted: &str) -> bool {
     container.name.as_deref() == Some(wanted) || has_prefix(container.id.as_deref(), wanted)
 }
 
-/// Whether what was asked for is an id, or as much of one as nobody takes for a name.
+/// Returns whether `wanted` is a prefix of an id. It has at least four characters: a shorter text
+/// is rather a name.
 fn has_prefix(id: Option<&str>, wanted: &str) -> bool {
     wanted.len() >= 4 && id.is_some_and(|id| id.starts_with(wanted))
 }

@@ -1,4 +1,4 @@
-//! How much memory records take, about.
+//! Approximate memory of call records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::Peer;
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 
-/// What an allocation costs beside what is in it, about, in bytes.
+/// Approximate overhead of an allocation, in bytes.
 const ALLOCATION: usize = 16;
 
-/// The memory that some records take together. What several of them share counts once.
+/// Memory of a set of records. Values that records share count once.
 #[derive(Debug, Default)]
 pub(super) struct MemoryAccounting {
     bytes: usize,
-    /// How many records hold what is at an address.
+    /// Number of records that share the value at an address.
     shared: HashMap<usize, u32>,
 }
 
@@ -25,7 +25,7 @@ impl MemoryAccounting {
         self.bytes
     }
 
-    /// A record is kept.
+    /// Adds the memory of a record.
     pub(super) fn add(&mut self, record: &CallRecord) {
         self.bytes += record_size(record);
         for (address, weight) in shared(record) {
@@ -37,7 +37,7 @@ impl MemoryAccounting {
         }
     }
 
-    /// A record that was kept is let go.
+    /// Subtracts the memory of a record.
     pub(super) fn remove(&mut self, record: &CallRecord) {
         self.bytes -= record_size(record);
         for (address, weight) in shared(record) {
@@ -51,7 +51,7 @@ impl MemoryAccounting {
     }
 }
 
-/// What a record has for itself.
+/// Returns the memory of a record, without shared values.
 fn record_size(record: &CallRecord) -> usize {
     let path = match &record.call.method {
         MethodName::Known(_) => 0,
@@ -79,7 +79,7 @@ fn record_size(record: &CallRecord) -> usize {
     size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
 }
 
-/// What a record shares with others, perhaps: where it is, and its weight.
+/// Returns the addresses and sizes of the values that a record may share with other records.
 fn shared(record: &CallRecord) -> impl Iterator<Item = (usize, usize)> {
     let call = &record.call;
     let text = |text: &Option<String>| text.as_deref().map_or(0, block);
@@ -98,7 +98,7 @@ fn shared(record: &CallRecord) -> impl Iterator<Item = (usize, usize)> {
     [pod, container, peer].into_iter().flatten()
 }
 
-/// A text on the heap.
+/// Returns the memory of a text on the heap.
 fn block(text: &str) -> usize {
     text.len() + ALLOCATION
 }

@@ -1,4 +1,4 @@
-//! The last calls, in memory and on disk, and the JSON of calls and events.
+//! The most recent calls, in memory and on disk, and the JSON of calls and events.
 
 mod calls;
 mod filter;

@@ -1,4 +1,4 @@
-//! A call as it was seen: what is kept of it, counted and shown.
+//! Calls, as the tap reports them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,82 +10,83 @@ use crate::relay::{CallInfo, CallOutcome, Peer};
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Counts the calls since the start, in the order in which they came, from 1.
+    /// Number of the call: calls are numbered from 1, in the order of their arrival.
     pub id: u64,
-    /// When its head came, by the wall clock.
+    /// Time at which the request headers arrived, by the wall clock.
     pub start: SystemTime,
-    /// From its head to its end.
+    /// Time from the request headers to the end of the call.
     pub duration: Duration,
-    /// What was called.
+    /// The method.
     pub method: MethodName,
-    /// How it ended.
+    /// The outcome of the call.
     pub ending: CallOutcome,
-    /// Bytes that went up: messages with their gRPC frames.
+    /// Bytes of request messages, with their gRPC frames.
     pub request_bytes: u64,
-    /// Bytes that came down.
+    /// Bytes of response messages, with their gRPC frames.
     pub response_bytes: u64,
-    /// Who called, where the kernel told.
+    /// The client, if the kernel reported it.
     pub peer: Option<Arc<Peer>>,
-    /// The pod that it was about, as far as its messages tell.
+    /// The pod of the call, as far as its messages name it.
     pub pod: Option<Arc<PodRef>>,
-    /// The container that it was about, as far as its messages tell.
+    /// The container of the call, as far as its messages name it.
     pub container: Option<Arc<ContainerRef>>,
-    /// What was executed, for an ExecSync.
+    /// The command, if the call is an ExecSync.
     pub exec: Option<Box<ExecCall>>,
-    /// Why we stopped the container, for a StopContainer of our own.
+    /// The reason, if the call is an internal StopContainer after a failed probe.
     pub kill: Option<Box<KillRecord>>,
 }
 
-/// Why we stopped a container.
+/// Reason for which probeshim stopped a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillRecord {
     /// The type of the probe that failed.
     pub probe: String,
-    /// What is said of it, in the kubelet's words.
+    /// The message of the kill, in the kubelet's text.
     pub message: String,
-    /// Failures in a row that it takes.
+    /// The failure threshold of the probe.
     pub threshold: u32,
-    /// Seconds that the container was given for its end.
+    /// The grace period of the container, in seconds.
     pub grace_period: u32,
-    /// The last attempts that failed, in their order.
+    /// The last failed attempts, in order.
     pub failures: Vec<ProbeFailure>,
 }
 
-/// An attempt that failed.
+/// A probe attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeFailure {
-    /// When.
+    /// Time of the attempt.
     pub at: SystemTime,
-    /// In what way.
+    /// Output or error of the attempt.
     pub message: String,
 }
 
-/// An ExecSync.
+/// The command of an ExecSync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecCall {
-    /// The program and its arguments, or the beginning of them.
+    /// The program and its arguments, or the first part of them.
     pub command: Vec<String>,
-    /// Whether that is not all.
+    /// Whether `command` is only the first part.
     pub truncated: bool,
-    /// After how many seconds the runtime kills the command; 0 for never.
+    /// Timeout in seconds, after which the runtime kills the command; 0 for no timeout.
     pub timeout_seconds: i64,
-    /// How the command ended; `None` where the call failed, or its answer was not decoded.
+    /// The result of the command; `None` if the call failed, or if its response was not decoded.
     pub result: Option<ExecResult>,
 }
 
-/// How the command of an ExecSync ended.
+/// Result of the command of an ExecSync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecResult {
-    /// Its exit code.
+    /// The exit code.
     pub exit_code: i32,
-    /// Bytes that it wrote to stdout, as far as the runtime passed them on.
+    /// Bytes of stdout, as far as the runtime returned them.
     pub stdout_bytes: usize,
-    /// Bytes that it wrote to stderr, as far as the runtime passed them on.
+    /// Bytes of stderr, as far as the runtime returned them.
     pub stderr_bytes: usize,
 }
 
 impl KillRecord {
-    /// The same, without what is told of the attempts: that may be in a command's own words.
+    /// Returns the record without the messages of the attempts, which may contain arguments of a
+    /// command.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let failures =
@@ -95,14 +96,14 @@ impl KillRecord {
 }
 
 impl ExecCall {
-    /// The same, with nothing of the command but the program.
+    /// Returns the call with only the program of its command.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let truncated = self.truncated || self.command.len() > 1;
         Self { command: self.command.iter().take(1).cloned().collect(), truncated, ..self.clone() }
     }
 
-    /// The timeout that the caller asked for; `None` for none.
+    /// Returns the timeout of the request; `None` if it has none.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         u64::try_from(self.timeout_seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
@@ -110,7 +111,7 @@ impl ExecCall {
 }
 
 impl Call {
-    /// What is known before any message is read.
+    /// Creates a call before any of its messages is decoded.
     pub(crate) fn new(info: &CallInfo) -> Self {
         Self {
             id: info.id,
@@ -131,7 +132,7 @@ impl Call {
 
 #[cfg(test)]
 impl Call {
-    /// A call of which nothing is known but this.
+    /// Creates a call with these properties, for tests.
     pub(crate) fn sample(id: u64, path: &str, start: SystemTime, duration: Duration) -> Self {
         Self {
             id,

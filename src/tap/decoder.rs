@@ -1,4 +1,4 @@
-//! The consumer of the queue: decodes calls into tap events.
+//! Consumer of the tap's queue: decodes calls into tap events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -18,103 +18,106 @@ use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
 use crate::object_ref::ContainerRef;
 use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
-/// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
+/// Time for which calls gather under load: the relay's thread then wakes this thread once for all
+/// of them, and not for each call.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// Calls that are taken from the queue at once.
+/// Maximum number of items that are taken from the queue together.
 const BATCH_ITEMS: usize = 256;
 
-/// What was seen, decoded.
+/// A decoded event of the tap.
 #[derive(Debug)]
 pub enum TapEvent {
-    /// An `ExecSync` is on its way to upstream.
+    /// The request of an `ExecSync` has been sent to upstream.
     ExecRequested(Box<ExecRequest>),
-    /// Somebody has a sandbox or container stopped or removed, for as long as the call goes on.
+    /// The request of a call that stops or removes a sandbox or container has been sent to
+    /// upstream.
     StopRequested(StopRequest),
-    /// A message of a stream has passed.
+    /// A message of a stream has passed the relay.
     Streamed(Observations),
     /// A call has ended.
     CallEnded(Box<DecodedCall>),
-    /// Somebody waits until all that came before has been seen.
+    /// The sender waits until all earlier events have been processed.
     Barrier(oneshot::Sender<()>),
 }
 
-/// An `ExecSync` that is on its way.
+/// An `ExecSync` in flight.
 #[derive(Debug)]
 pub struct ExecRequest {
-    /// The call; gone once nobody holds it any more, because its end was seen or dropped.
+    /// The call. The reference is dangling once the end of the call has been processed or dropped.
     pub info: Weak<CallInfo>,
-    /// Its number.
+    /// The number of the call.
     pub id: u64,
-    /// When it was sent.
+    /// The times of the request.
     pub times: SendTimes,
-    /// Where it executes.
+    /// The container.
     pub container: Option<Arc<ContainerRef>>,
-    /// What it executes.
+    /// The command.
     pub exec: Box<ExecCall>,
 }
 
-/// A call on its way that stops or removes something.
+/// A call in flight that stops or removes a sandbox or container.
 #[derive(Debug)]
 pub struct StopRequest {
-    /// The call; gone once nobody holds it any more.
+    /// The call. The reference is dangling once the end of the call has been processed or dropped.
     pub info: Weak<CallInfo>,
-    /// The process that makes it, where that is known.
+    /// The pid of the client, if it is known.
     pub pid: Option<i32>,
-    /// The sandbox, if it is one that is stopped.
+    /// The id of the sandbox, if the call is about a sandbox.
     pub sandbox: Option<String>,
-    /// The container, if it is one that is stopped.
+    /// The id of the container, if the call is about a container.
     pub container: Option<String>,
-    /// Whether it is removed, which stops it where it runs.
+    /// Whether the call removes the object. A removal also stops the object if it runs.
     pub is_removal: bool,
 }
 
 /// A call that has ended.
 #[derive(Debug)]
 pub struct DecodedCall {
-    /// What was known of it when it began.
+    /// Information from the start of the call.
     pub info: Arc<CallInfo>,
     /// The times of its request, if the request was sent completely.
     pub times: Option<SendTimes>,
     /// The call.
     pub call: Call,
-    /// What it told.
+    /// Observations from the messages of the call.
     pub observations: Observations,
-    /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
+    /// The message of a request that created a sandbox or container, if the tap keeps it; or the
+    /// reason why the message is unknown.
     pub request: Option<Result<RedactedBytes, String>>,
 }
 
-/// When a request was whole, and when it was on its way to upstream.
+/// Times of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendTimes {
-    /// The end of the request had come from the client.
+    /// Time at which the request from the client was complete.
     pub received: Instant,
-    /// The end of the request had been handed to upstream.
+    /// Time at which the complete request had been handed to upstream.
     pub sent: Instant,
 }
 
-/// What was told of pods and containers.
+/// Observations from the messages of a call or stream.
 #[derive(Debug)]
 pub struct Observations {
-    /// When the call that told it began: what was so before may not be so any more.
+    /// Start of the call or stream. The observations were true at some later time.
     pub observed_since: Instant,
-    /// What is so.
+    /// The observations.
     pub items: Vec<Observation>,
 }
 
-/// Why a message of a watched method was not read.
+/// Reason why a message was not decoded.
 #[derive(Debug, thiserror::Error)]
 enum CallDecodeError {
-    /// It was not captured whole.
+    /// The message was not captured completely.
     #[error(transparent)]
     NotWhole(#[from] CaptureError),
-    /// What was captured is not one message that can be read.
+    /// The captured bytes are not exactly one message.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It is not the message that it should be.
+    /// The message is malformed.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// A fault of ours.
+    /// The decoding panicked.
     #[error("a fault of probeshim's own")]
     Fault,
 }
@@ -124,15 +127,15 @@ enum CallDecodeError {
 pub struct Decoder {
     queue: mpsc::Receiver<QueueItem>,
     batch: Vec<QueueItem>,
-    /// Until when what comes is let gather.
+    /// Time until which calls gather.
     gather_until: Option<Instant>,
     metrics: TapMetrics,
-    /// Whether requests that make something are handed on.
+    /// Whether the messages of requests that create sandboxes and containers are kept.
     keep_raw_requests: bool,
 }
 
 impl DecodedCall {
-    /// Whether the runtime has done what it was asked for.
+    /// Returns whether the call succeeded.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.call.ending == CallOutcome::Completed(Some(Code::OK))
@@ -148,8 +151,8 @@ impl Decoder {
         Self { queue, batch: Vec::with_capacity(BATCH_ITEMS), gather_until: None, metrics, keep_raw_requests }
     }
 
-    /// Hands everything that waits to `sink`, in its order, once something does; `false` if the tap is gone and its queue is empty.
-    /// Nothing is lost where it is cancelled.
+    /// Waits for items of the queue, and passes their events to `sink`, in order. Returns false if
+    /// the tap is gone and its queue is empty. Cancel safe.
     pub async fn next(&mut self, mut sink: impl FnMut(TapEvent)) -> bool {
         if let Some(until) = self.gather_until
             && !self.queue.is_closed()
@@ -223,11 +226,11 @@ impl Decoder {
         DecodedCall { info, times, call: read.call, observations, request }
     }
 
-    /// Reads what was captured into the call, or counts why not.
+    /// Decodes a captured message into the context, or counts the failure.
     fn read(&self, reading: &mut MessageContext, direction: &BodyStats, read_message: ReadMessage) {
         let Some(capture) = &direction.capture else { return };
         match read(reading, capture, read_message) {
-            // A call that ended before its message was whole, or had begun.
+            // The call ended before its message was complete, or before its message began.
             Err(CallDecodeError::Frame(FrameError::NotOne))
                 if direction.bytes == 0 || !matches!(reading.call.ending, CallOutcome::Completed(_)) => {}
             Err(why) => self.metrics.record_decode_failure(why.label()),
@@ -236,11 +239,12 @@ impl Decoder {
     }
 }
 
-/// A call that is announced: an ExecSync, or one that stops something.
+/// Decodes the request of a call that is reported before its end: an ExecSync, or a call that stops
+/// or removes an object.
 fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
     let RequestSent { info, request, received, sent } = request_sent;
     let mut reading = MessageContext::new(Call::new(&info));
-    // What cannot be read is counted when the call has ended.
+    // A request that cannot be decoded is counted at the end of the call.
     read(&mut reading, &request, methods::spec_for(&info.method)?.request?).ok()?;
     let Call { id, container, pod, exec, .. } = reading.call;
     let weak_info = Arc::downgrade(&info);
@@ -261,13 +265,13 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
     Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: weak_info, id, times, container, exec })))
 }
 
-/// The bytes of the one message that went up.
+/// Returns the message of a request.
 fn whole(request: &BodyStats) -> Result<RedactedBytes, CallDecodeError> {
     let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
     Ok(RedactedBytes(unary_message(capture.bytes()?)?.into()))
 }
 
-/// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.
+/// Decodes a message of another program. A panic makes only this message fail.
 fn read(
     read: &mut MessageContext,
     capture: &Capture,
@@ -279,7 +283,7 @@ fn read(
 }
 
 impl CallDecodeError {
-    /// The reason as a label of metrics.
+    /// Returns the reason as a label of metrics.
     fn label(&self) -> &'static str {
         match self {
             Self::NotWhole(CaptureError::TooLong) => "too-long",

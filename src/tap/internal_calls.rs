@@ -1,5 +1,5 @@
-//! `ExecSync`s and `StopContainer`s that we make ourselves, seen as those of clients are: they are explained and recorded beside them, and
-//! what the runtime executes for them is taken for nobody else's.
+//! Reports internal `ExecSync`s and `StopContainer`s to the tap. They are explained and recorded
+//! like those of clients, and their exec instances are not attributed to other callers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -16,14 +16,16 @@ use crate::cri::{Code, MethodName};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
 
-/// The paths of what is called.
+/// Paths of the methods.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 
-/// How many `ExecSync`s are told of each second; of more than any node has, the rest is only counted. No container runtime executes as many.
+/// Maximum number of `ExecSync`s that are reported each second: more than a node has, and more than
+/// a container runtime executes. Further ones are only counted.
 const MAX_EXECS_PER_SECOND: u32 = 200;
 
-/// Tells of our own calls. It waits for nobody: what there is no room for is dropped, and counted.
+/// Reports internal calls to the tap, without waiting. An event is dropped and counted if the queue
+/// is full.
 #[derive(Clone, Debug)]
 pub struct InternalCalls {
     queue: mpsc::WeakSender<QueueItem>,
@@ -33,14 +35,14 @@ pub struct InternalCalls {
     second: Arc<Mutex<RateWindow>>,
 }
 
-/// A second, and how many have been told of in it.
+/// A second, and the number of `ExecSync`s in it.
 #[derive(Debug)]
 struct RateWindow {
     since: Instant,
     count: u32,
 }
 
-/// One that goes on.
+/// An internal call in flight.
 #[derive(Debug)]
 pub struct InternalCall {
     calls: InternalCalls,
@@ -59,7 +61,8 @@ impl InternalCalls {
         Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
-    /// A command is about to be executed. `None` where there are too many to tell of each.
+    /// Reports an internal `ExecSync`, before it is sent. Returns `None` if there are too many to
+    /// report each.
     #[must_use]
     pub fn exec(
         &self,
@@ -86,7 +89,7 @@ impl InternalCalls {
         Some(internal_call)
     }
 
-    /// A container is about to be stopped, for a probe that has failed if there is one.
+    /// Starts an internal `StopContainer`. `kill` is the reason, if a probe has failed.
     #[must_use]
     pub fn stop(
         &self,
@@ -99,7 +102,8 @@ impl InternalCalls {
         internal_call
     }
 
-    /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
+    /// Waits until all earlier events have been processed. Returns false if the queue is full or
+    /// the tap is gone.
     pub async fn flush(&self) -> bool {
         let (seen, all_seen) = oneshot::channel();
         self.send(TapEvent::Barrier(seen));
@@ -120,7 +124,7 @@ impl InternalCalls {
     }
 
     fn send(&self, event: TapEvent) {
-        // There is nobody to tell once the tap has gone.
+        // Without the tap, nothing receives the event.
         let Some(queue) = self.queue.upgrade() else { return };
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
             queue.try_send(QueueItem::Internal(Box::new(event)))
@@ -141,7 +145,7 @@ impl RateWindow {
 }
 
 impl InternalCall {
-    /// It has ended with this code; if a command was executed, with this result.
+    /// Reports the end of the call, with its gRPC code, and with the result of an `ExecSync`.
     pub fn end(self, code: Code, result: Option<ExecResult>) {
         let Self { calls, info, mut call } = self;
         if let Some(exec) = &mut call.exec {

@@ -1,53 +1,56 @@
-//! The methods whose messages matter: how much of them is captured, and what is read from that.
+//! Methods whose messages are decoded: the limits of captures, and the functions that decode.
 
 use prost::DecodeError;
 
 use super::messages::{MessageContext, exec, lifecycle, lists};
 use crate::cri::MethodName;
 
-/// Bytes that are captured of a request. What is longer is counted, not decoded.
+/// Maximum number of bytes that are captured of a request. A longer request is counted, and not
+/// decoded.
 const REQUEST_LIMIT: usize = 1 << 20;
 
-/// The same, for requests that hold the whole of a pod or container.
+/// Maximum number of bytes that are captured of a request with the configuration of a pod or
+/// container.
 const CONFIG_LIMIT: usize = 4 << 20;
 
-/// The same, for responses.
+/// Maximum number of bytes that are captured of a response.
 pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
 
-/// Reads a message into what is known of its call.
+/// Decodes a message into the context of its call.
 pub(super) type ReadMessage = fn(&mut MessageContext, &[u8]) -> Result<(), DecodeError>;
 
-/// A method whose messages matter.
+/// Decoding of a method's messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MethodSpec {
     pub(super) request_limit: usize,
-    /// What is read from the request, where it tells anything.
+    /// Decodes the request, if it has relevant fields.
     pub(super) request: Option<ReadMessage>,
-    /// What is read from the response, where it tells anything that the request did not.
+    /// Decodes the response, if it has relevant fields that the request does not have.
     pub(super) response: Option<ResponseKind>,
-    /// Whether such a call is told of as soon as it is asked.
+    /// Whether a call is reported as soon as its request has been sent.
     pub(super) is_announced: bool,
-    /// Which list it asks for, if for one that is not looked at every time.
+    /// The list that the method returns, if its rate of decoding is limited.
     pub(super) list: Option<ListKind>,
 }
 
-/// A list of everything of its kind.
+/// A list of all objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
     Sandboxes,
     Containers,
 }
 
-/// What is read from a response.
+/// Decoding of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ResponseKind {
-    /// Its one message, once the call went well.
+    /// Decodes the only message, if the call succeeded.
     Unary(ReadMessage),
-    /// Each message, as it comes.
+    /// Decodes each message when it arrives.
     Stream(ReadMessage),
 }
 
-/// Whether calls to a method are told of one by one: what is about one pod or container, and not a list or a stream.
+/// Returns whether calls to a method are about one pod or container, and return neither a list nor
+/// a stream.
 #[must_use]
 pub fn is_object_call(method: &MethodName) -> bool {
     spec_for(method).is_some_and(|watched| {
@@ -55,23 +58,24 @@ pub fn is_object_call(method: &MethodName) -> bool {
     })
 }
 
-/// Whether a call only asks how things are, and what it tells is no news of something that was done.
+/// Returns whether a method only reads the state, so that its observations are not changes made by
+/// the call.
 #[must_use]
 pub fn is_read_only(method: &MethodName) -> bool {
     ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
 }
 
-/// Whether something is made by a call to a method, as its request says.
+/// Returns whether calls to a method create a sandbox or container.
 pub(super) fn creates_object(method: &MethodName) -> bool {
     ["RunPodSandbox", "CreateContainer"].contains(&method.label())
 }
 
-/// Whether a call to a method removes something.
+/// Returns whether calls to a method remove a sandbox or container.
 pub(super) fn removes(method: &MethodName) -> bool {
     ["RemovePodSandbox", "RemoveContainer"].contains(&method.label())
 }
 
-/// What is watched of a method, if anything.
+/// Returns the decoding of a method's messages, if they are decoded.
 pub(super) fn spec_for(method: &MethodName) -> Option<MethodSpec> {
     let MethodName::Known(method) = method else { return None };
     let watched = match method.name() {
@@ -107,7 +111,7 @@ pub(super) fn spec_for(method: &MethodName) -> Option<MethodSpec> {
     Some(watched)
 }
 
-/// A method of which only the request matters.
+/// Decodes only the request.
 fn request(read: ReadMessage) -> MethodSpec {
     MethodSpec {
         request_limit: REQUEST_LIMIT,
@@ -119,13 +123,13 @@ fn request(read: ReadMessage) -> MethodSpec {
 }
 
 impl MethodSpec {
-    /// Whether such a call stops or removes something.
+    /// Returns whether the method stops or removes a sandbox or container.
     pub(super) fn is_stop(&self) -> bool {
         self.is_announced && self.response.is_none()
     }
 }
 
-/// The same of one that is told of as soon as it is asked.
+/// Decodes only the request, and reports the call as soon as the request has been sent.
 fn notifies(read: ReadMessage) -> MethodSpec {
     MethodSpec { is_announced: true, ..request(read) }
 }
@@ -134,7 +138,7 @@ fn unary(request_of: ReadMessage, response: ReadMessage) -> MethodSpec {
     MethodSpec { response: Some(ResponseKind::Unary(response)), ..request(request_of) }
 }
 
-/// A method of which only what it streams matters.
+/// Decodes only the messages of the response stream.
 fn stream(message: ReadMessage) -> MethodSpec {
     MethodSpec {
         request_limit: 0,

@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::QueueItem;
 use super::call::Call;
 
-/// Upper bounds of the latency histogram, in seconds: from a Version to an image pull.
+/// Upper bounds of the latency histogram, in seconds: from a Version call to an image pull.
 const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 

@@ -1,7 +1,7 @@
-//! Captures of calls, taken beside the byte path and decoded off it.
+//! Captures CRI calls next to the byte path, and decodes them on another thread.
 //!
 //! ```text
-//! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► Sighting (a Call, Facts)
+//! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► TapEvent
 //! ```
 
 mod call;
@@ -35,43 +35,45 @@ pub use methods::{is_object_call, is_read_only};
 use methods::ResponseKind;
 use rate_limit::RateLimit;
 
-/// What the tap runs on.
+/// Configuration of the tap.
 #[derive(Clone, Copy, Debug)]
 pub struct TapConfig {
-    /// Calls, and messages of streams, that may wait to be decoded; more are dropped and counted.
+    /// Maximum number of calls, and of messages of streams, that wait to be decoded. Further ones
+    /// are dropped and counted.
     pub queued_calls: usize,
-    /// Bytes that the captures of all calls may take together; one that finds no room is given up and counted.
+    /// Maximum number of bytes of all captures together. A capture that would exceed it is given up
+    /// and counted.
     pub captured_bytes: usize,
-    /// Whether requests that make sandboxes and containers are handed on as their bytes came.
+    /// Whether the decoder keeps the messages of requests that create sandboxes and containers.
     pub hands_on_requests: bool,
 }
 
-/// What waits to be decoded.
+/// An item of the queue, to be decoded.
 #[derive(Debug)]
 enum QueueItem {
-    /// A call that is told of before its end.
+    /// A call that is reported before its end.
     RequestSent(RequestSent),
     /// A message of a stream.
     StreamMessage(Arc<CallInfo>, Capture),
     /// A call that has ended.
     CallEnded(CompletedCall),
-    /// A call of our own.
+    /// An event of an internal call.
     Internal(Box<TapEvent>),
 }
 
-/// The side of the tap that faces the relay: it captures and hands over, and never waits.
+/// The side of the tap that faces the relay: captures and queues, and never waits.
 #[derive(Debug)]
 pub struct Tap {
     queue: mpsc::Sender<QueueItem>,
     budget: CaptureBudget,
-    /// For requests that stop or remove something: they are short, and each of them counts.
+    /// Budget for requests that stop or remove an object: they are short, and each of them matters.
     stop_budget: CaptureBudget,
     metrics: TapMetrics,
-    /// Of each kind of list.
+    /// Rate limit of each kind of list.
     paces: [RateLimit; 2],
 }
 
-/// What requests that stop or remove something may take of memory at once.
+/// Maximum number of bytes of all captured requests that stop or remove an object.
 const STOP_BUDGET_BYTES: usize = 1 << 20;
 
 impl Default for TapConfig {
@@ -81,7 +83,7 @@ impl Default for TapConfig {
 }
 
 impl Tap {
-    /// A tap, and the other side of its queue.
+    /// Creates a tap, and the decoder at the other end of its queue.
     #[must_use]
     pub fn new(settings: TapConfig, metrics: TapMetrics) -> (Self, Decoder) {
         let (queue, observed) = mpsc::channel(settings.queued_calls);
@@ -93,7 +95,7 @@ impl Tap {
         )
     }
 
-    /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
+    /// Returns a handle that reports internal calls. `numbers` gives them their numbers.
     #[must_use]
     pub fn internal_calls(&self, numbers: CallIds) -> InternalCalls {
         InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
@@ -107,7 +109,7 @@ impl Tap {
 }
 
 impl QueueItem {
-    /// Whether it is the end of a call, which is told once.
+    /// Returns whether the item is the end of a call, which is reported once.
     fn is_end(&self) -> bool {
         match self {
             Self::CallEnded(_) => true,

@@ -1,26 +1,27 @@
-//! What a call told of the sandboxes and containers of the node.
+//! Observations of sandboxes and containers in the messages of calls.
 
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 
-/// Something that is so, as far as the runtime answered.
+/// A statement of the runtime about sandboxes or containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// A sandbox is there.
+    /// The sandbox exists.
     Sandbox(SandboxObservation),
-    /// A container is there.
+    /// The container exists.
     Container(ContainerObservation),
-    /// A sandbox has been removed, and its containers with it.
+    /// The sandbox has been removed, and its containers with it.
     SandboxRemoved(String),
-    /// A container has been removed.
+    /// The container has been removed.
     ContainerRemoved(String),
-    /// These sandboxes are there, and no others.
+    /// These sandboxes exist, and no others.
     SandboxList(Vec<SandboxObservation>),
-    /// These containers are there, and no others.
+    /// These containers exist, and no others.
     ContainerList(Vec<ContainerObservation>),
 }
 
 impl Observation {
-    /// What an event of the CRI tells: the pod with all its containers, and which of them is gone.
+    /// Returns the observations in an event of the CRI: the pod with all its containers, and the
+    /// removed object.
     #[must_use]
     pub fn of_event(event: v1::ContainerEventResponse) -> Vec<Self> {
         let is_deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
@@ -32,7 +33,7 @@ impl Observation {
         let mut facts: Vec<Self> = containers.collect();
         facts.extend(sandbox.map(Self::Sandbox));
         if is_deleted {
-            // The runtime tells of the end of a sandbox as of a container's.
+            // The runtime reports the removal of a sandbox in the same way as that of a container.
             facts.extend([
                 Self::ContainerRemoved(event.container_id.clone()),
                 Self::SandboxRemoved(event.container_id),

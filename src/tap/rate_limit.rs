@@ -1,18 +1,18 @@
-//! How often the lists that clients ask for are looked at.
+//! Limits the rate at which lists for clients are decoded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Milliseconds from one list that is looked at to the next of its kind, at least. A kubelet asks for each every second; what a client asks
-/// for over and over tells nothing new, and lists are long.
+/// Minimum interval between decoded lists of a kind, in milliseconds. A kubelet requests each list
+/// every second. Lists that are requested more often have nothing new, and are long.
 const MIN_INTERVAL: u64 = 250;
 
-/// The pace of one kind of list. It is asked on the byte path.
+/// Rate limit of a kind of list. The byte path calls it.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     began: Instant,
-    /// In milliseconds since then.
+    /// Earliest time of the next list, in milliseconds since `began`.
     next: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl Default for RateLimit {
 }
 
 impl RateLimit {
-    /// Whether it is time to look at a list again; if so, it will be a while until the next.
+    /// Returns whether a list may be decoded now. If so, further lists are refused for a while.
     pub(super) fn allow(&self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.began);
         let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Logs: human on a terminal, JSON lines otherwise, and never a reason for the program to wait.
+//! Logs: text on a terminal, JSON lines otherwise. The program never waits for them.
 
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
@@ -12,16 +12,16 @@ use super::log_queue::{self, LineWriter, LogGuard};
 use crate::terminal::format::harmless_json;
 use crate::terminal::is_no_color;
 
-/// The levels, from nothing to everything.
+/// Log levels, in the order of increasing detail.
 pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What is logged.
+/// Configuration of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     filter: String,
 }
 
-/// Why a text is not a log filter.
+/// The text is not a log filter.
 #[derive(Debug, thiserror::Error)]
 #[error("must be off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug: {0}")]
 pub struct FilterError(String);
@@ -34,7 +34,7 @@ impl Default for LogConfig {
 
 impl LogConfig {
     fn for_level(level: &str) -> Self {
-        // h2 warns of whatever an odd client does; what matters of it we say ourselves.
+        // h2 warns about any odd client. probeshim logs itself whatever is important.
         Self { filter: format!("warn,h2=error,probeshim={level}") }
     }
 
@@ -46,8 +46,8 @@ impl LogConfig {
 impl FromStr for LogConfig {
     type Err = FilterError;
 
-    /// Parses one of [`LEVELS`], which is taken for probeshim's own lines, or directives of targets and levels, such as
-    /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
+    /// Parses one of [`LEVELS`], which applies to probeshim's own lines, or directives of targets
+    /// and levels, such as `probeshim::relay=debug,h2=trace`, which are used unchanged.
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let config = match text {
             "" => return Err(FilterError("it is empty".to_owned())),
@@ -60,7 +60,9 @@ impl FromStr for LogConfig {
     }
 }
 
-/// Starts logging to stderr, on a thread of its own. Keep the guard until the program ends.
+/// Starts logging to stderr, on a separate thread. Keep the guard until the program ends.
+///
+/// Returns an error if the thread cannot be started.
 pub fn start(settings: &LogConfig) -> io::Result<LogGuard> {
     let (writer, guard) = log_queue::start(io::stderr())?;
     let writer = move || -> LineWriter { writer.clone() };
@@ -76,10 +78,11 @@ pub fn start(settings: &LogConfig) -> io::Result<LogGuard> {
     Ok(guard)
 }
 
-/// Makes writers of JSON lines in which nothing moves the cursor of a terminal that they are shown on.
+/// Makes writers of JSON lines in which control characters of terminals are escaped.
 struct HarmlessJson<M>(M);
 
-/// Writes JSON lines with all that a terminal would obey escaped. Each write is one line: the subscriber writes whole lines.
+/// Writes JSON lines in which control characters of terminals are escaped. Each write is one line,
+/// because the subscriber writes whole lines.
 struct HarmlessLines<W>(W);
 
 impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for HarmlessJson<M> {

@@ -1,4 +1,5 @@
-//! A bounded queue of log lines with a thread that writes them: a stuck reader of the log costs lines, never a call.
+//! Bounded queue of log lines, and the thread that writes them. A stuck reader of the log costs
+//! lines, but delays no call.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -6,17 +7,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Lines that may wait for a slow reader; more are dropped.
+/// Maximum number of lines that wait for a slow reader; further lines are dropped.
 const CAPACITY: usize = 4096;
 
-/// Time that the end of the program waits for a slow reader.
+/// Time for which the end of the program waits for a slow reader.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Puts lines into the queue. Each write is one line.
+/// Adds lines to the queue. Each write is one line.
 #[derive(Clone, Debug)]
 pub(super) struct LineWriter(Arc<Queue>);
 
-/// Writes out what still waits when dropped, unless the reader is stuck.
+/// Writes the remaining lines when it is dropped, unless the reader is stuck.
 #[derive(Debug)]
 pub struct LogGuard(Arc<Queue>);
 
@@ -29,7 +30,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     lines: VecDeque<Vec<u8>>,
-    /// The guard is dropped: the thread ends with the last line.
+    /// Whether the guard is dropped. The thread then ends after the last line.
     is_ending: bool,
     has_ended: bool,
 }
@@ -58,7 +59,7 @@ impl Queue {
                 return;
             };
             drop(state);
-            // There is nowhere to report it.
+            // A failure of the log cannot be logged.
             let _ = output.write_all(&line);
         }
     }
@@ -95,7 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// An output that waits before each line for a message, or goes on once nobody can send one.
+    /// An output that waits for a message before each line. It stops to wait once the sender is
+    /// gone.
     struct Gate {
         open: Receiver<()>,
         written: Sender<String>,
@@ -124,7 +126,7 @@ mod tests {
         drop(opener);
         drop(guard);
         let lines: Vec<usize> = lines.iter().map(|line| line.parse().unwrap()).collect();
-        // The thread may have taken one before it waited.
+        // The thread may have taken a line before it waited.
         assert!([CAPACITY, CAPACITY + 1].contains(&lines.len()), "{}", lines.len());
         assert!(lines.iter().enumerate().all(|(place, number)| place == *number), "lines stay in order");
     }

@@ -1,4 +1,4 @@
-//! What the program tells of itself while it runs: logs, and traces over OTLP. Neither is ever a reason for it to wait.
+//! Logs, and traces over OTLP. The program never waits for them.
 
 mod log;
 mod log_queue;

@@ -1,4 +1,5 @@
-//! Spans over OTLP, in batches, by a task of its own. What it has no time for is dropped and counted.
+//! Exports spans over OTLP, in batches and in a separate task. A span is dropped and counted if the
+//! queue is full.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,28 +22,29 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-/// Spans that may wait to be sent, each with its children.
+/// Maximum number of spans that wait to be sent, each with its children.
 const QUEUE_CAPACITY: usize = 2_048;
 
-/// Spans that are sent at once, each with its children.
+/// Maximum number of spans that are sent together, each with its children.
 const BATCH_SPANS: usize = 256;
 
-/// How long spans are let gather.
+/// Time for which spans gather.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// The port of a collector for gRPC. To others, spans go over HTTP unless the environment says otherwise.
+/// Port of a collector for gRPC. Spans to other ports are sent over HTTP, unless the environment
+/// selects a protocol.
 const GRPC_PORT: u16 = 4317;
 
-/// The variables that tell where to send spans, the first that is set counts.
+/// Environment variables for the endpoint. The first that is set is used.
 const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// The variables that tell how, in the same way.
+/// Environment variables for the protocol. The first that is set is used.
 const PROTOCOL_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 
-/// Where spans are sent; what is not told here the environment tells, with OpenTelemetry's own variables.
+/// Configuration of the traces. OpenTelemetry's environment variables configure the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// `http://HOST:PORT`; `None` for what the environment tells.
+    /// `http://HOST:PORT`; `None` for the endpoint in the environment.
     pub endpoint: Option<Endpoint>,
 }
 
@@ -54,39 +56,39 @@ pub struct Endpoint {
     has_path: bool,
 }
 
-/// A text does not say where spans are sent.
+/// The text is not an endpoint.
 #[derive(Debug, thiserror::Error)]
 #[error("must be on, or http://HOST:PORT of a collector, such as http://127.0.0.1:4317")]
 pub struct TraceConfigError;
 
-/// The spans cannot be sent.
+/// The exporter cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot export traces: {0}")]
 pub struct TracesError(#[from] ExporterBuildError);
 
-/// The way to the task that sends. Copies share it.
+/// Handle of the task that sends spans. Clones share the task.
 #[derive(Clone, Debug)]
 pub struct Traces {
     spans: mpsc::Sender<Span>,
     dropped: Counter,
 }
 
-/// Something that took its time.
+/// An operation with a start and an end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What.
+    /// The name of the operation.
     pub name: String,
-    /// From when.
+    /// The start.
     pub start: SystemTime,
-    /// Until when.
+    /// The end.
     pub end: SystemTime,
-    /// The `traceparent` and `tracestate` of whoever caused it.
+    /// The `traceparent` and `tracestate` of the caller.
     pub parent: Option<(String, Option<String>)>,
-    /// What is known of it.
+    /// The attributes.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Why it failed, if it did.
+    /// The error, if the operation failed.
     pub error: Option<String>,
-    /// What it was made of: a name, and from when to when.
+    /// The children: name, start and end.
     pub children: Vec<(&'static str, SystemTime, SystemTime)>,
 }
 
@@ -95,18 +97,18 @@ pub struct Span {
 pub enum Value {
     /// A text.
     Text(String),
-    /// Several.
+    /// Several texts.
     Texts(Vec<String>),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Another number.
+    /// A floating-point number.
     Float(f64),
 }
 
 impl FromStr for TraceConfig {
     type Err = TraceConfigError;
 
-    /// Parses `http://HOST:PORT`, with a path if need be, or `on`.
+    /// Parses `http://HOST:PORT`, optionally with a path, or `on`.
     fn from_str(text: &str) -> Result<Self, TraceConfigError> {
         if text == "on" {
             return Ok(Self { endpoint: None });
@@ -121,7 +123,9 @@ impl FromStr for TraceConfig {
 }
 
 impl Traces {
-    /// Starts the task, which has sent everything and ended once all copies are dropped.
+    /// Starts the task. When all clones are dropped, the task sends the remaining spans and ends.
+    ///
+    /// Returns an error if the exporter cannot be created.
     pub fn start(settings: &TraceConfig) -> Result<(Self, JoinHandle<()>), TracesError> {
         let mut exporter = exporter(settings)?;
         exporter.set_resource(&resource());
@@ -130,7 +134,7 @@ impl Traces {
         Ok((Self { spans, dropped: Counter::default() }, task))
     }
 
-    /// Adds what is counted of it to a registry.
+    /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "spans_dropped",
@@ -139,7 +143,8 @@ impl Traces {
         );
     }
 
-    /// Has a span sent, unless the trace that it belongs to is not sampled.
+    /// Queues a span to be sent; drops and counts it if the queue is full. A span of a trace that
+    /// is not sampled is not sent.
     pub fn export(&self, span: Span) {
         if self.spans.try_send(span).is_err() {
             self.dropped.inc();
@@ -159,7 +164,8 @@ fn exporter(settings: &TraceConfig) -> Result<SpanExporter, ExporterBuildError> 
     builder.with_endpoint(format!("{}{path}", endpoint.url)).build()
 }
 
-/// What the environment says of this service; its name is its own where the environment does not tell one.
+/// Returns the attributes of this service from the environment. The service name is `probeshim` if
+/// the environment has none.
 fn resource() -> Resource {
     let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let is_named = variable("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=");
@@ -167,12 +173,12 @@ fn resource() -> Resource {
     if is_named { builder.build() } else { builder.with_service_name(env!("CARGO_PKG_NAME")).build() }
 }
 
-/// A variable of the environment; an empty one is as if it were not set.
+/// Returns an environment variable. An empty variable counts as not set.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether the environment tells where to send spans.
+/// Returns whether the environment has an endpoint.
 #[must_use]
 pub fn has_endpoint() -> bool {
     ENDPOINT_VARIABLES.iter().any(|name| variable(name).is_some())
@@ -197,7 +203,8 @@ async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
     }
 }
 
-/// Takes what comes within a second, as much as is sent at once; less, where nothing more will come.
+/// Adds spans that arrive within a second to the batch, up to its maximum; fewer if no more can
+/// arrive.
 async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
     let until = Instant::now() + GATHER;
     while batch.len() < BATCH_SPANS {
@@ -210,7 +217,8 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
 }
 
 impl Span {
-    /// The span and its parts, as they are sent; nothing, where its trace is not sampled.
+    /// Returns the span and its children in the form in which they are sent; nothing if the trace
+    /// is not sampled.
     fn into_data(self, scope: &InstrumentationScope) -> Vec<SpanData> {
         let parent = self.parent.as_ref().map(|(parent, state)| span_context(parent, state.as_deref()));
         let parent = parent.filter(SpanContext::is_valid);
@@ -258,7 +266,7 @@ impl Span {
     }
 }
 
-/// The context that headers tell of; an invalid one where they tell nothing that can be read.
+/// Returns the trace context in headers, which is invalid if the headers are.
 fn span_context(parent: &str, state: Option<&str>) -> SpanContext {
     let mut headers = HashMap::from([("traceparent".to_owned(), parent.to_owned())]);
     headers.extend(state.map(|state| ("tracestate".to_owned(), state.to_owned())));

@@ -1,6 +1,7 @@
-//! Records on disk: lines of JSON in segments, of which the oldest go when there are too many.
+//! Call records on disk: JSON lines in segments, the oldest of which are removed at the size limit.
 //!
-//! A thread of its own writes. What it has no time for is dropped and counted. What the disk does not take is held and tried again.
+//! A separate thread writes the records. A record is dropped and counted if the queue is full.
+//! Records that the disk does not accept are kept, and written again later.
 
 mod read;
 mod segments;
@@ -21,19 +22,20 @@ use self::writer::JournalWriter;
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
 
-/// Records that may wait to be written; as many again are held while the disk takes none.
+/// Maximum number of records that wait to be written; as many again are kept while the disk accepts
+/// none.
 const QUEUE_CAPACITY: usize = 4_096;
 
-/// What the journal runs on.
+/// Configuration of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
-    /// Where segments are kept; made where it is missing, for its owner alone.
+    /// Directory of the segments. It is created if it is missing, with mode 0700.
     pub dir: PathBuf,
-    /// Bytes that they may have together.
+    /// Maximum number of bytes of all segments together.
     pub limit: u64,
 }
 
-/// The way to the journal's thread. Copies share it.
+/// Handle of the journal's thread. Clones share the thread.
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
@@ -43,7 +45,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Starts the thread, which has written everything and ended once all copies are dropped. It tells the events of failures.
+    /// Starts the thread. When all clones are dropped, the thread writes the remaining records and
+    /// ends. Failures are recorded in `events`.
+    ///
+    /// Returns an error if the thread cannot be started.
     pub fn start(settings: JournalConfig, events: Arc<EventRecorder>) -> io::Result<(Self, JoinHandle<()>)> {
         let (lines, written) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
@@ -53,7 +58,7 @@ impl Journal {
         Ok((Self { dir, lines, dropped, failure }, thread))
     }
 
-    /// Adds what is counted of it to a registry.
+    /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "records_dropped",
@@ -62,20 +67,20 @@ impl Journal {
         );
     }
 
-    /// Has a record written.
+    /// Queues a record to be written; drops and counts it if the queue is full.
     pub fn write(&self, record: Arc<CallRecord>) {
         if self.lines.try_send(record).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// Where it writes.
+    /// Returns the directory of the segments.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Why nothing is written, while the disk takes nothing.
+    /// Returns the reason why no record can be written at present, if there is one.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
@@ -147,7 +152,7 @@ mod tests {
         assert_eq!(read(dir_guard.path()), [1, 3]);
     }
 
-    /// A journal that writes records until something is so.
+    /// A journal, to which a test writes records until a condition is true.
     struct Recording {
         journal: Journal,
         thread: JoinHandle<()>,
@@ -209,7 +214,7 @@ mod tests {
         let reason = recording.journal.failure().unwrap();
         assert!(reason.starts_with("another probeshim (pid"), "{reason}");
         drop(lock);
-        // Also where no record arrives meanwhile.
+        // The failure also ends if no record arrives meanwhile.
         while recording.journal.failure().is_some() {
             thread::park_timeout(Duration::from_millis(1));
         }
@@ -231,7 +236,8 @@ mod tests {
         recording.end();
     }
 
-    /// Segments of an older version, of a newer one and of none: their bytes stay, they are not read, and they do not count for the limit.
+    /// Segments of an older version, of a newer version and without a version are not changed, not
+    /// read, and do not count for the limit.
     #[test]
     fn segments_of_another_version_are_set_aside_unchanged() {
         let dir_guard = tempfile::tempdir().unwrap();
@@ -256,7 +262,7 @@ mod tests {
         }
         assert!(directory.is_dir());
         assert_eq!(read(dir).last(), Some(&4));
-        // The same names come again: nothing is overwritten.
+        // If files with these names appear again, nothing is overwritten.
         fs::write(&names[2].0, "other").unwrap();
         written(dir, 1 << 20, 5..6);
         assert_eq!(fs::read(&names[2].1).unwrap(), bytes);

@@ -1,4 +1,4 @@
-//! What an earlier probeshim has recorded.
+//! Reads the records of an earlier probeshim.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -14,14 +14,15 @@ use crate::object_ref::{ContainerRef, PodRef};
 use crate::regular_file;
 use crate::relay::Peer;
 
-/// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
+/// Maximum number of bytes that are read at the start, from the end of the journal: about as many
+/// calls as the history keeps.
 const TAIL_BYTES: u64 = 8 << 20;
 
-/// Bytes of a line that are read: no record is as long.
+/// Maximum number of bytes of a line; no record is as long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is
-/// passed over.
+/// Passes the last records of a directory to `found`, in the order in which they were written.
+/// Lines that cannot be read are skipped, such as a line that a crash tore.
 pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord)) {
     let (mut left, mut parts) = (TAIL_BYTES, Vec::new());
     for (number, size) in segments::list_segments(dir).unwrap_or_default().into_iter().rev() {
@@ -34,7 +35,7 @@ pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord
     }
     let mut shared = Interner::default();
     for (path, part) in parts.into_iter().rev() {
-        // Whoever asks sees that these are all that can be read.
+        // If a segment cannot be read completely, the history has the records that were read.
         let _ = read_segment(&path, part, |record| found(shared.intern(record)));
     }
 }
@@ -53,7 +54,7 @@ fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)
     Ok(())
 }
 
-/// What many records have in common, once.
+/// Values that records share: equal values are stored once.
 #[derive(Default)]
 struct Interner {
     pods: HashSet<Arc<PodRef>>,

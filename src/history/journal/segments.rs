@@ -1,4 +1,5 @@
-//! The files of a journal: numbered, each as long as a part of the limit, and the oldest removed once there are too many.
+//! The segments of a journal: numbered files, each with a part of the size limit. The oldest are
+//! removed at the size limit.
 //!
 //! The name of a segment has the format version of its lines: `calls-v1-00000001.jsonl`.
 
@@ -13,19 +14,21 @@ use rustix::fs::OFlags;
 use crate::file_id::FileId;
 use crate::format_version;
 
-/// Format version of the lines. Raise it with every change of [`json::Call`](crate::history::json::Call) that this
-/// probeshim or an older one would misread; segments of other versions are set aside.
+/// Format version of the lines. Raise it with every change of
+/// [`json::Call`](crate::history::json::Call) that this probeshim or an older one would misread;
+/// segments of other versions are set aside.
 const VERSION: u64 = 1;
 
-/// Segments that the limit is divided into, at least, and how long one becomes at most.
+/// Minimum number of segments into which the limit is divided, and maximum size of a segment in
+/// bytes.
 const SEGMENTS: u64 = 8;
 const MAX_SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The segments of a folder.
+/// The segments in a directory.
 pub(super) struct Segments {
     dir: PathBuf,
     limit: u64,
-    /// Numbers and sizes, the oldest first; the last is written to.
+    /// Numbers and sizes of the segments, the oldest first. The last segment is open for writing.
     known: Vec<(u64, u64)>,
     file: BufWriter<File>,
     /// Identity of the file that is open for writing.
@@ -33,7 +36,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Opens the last segment, to go on behind it. A line that a crash tore there is ended. Segments of other format versions are set aside.
+    /// Opens the last segment, to append to it. Ends a line in it that a crash tore. Sets aside
+    /// segments of other format versions.
     pub(super) fn open(dir: &Path, limit: u64) -> io::Result<Self> {
         set_aside_others(dir)?;
         let mut known = list_segments(dir)?;
@@ -55,7 +59,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Appends a line, to another segment if the last is full.
+    /// Appends a line; starts another segment if the last is full.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let segment = (self.limit / SEGMENTS).clamp(1, MAX_SEGMENT_BYTES);
         let is_full = self.known.last().is_some_and(|(_, size)| *size >= segment);
@@ -65,12 +69,13 @@ impl Segments {
         self.write(line)
     }
 
-    /// Has what was appended written.
+    /// Writes the buffered lines to the file.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 
-    /// Whether the file that is written to has lost its name: what is written to it then is lost with it.
+    /// Returns whether the open file is no longer the file with its name. Lines that are written to
+    /// a removed file are lost.
     pub(super) fn is_removed(&self) -> bool {
         let last = self.known.last().map_or(1, |(number, _)| *number);
         FileId::from_path(&path_of(&self.dir, last)).map_or(true, |named| named != self.id)
@@ -84,7 +89,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Begins another segment, and removes the oldest until there is room for it.
+    /// Starts another segment, and removes the oldest segments until there is room for it.
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
         let next = next_number(&self.dir)?;
@@ -106,7 +111,7 @@ impl Segments {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    // Neither a link nor a FIFO that has taken the name meanwhile.
+    // Fails for a symlink, and does not block for a FIFO, that has taken the name meanwhile.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)
 }
@@ -118,12 +123,13 @@ fn ends_with_newline(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Where a segment is.
+/// Returns the path of a segment.
 pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("calls-v{VERSION}-{number:08}.jsonl"))
 }
 
-/// Format version, if there is one, and number in the name of a segment. `None` if it is no segment's name.
+/// Returns the format version, if there is one, and the number in the name of a segment; `None` if
+/// the name is not that of a segment.
 fn parse_name(name: &OsStr) -> Option<(Option<u64>, u64)> {
     let name = name.to_str()?.strip_prefix("calls-")?.strip_suffix(".jsonl")?;
     let (version, number) = match name.strip_prefix('v') {
@@ -136,12 +142,12 @@ fn parse_name(name: &OsStr) -> Option<(Option<u64>, u64)> {
     Some((version, number.parse().ok()?))
 }
 
-/// Number in the name of a segment of this version.
+/// Returns the number in the name of a segment of this version.
 fn number_of(name: &OsStr) -> Option<u64> {
     parse_name(name).filter(|(version, _)| *version == Some(VERSION)).map(|(_, number)| number)
 }
 
-/// Renames the segments of other format versions. Whatever else has such a name is left alone.
+/// Renames the segments of other format versions. Only regular files are segments.
 fn set_aside_others(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -157,7 +163,8 @@ fn set_aside_others(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The number after those of all names in a folder, whatever has them.
+/// Returns the number after the highest in the names of a directory, including names of other
+/// files.
 fn next_number(dir: &Path) -> io::Result<u64> {
     let mut next = 1;
     for entry in fs::read_dir(dir)? {
@@ -167,7 +174,8 @@ fn next_number(dir: &Path) -> io::Result<u64> {
     Ok(next)
 }
 
-/// Numbers and sizes of the segments of this version in a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
+/// Returns the numbers and sizes of the segments of this version in a directory, the oldest first.
+/// Only regular files are segments: opening a FIFO would block.
 pub(super) fn list_segments(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {

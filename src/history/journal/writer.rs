@@ -1,4 +1,5 @@
-//! The journal's thread: it writes records, and begins again where the disk fails or the files are removed.
+//! The journal's thread: writes records, and starts again when the disk fails or the files are
+//! removed.
 
 use std::collections::VecDeque;
 use std::fs::DirBuilder;
@@ -20,8 +21,8 @@ use crate::execsync::CallRecord;
 use crate::history::json;
 use crate::lockfile::{LockError, LockFile};
 
-/// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
-/// [`MAX_RETRY_INTERVAL`].
+/// Pause before the first attempt to write again after a failure. The pause doubles with each
+/// attempt, up to [`MAX_RETRY_INTERVAL`].
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -31,34 +32,34 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of checks that the files still exist, while no record arrives.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Records that are written to the disk's cache at once, and again after a failure.
+/// Maximum number of records that are flushed together, and that are written again after a failure.
 const MAX_BATCH: usize = 256;
 
-/// Writes records for as long as there is somebody to send them.
+/// Writes records until all senders are gone.
 pub(super) struct JournalWriter {
     settings: JournalConfig,
     events: Arc<EventRecorder>,
     dropped: Counter,
-    /// Why nothing is written, while that is so.
+    /// The reason why no record can be written at present, if there is one.
     failure: watch::Sender<Option<String>>,
     /// Records that are not on disk yet, the oldest first.
     pending: VecDeque<Arc<CallRecord>>,
-    /// Whether it was logged that another probeshim holds the folder.
+    /// Whether the log says that another probeshim holds the directory.
     holder_logged: bool,
-    /// Whether an event was published for the failure. There is none where another probeshim holds the
-    /// folder, which may last as long as both are wanted.
+    /// Whether an event was recorded for the failure. There is none if another probeshim holds the
+    /// directory, which may last as long as both run.
     failure_published: bool,
 }
 
-/// Why writing ended.
+/// Reason why writing ended.
 enum Stop {
     /// No sender is left, and all records are written.
     Finished,
-    /// Another probeshim holds the folder.
+    /// Another probeshim holds the directory.
     Held(LockError),
     /// The files were removed or replaced.
     Removed,
-    /// The system refused something.
+    /// An operation of the system failed.
     Failed(io::Error),
 }
 
@@ -80,7 +81,7 @@ impl JournalWriter {
         Self { settings, events, dropped, failure, pending, holder_logged, failure_published }
     }
 
-    /// Writes until nobody is left to send anything. After a failure it tries again, less and less often.
+    /// Writes until all senders are gone. After a failure, writes again at growing intervals.
     pub(super) fn run(mut self, records: &Receiver<Arc<CallRecord>>) {
         let mut retry_interval = MIN_RETRY_INTERVAL;
         loop {
@@ -88,7 +89,7 @@ impl JournalWriter {
                 Ok(never) => match never {},
                 Err(stop) => stop,
             };
-            // Something was written since the last failure.
+            // Writing has succeeded since the last failure.
             if self.failure.borrow().is_none() {
                 retry_interval = MIN_RETRY_INTERVAL;
             }
@@ -117,7 +118,7 @@ impl JournalWriter {
                 }
             };
             if !self.wait(records, pause) {
-                // The last attempt; what it does not write is lost.
+                // This is the last attempt. Records that it does not write are lost.
                 let _ = self.write(records);
                 self.drop_pending();
                 return;
@@ -125,7 +126,7 @@ impl JournalWriter {
         }
     }
 
-    /// Opens the folder and writes what comes.
+    /// Opens the directory, and writes records as they arrive.
     fn write(&mut self, records: &Receiver<Arc<CallRecord>>) -> Result<std::convert::Infallible, Stop> {
         let dir = &self.settings.dir;
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -158,14 +159,14 @@ impl JournalWriter {
             }
             segments.flush()?;
             self.pending.drain(..batch);
-            // A full disk is seen only when something is written.
+            // A full disk fails only when something is written.
             if batch > 0 {
                 self.recovered();
             }
         }
     }
 
-    /// Takes records for as long as a pause lasts. Tells whether there is still somebody to send them.
+    /// Accepts records during a pause. Returns whether a sender is left.
     fn wait(&mut self, records: &Receiver<Arc<CallRecord>>, pause: Duration) -> bool {
         let end = Instant::now() + pause;
         loop {
@@ -187,7 +188,8 @@ impl JournalWriter {
 
     fn failed(&mut self, error: &io::Error) {
         let reason = error.to_string();
-        // Whoever sees the failure finds the event.
+        // The event is recorded before the failure is published, so that a reader of the failure
+        // finds the event.
         if !self.failure_published {
             self.failure_published = true;
             let dir = self.settings.dir.display();

@@ -1,4 +1,4 @@
-//! A call.
+//! JSON of calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +24,12 @@ pub struct Call {
     pub pod: Option<Pod>,
     pub container: Option<Container>,
     pub exec: Option<Exec>,
-    /// Why probeshim stopped the container, where it did.
+    /// The reason for which probeshim stopped the container, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<Kill>,
 }
 
-/// Why probeshim stopped a container.
+/// Reason for which probeshim stopped a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -38,11 +38,11 @@ pub struct Kill {
     pub message: String,
     pub threshold: u32,
     pub grace_period_seconds: u32,
-    /// The last attempts that failed, in their order.
+    /// The last failed attempts, in order.
     pub failures: Vec<Failure>,
 }
 
-/// An attempt that failed.
+/// A probe attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Failure {
@@ -50,7 +50,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Who made a call.
+/// The client of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Peer {
@@ -59,7 +59,7 @@ pub struct Peer {
     pub program: Option<String>,
 }
 
-/// The pod that a call was about. What is not known is null.
+/// The pod of a call. Unknown fields are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Pod {
@@ -69,7 +69,7 @@ pub struct Pod {
     pub uid: Option<String>,
 }
 
-/// The container that a call was about. What is not known is null.
+/// The container of a call. Unknown fields are null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Container {
@@ -78,7 +78,7 @@ pub struct Container {
     pub attempt: Option<u32>,
 }
 
-/// What an ExecSync executed. Without an answer, or with one that was not decoded, there is no exit code.
+/// The command of an ExecSync. There is no exit code if no response was decoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -89,22 +89,25 @@ pub struct Exec {
     pub exit_code: Option<i32>,
     pub stdout_bytes: Option<usize>,
     pub stderr_bytes: Option<usize>,
-    /// Whose it was; null where nothing tells.
+    /// The probe or hook to which the call is attributed; null if it is unknown.
     pub probe: Option<Probe>,
-    /// By how much it was faster than its timeout; negative where it was slower.
+    /// Time between the end of the call and its timeout; negative if the call ended after its
+    /// timeout.
     pub margin_ms: Option<f64>,
     pub phases: Option<Phases>,
     /// `fine`, `slow` or `failed`.
     pub assessment: Option<String>,
-    /// Of a slow call: `half-of-timeout`, `threshold` or `three-medians`.
+    /// Measure of a slow call: `half-of-timeout`, `threshold` or `three-medians`.
     pub slow_because: Option<String>,
-    /// When the command started, after the beginning of a call that does not tell how it ended.
+    /// Time from the start of the call to the start of the command, if the call returned no exit
+    /// code.
     pub started_ms: Option<f64>,
-    /// When it ended, which may have been after the call.
+    /// Time from the start of the call to the exit of the command, which may be after the end of
+    /// the call.
     pub exited_ms: Option<f64>,
-    /// How it ended: its exit code, or 128 and a signal.
+    /// Exit code of the command, or 128 plus the number of the signal that ended it.
     pub exit_status: Option<u32>,
-    /// Whether it was killed.
+    /// Whether the exit status is that of SIGKILL.
     pub killed: Option<bool>,
     pub evidence: Option<Evidence>,
 }

@@ -1,11 +1,11 @@
-//! An event.
+//! JSON of events.
 
 use serde::{Deserialize, Serialize};
 
 use super::time;
 use crate::events::{self, EventType};
 
-/// Something that has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Event {

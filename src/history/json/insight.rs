@@ -1,29 +1,31 @@
-//! What explains an ExecSync.
+//! JSON of the analysis of an ExecSync.
 
 use serde::{Deserialize, Serialize};
 
 use super::milliseconds;
 use crate::execsync::{self, ProbeMatch};
 
-/// Whose an ExecSync was.
+/// The probe or hook to which an ExecSync is attributed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// `liveness`, `readiness`, `startup`, `postStart`, `preStop`; `ambiguous` where several have this command and timeout; `probe` where
-    /// it was learned.
+    /// `liveness`, `readiness`, `startup`, `postStart`, `preStop`; `ambiguous` if several have this
+    /// command and timeout; `probe` if it is inferred.
     pub r#type: String,
-    /// Of an ambiguous one: which.
+    /// The probes and hooks that match, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
-    /// `annotation`, `manifest`, `last-applied`, `kubelet-annotation`, or `learned`.
+    /// `config`, `annotation`, `manifest`, `kubelet`, `last-applied`, `kubelet-annotation`, or
+    /// `learned` for an inferred probe.
     pub source: String,
-    /// From 0 to 1.
+    /// Confidence of the attribution, from 0 to 1.
     pub confidence: f64,
-    /// From one attempt to the next.
+    /// Period of the probe.
     pub period_ms: Option<f64>,
 }
 
-/// Where the time of an ExecSync went. What is not known is null, and its time in `otherMs`; all together are the call's.
+/// Phases of an ExecSync, which add up to its duration. An unknown phase is null, and its time is
+/// in `otherMs`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -36,17 +38,18 @@ pub struct Phases {
     pub run_ms: Option<f64>,
     pub drain_ms: Option<f64>,
     pub other_ms: f64,
-    /// Where it is ambiguous: the first eight of the executions that it may have been, as containerd calls them.
+    /// Exec ids of the first eight candidates, if the call is ambiguous.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
-    /// How many they are.
+    /// Number of candidates, if the call is ambiguous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_count: Option<usize>,
-    /// Where something is missing: `everything`, `interrupted`, `not-watched`, `started` or `exited`.
+    /// The missing events, if the state is `missing`: `everything`, `interrupted`, `not-watched`,
+    /// `started` or `exited`.
     pub missing: Option<String>,
 }
 
-/// What went on in the container and on the node. What was not measured is null.
+/// Measurements of the container and the node. Values that were not measured are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -66,7 +69,7 @@ pub struct Evidence {
     pub processors: Option<usize>,
 }
 
-/// Processor time of a container.
+/// CPU usage of a container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -78,7 +81,7 @@ pub struct Cpu {
     pub throttled_ms: f64,
 }
 
-/// How long some processes stood still.
+/// Time for which some tasks were stalled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
@@ -88,7 +91,7 @@ pub struct Pressures {
     pub memory_ms: f64,
 }
 
-/// Processes and threads of a container.
+/// Number of processes and threads of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Pids {
@@ -97,7 +100,7 @@ pub struct Pids {
 }
 
 impl Probe {
-    /// `None` where nothing tells.
+    /// Returns the JSON of an attribution; `None` if the probe is unknown.
     pub(super) fn from_match(identity: &ProbeMatch) -> Option<Self> {
         let (candidates, source, period) = match identity {
             ProbeMatch::Matched { uses, source, period } => {
@@ -118,7 +121,7 @@ impl Probe {
 }
 
 impl Phases {
-    /// Each phase by its name, in their order, as far as it is known.
+    /// Returns the phases with their names, in order; `None` is an unknown phase.
     #[must_use]
     pub fn named(&self) -> [(&'static str, Option<f64>); 6] {
         [

@@ -1,5 +1,5 @@
-//! The JSON of what is recorded, in the API and on disk. Fields may be added, never renamed; times are RFC 3339 in UTC, durations
-//! milliseconds.
+//! JSON of calls and events, in the API and on disk. Fields may be added, never renamed. Times are
+//! in RFC 3339 and UTC, durations in milliseconds.
 
 mod call;
 mod event;
@@ -14,13 +14,13 @@ pub use call::{Call, Container, Exec, Failure, Kill, Peer, Pod};
 pub use event::Event;
 pub use insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 
-/// A time as it is written, to the millisecond.
+/// Formats a time, to the millisecond.
 #[must_use]
 pub fn time(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 
-/// A duration as it is written, to the microsecond.
+/// Returns a duration in milliseconds, to the microsecond.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "exact for the first 285 years")]
 pub fn milliseconds(duration: Duration) -> f64 {

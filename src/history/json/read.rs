@@ -1,4 +1,4 @@
-//! From JSON back to what is recorded.
+//! Converts JSON into call records.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallOutcome, Peer};
 use crate::tap;
 
-/// What was read is not a record, or not one of this version.
+/// The JSON is not a call record, or not one of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the record of a call")]
 pub struct RecordError;
@@ -86,7 +86,8 @@ fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, RecordError> {
     let (Some(phases), Some(assessment)) = (&exec.phases, &exec.assessment) else { return Ok(None) };
     let slow = exec.slow_because.as_deref().and_then(Slow::named);
     let assessment = Assessment::named(assessment, slow).ok_or(RecordError)?;
-    // Events tell of a command whose call does not; if only that it was never started.
+    // Events describe the command if the call returned no exit code, even if they only show that
+    // the command never started.
     let is_present = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
     let has_command_outcome = is_present || (exec.exit_code.is_none() && phases.state == "complete");
     let command_outcome = CommandOutcome {
@@ -187,10 +188,10 @@ fn margin(milliseconds: f64) -> Result<TimeoutMargin, RecordError> {
     Ok(if milliseconds < 0.0 { TimeoutMargin::Over(margin) } else { TimeoutMargin::Under(margin) })
 }
 
-/// A duration, as exactly as it was written.
+/// Converts milliseconds into the duration from which they were made.
 fn duration(milliseconds: f64) -> Result<Duration, RecordError> {
     let seconds = Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| RecordError)?;
-    // To the microsecond, whatever the division made of it.
+    // Rounds to the microsecond, to remove the error of the division.
     let micros = u64::try_from((seconds + Duration::from_nanos(500)).as_micros()).map_err(|_| RecordError)?;
     Ok(Duration::from_micros(micros))
 }

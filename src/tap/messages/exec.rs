@@ -1,4 +1,4 @@
-//! ExecSync: what is executed where, and how it ended; of the output its size.
+//! ExecSync: container, command, exit code, and size of the output.
 
 use bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
@@ -8,10 +8,11 @@ use super::{MessageContext, cut, name};
 use crate::cri::v1;
 use crate::tap::call::{ExecCall, ExecResult};
 
-/// Bytes that are kept of the words of a command. Commands are scripts at times, and clients can send what they like.
+/// Maximum number of bytes that are kept of a command. Some commands are scripts, and clients may
+/// send commands of any length.
 const MAX_COMMAND_BYTES: usize = 4096;
 
-/// `ExecSyncRequest`, whose words are kept only as long as there is room: half a million of them fit into a mebibyte.
+/// `ExecSyncRequest`, with arguments up to the maximum: half a million arguments fit into 1 MiB.
 #[derive(Debug, Default)]
 struct ExecSyncPartial {
     container_id: String,
@@ -19,7 +20,7 @@ struct ExecSyncPartial {
     timeout: i64,
 }
 
-/// The words of a command, as many as are kept.
+/// The arguments of a command, up to the maximum.
 #[derive(Debug, Default)]
 struct ExecCommand {
     args: Vec<String>,
@@ -74,7 +75,7 @@ impl Message for ExecSyncPartial {
         *self = Self::default();
     }
 
-    // It is only ever read.
+    // The message is never encoded.
     fn encode_raw(&self, _: &mut impl BufMut) {}
 
     fn encoded_len(&self) -> usize {
@@ -83,7 +84,7 @@ impl Message for ExecSyncPartial {
 }
 
 impl ExecCommand {
-    /// Keeps a word, or as much of it as there is room for.
+    /// Adds an argument, or as much of it as there is room for.
     fn add(&mut self, word: String) {
         let (room, length) = (MAX_COMMAND_BYTES.saturating_sub(self.bytes), word.len());
         if room == 0 {
@@ -92,7 +93,8 @@ impl ExecCommand {
         }
         let word = cut(word, room);
         self.is_cut = word.len() < length;
-        // Each word counts one more, for the blank before it, so that their number is bounded as well.
+        // Each argument counts one byte more, for the space before it, so that the number of
+        // arguments is bounded as well.
         self.bytes += word.len() + 1;
         self.args.push(word);
     }

@@ -1,4 +1,4 @@
-//! The methods that make, end or ask after one sandbox or container.
+//! Methods that create, start, stop, remove or inspect one sandbox or container.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use super::{MessageContext, name};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::observation::Observation;
 
-/// `RunPodSandboxRequest`, as far as it is read.
+/// Decoded fields of `RunPodSandboxRequest`.
 #[derive(Message)]
 struct RunPodSandbox {
     #[prost(message, optional, tag = "1")]
     config: Option<PodConfig>,
 }
 
-/// `CreateContainerRequest`, as far as it is read.
+/// Decoded fields of `CreateContainerRequest`.
 #[derive(Message)]
 struct CreateContainer {
     #[prost(string, tag = "1")]
@@ -26,7 +26,7 @@ struct CreateContainer {
     sandbox_config: Option<PodMetadata>,
 }
 
-/// `PodSandboxConfig`, as far as it is read.
+/// Decoded fields of `PodSandboxConfig`.
 #[derive(Message)]
 struct PodConfig {
     #[prost(message, optional, tag = "1")]
@@ -37,14 +37,14 @@ struct PodConfig {
     annotations: HashMap<String, String>,
 }
 
-/// The same, as far as it is read where it is sent again.
+/// Decoded fields of `PodSandboxConfig` in a `CreateContainerRequest`.
 #[derive(Message)]
 struct PodMetadata {
     #[prost(message, optional, tag = "1")]
     metadata: Option<v1::PodSandboxMetadata>,
 }
 
-/// `ContainerConfig`, as far as it is read.
+/// Decoded fields of `ContainerConfig`.
 #[derive(Message)]
 struct ContainerConfig {
     #[prost(message, optional, tag = "1")]
@@ -57,14 +57,15 @@ struct ContainerConfig {
     annotations: HashMap<String, String>,
 }
 
-/// `PodSandboxStatusResponse`, without what was asked for beyond the status.
+/// Decoded fields of `PodSandboxStatusResponse`, without the verbose information.
 #[derive(Message)]
 struct PodSandboxStatus {
     #[prost(message, optional, tag = "1")]
     status: Option<v1::PodSandboxStatus>,
 }
 
-/// `ContainerStatusResponse`, without what was asked for beyond the status: that holds the whole configuration, env and all.
+/// Decoded fields of `ContainerStatusResponse`, without the verbose information, which contains the
+/// whole configuration with environment variables.
 #[derive(Message)]
 struct ContainerStatusReply {
     #[prost(message, optional, tag = "1")]
@@ -225,7 +226,7 @@ impl MessageContext {
         }
     }
 
-    /// The call brings a container into a state, if it goes well.
+    /// Adds the observation that the call brings a container into a state.
     fn container_is(&mut self, id: String, state: v1::ContainerState) {
         let fact =
             ContainerObservation { id: id.clone(), state: Some(state), ..ContainerObservation::default() };

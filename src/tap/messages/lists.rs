@@ -1,4 +1,4 @@
-//! Lists, and streams of what would be in lists or has changed.
+//! Lists, and streams of list items or events.
 
 use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, message, skip_field};
@@ -8,8 +8,8 @@ use super::MessageContext;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::observation::Observation;
 
-/// Any request for a list: the filter, a message, is the first field of all of them. One that asks for nothing is empty, as the kubelet's
-/// when it relists containers.
+/// Request of any list. The filter, a message, is the first field of all such requests. It is empty
+/// if it selects everything, as in the kubelet's requests when it relists containers.
 #[derive(Message)]
 struct ListMessageKind {
     #[prost(bytes = "vec", tag = "1")]
@@ -43,25 +43,26 @@ pub(in crate::tap) fn containers(read: &mut MessageContext, message: &[u8]) -> L
     Ok(())
 }
 
-/// A part of a list, which says nothing of what is not in it.
+/// Decodes a part of a list of sandboxes, which does not show that others are absent.
 pub(in crate::tap) fn some_sandboxes(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     read.is_filtered = true;
     sandboxes(read, message)
 }
 
-/// The same.
+/// Decodes a part of a list of containers, which does not show that others are absent.
 pub(in crate::tap) fn some_containers(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     read.is_filtered = true;
     containers(read, message)
 }
 
-/// What has become of a container, with the status of its pod and of all containers in it.
+/// Decodes an event of a container, with the status of its pod and of all containers in the pod.
 pub(in crate::tap) fn event(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     read.facts.extend(Observation::of_event(v1::ContainerEventResponse::decode(message)?));
     Ok(())
 }
 
-/// Reads a list, whose items are its first field, one by one: the facts are smaller than the items, and those of one list may be many.
+/// Decodes the items of a list, which are its first field, one by one: observations are smaller
+/// than items, and a list may have many.
 fn items<Item, Converted>(mut message: &[u8]) -> Result<Vec<Converted>, DecodeError>
 where
     Item: Message + Default + Into<Converted>,

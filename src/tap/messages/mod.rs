@@ -1,5 +1,6 @@
-//! What is read from the messages of watched methods, and nothing else: of a whole configuration the metadata, labels and annotations,
-//! without the env and mounts around them; of a command's output its size.
+//! Decoding of the messages of watched methods. Only relevant fields are decoded: metadata, labels
+//! and annotations of a configuration, but no environment variables or mounts; and the size of a
+//! command's output.
 
 pub(super) mod exec;
 pub(super) mod lifecycle;
@@ -11,21 +12,21 @@ use super::call::Call;
 use super::observation::Observation;
 use crate::object_ref::{ContainerRef, PodRef};
 
-/// Bytes that are kept of a name or an id.
+/// Maximum number of bytes that are kept of a name or an id.
 const MAX_NAME_LEN: usize = 253;
 
-/// A call while its messages are read.
+/// A call whose messages are decoded.
 #[derive(Debug)]
 pub(super) struct MessageContext {
     pub(super) call: Call,
-    /// What they tell of pods and containers, if the call went well.
+    /// Observations in the messages, which are true if the call succeeded.
     pub(super) facts: Vec<Observation>,
-    /// Whether a list was asked for in parts only.
+    /// Whether the request of a list has a filter.
     pub(super) is_filtered: bool,
 }
 
 impl MessageContext {
-    /// A call of which no message has been read.
+    /// Creates the context of a call before its first message.
     pub(super) fn new(call: Call) -> Self {
         Self { call, facts: Vec::new(), is_filtered: false }
     }
@@ -39,12 +40,12 @@ impl MessageContext {
     }
 }
 
-/// A name or an id, as much of it as is kept.
+/// Returns a name or an id, truncated to the maximum length.
 fn name(text: String) -> String {
     cut(text, MAX_NAME_LEN)
 }
 
-/// The beginning of a text that takes no more than so many bytes.
+/// Returns a text, truncated at a character to at most `longest` bytes.
 fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
