@@ -1,4 +1,5 @@
-//! The JSON of the API. Fields may be added, never renamed; times are RFC 3339 in UTC, durations milliseconds.
+//! JSON types of the admin API. Fields may be added, but never renamed. Times are in RFC 3339 and
+//! UTC, durations in milliseconds.
 
 mod pods;
 
@@ -14,107 +15,111 @@ use crate::prober::{self, KillStats};
 pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
 pub(super) use pods::{annotate_not_restartable, merge_managed, pods};
 
-/// Which calls to tell of, as a query string.
+/// Query string that selects calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallsQuery {
-    /// The name of a method, or the path of any.
+    /// Only calls of this method: its name, or the path of any method.
     pub method: Option<String>,
-    /// Only calls about this pod: its name, `NAMESPACE/NAME`, its uid, or the beginning of its sandbox's id.
+    /// Only calls about this pod: its name, `NAMESPACE/NAME`, its uid, or a prefix of its sandbox's
+    /// id.
     pub pod: Option<String>,
-    /// Only calls about this container: its name, or the beginning of its id.
+    /// Only calls about this container: its name, or a prefix of its id.
     pub container: Option<String>,
     /// Only ExecSyncs of this probe or hook.
     pub probe: Option<String>,
-    /// Only calls that ended within so many milliseconds.
+    /// Only calls that ended within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
-    /// Only so many, those that ended last.
+    /// Maximum number of calls: those that ended last.
     pub last: Option<usize>,
-    /// Only so many, those that took longest, the slowest first.
+    /// Maximum number of calls: those that took longest, the slowest first.
     pub slowest: Option<usize>,
 }
 
-/// A line of those who follow: a call, or how many were missed.
+/// A line of the stream of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LogLine {
-    /// A call that ended.
+    /// A completed call.
     Call(Box<Call>),
-    /// The follower was too slow, and these are gone.
+    /// The follower was too slow, and has missed calls.
     Missed {
-        /// How many calls.
+        /// Number of calls that the follower has missed.
         missed: u64,
     },
 }
 
-/// How a probeshim stands.
+/// Status of a running probeshim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Its version.
+    /// Version of probeshim.
     pub version: String,
-    /// What it does about probes: `off`, `dry-run` or `kill`.
+    /// Enforcement mode: `off`, `dry-run`, `kill` or `restart`.
     pub mode: String,
-    /// Its process.
+    /// Process id of probeshim.
     pub pid: u32,
-    /// Since when it runs.
+    /// Time at which probeshim started.
     pub started: String,
-    /// Where clients connect.
+    /// Socket on which clients connect.
     pub listen: String,
-    /// Where `/metrics`, `/healthz` and `/readyz` are served; null where they are not.
+    /// URL below which `/metrics`, `/healthz` and `/readyz` are served; null if they are not served
+    /// on TCP.
     pub http: Option<String>,
-    /// The runtime.
+    /// Status of the runtime.
     pub upstream: UpstreamStatus,
-    /// Client connections.
+    /// Numbers of client connections.
     pub connections: Connections,
-    /// Calls.
+    /// Numbers of calls.
     pub calls: CallCounts,
-    /// Directory in which calls are recorded; null where they are not.
+    /// Directory in which calls are recorded; null if calls are not recorded.
     pub record: Option<DirStatus>,
-    /// State directory; null without one.
+    /// State directory; null if probeshim keeps no state.
     #[serde(default)]
     pub state: Option<DirStatus>,
-    /// The pods of the node, each with its containers.
+    /// Pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
-    /// How kills stand; null where no probes are made.
+    /// Recent kills and their limit; null if the enforcement mode is `off`.
     #[serde(default)]
     pub kills: Option<KillTotals>,
-    /// How a kubelet's kills and ours agree, in dry-run beside it; null where no probes are made.
+    /// Agreement of the kubelet's kills with the would-be kills of a dry run; null if the
+    /// enforcement mode is `off`.
     #[serde(default)]
     pub agreement: Option<Agreement>,
-    /// What is stuck.
+    /// Stuck execs.
     pub stuck: Vec<Stuck>,
-    /// Whether nothing is started or ended of the pods that are played, because a kubelet uses the runtime.
+    /// Whether the built-in kubelet is paused because a kubelet uses the runtime. It starts and
+    /// stops no containers then.
     #[serde(default)]
     pub paused: bool,
-    /// Number of panics in the observation of calls; calls are forwarded all the same.
+    /// Number of panics in the observation of calls. Calls are forwarded nevertheless.
     #[serde(default)]
     pub panics: u64,
 }
 
-/// What is done about probes.
+/// Request and response body of the enforcement mode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeBody {
-    /// `off`, `dry-run` or `kill`.
+    /// `off`, `dry-run`, `kill` or `restart`.
     pub mode: String,
 }
 
-/// How kills stand.
+/// Recent kills and their limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KillTotals {
-    /// How many there may be within that time; null for any number.
+    /// Maximum number of kills within `within_ms`; null for any number.
     pub limit: Option<usize>,
-    /// Within which time.
+    /// Period of the kill limit, in milliseconds; null without a limit.
     pub within_ms: Option<f64>,
-    /// How many there have been.
+    /// Number of kills within the last `within_ms`.
     pub recent: usize,
     /// Whether the limit is reached: further kills are skipped.
     pub rate_limited: bool,
 }
 
-/// How a kubelet's kills and ours agree.
+/// Agreement of the kubelet's kills with the would-be kills of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Agreement {
@@ -131,103 +136,103 @@ pub struct Agreement {
 pub struct DirStatus {
     /// Path of the directory.
     pub dir: String,
-    /// Why nothing is written there now; null while it is.
+    /// Reason why the last write failed; null if it succeeded.
     pub failure: Option<String>,
 }
 
-/// Something that is stuck.
+/// A stuck exec.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stuck {
     /// `overdue`, `unanswered` or `leaked`.
     pub kind: String,
-    /// The call.
+    /// Id of the ExecSync call.
     pub call: u64,
-    /// For how long.
+    /// Time since the exec got stuck, in milliseconds.
     pub age_ms: f64,
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: Option<String>,
-    /// The pod.
+    /// Name of the pod.
     pub pod: Option<String>,
-    /// The container.
+    /// Name of the container.
     pub container: Option<String>,
-    /// The process, where it is known.
+    /// Process id, if it is known.
     pub pid: Option<u32>,
-    /// What it executes.
+    /// Command of the ExecSync.
     pub command: Vec<String>,
-    /// All that in a sentence.
+    /// Description of the stuck exec in a sentence.
     pub message: String,
 }
 
-/// How the runtime stands.
+/// Status of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamStatus {
-    /// Its socket.
+    /// Socket of the runtime.
     pub socket: String,
-    /// Whether it answers Version.
+    /// Whether the runtime answers Version.
     pub ready: bool,
-    /// Its name, if it answers.
+    /// Name of the runtime; null if it does not answer.
     pub runtime: Option<String>,
-    /// Its version, if it answers.
+    /// Version of the runtime; null if it does not answer.
     pub version: Option<String>,
-    /// Why it is not ready.
+    /// Error because of which the runtime is not ready; null if it is ready.
     pub error: Option<String>,
 }
 
-/// Client connections.
+/// Numbers of client connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Open now.
+    /// Number of open connections.
     pub open: i64,
-    /// Accepted since the start.
+    /// Number of connections accepted since the start of probeshim.
     pub total: u64,
 }
 
-/// Calls.
+/// Numbers of calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallCounts {
-    /// In flight now.
+    /// Number of calls in flight.
     pub in_flight: i64,
-    /// Observed since the start.
+    /// Number of calls observed since the start of probeshim.
     pub observed: u64,
-    /// Of those, kept for `calls`.
+    /// Number of call records in the history, which `probeshim calls` shows.
     pub kept: usize,
-    /// Forwarded but not observed, because the queue was full.
+    /// Number of calls that were forwarded but not observed, because the queue of the tap was full.
     pub dropped: u64,
 }
 
-/// A call, and what can be said of it.
+/// A call with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The call.
+    /// The call record.
     pub call: Call,
-    /// Plain sentences.
+    /// Sentences that explain the call.
     pub sentences: Vec<String>,
 }
 
-/// Which events to tell of, as a query string.
+/// Query string that selects events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
-    /// Only events that happened within so many milliseconds.
+    /// Only events that happened within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
 }
 
-/// A line of those who follow: an event, or how many were missed.
+/// A line of the stream of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EventLine {
-    /// Something that happened.
+    /// An event.
     Event(Event),
-    /// The follower was too slow, and these are gone.
+    /// The follower was too slow, and has missed events.
     Missed {
-        /// How many events.
+        /// Number of events that the follower has missed.
         missed: u64,
     },
 }
 
-/// Why a request was refused.
+/// Response body of a refused request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ErrorBody {
     pub(super) error: String,

@@ -1,4 +1,4 @@
-//! The API's client: what the commands ask a running probeshim.
+//! Client of the admin API, for the commands that query a running probeshim.
 
 use std::error::Error as _;
 use std::io;
@@ -18,27 +18,28 @@ use super::api::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
-/// How long an answer may take to begin, and how long to be whole. A status waits for the runtime, up to two seconds.
+/// Time limit for the head of a response, and again for its body. A status query waits up to two
+/// seconds for the runtime.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the probeshim behind one admin socket, on a connection for each question.
+/// Queries the probeshim behind one admin socket, with a new connection per request.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: SocketPath,
     http: legacy::Client<UnixConnector, Full<Bytes>>,
 }
 
-/// Lines of JSON, as they come.
+/// Lines of JSON that a probeshim streams.
 #[derive(Debug)]
 pub struct Followed {
     body: Incoming,
     rest: BytesMut,
 }
 
-/// Why there is no answer.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens there.
+    /// No process listens on the socket.
     #[error(
         "no probeshim answers on {socket} ({source}); is `probeshim run` running, with this --admin? \
          One that root runs is asked by root"
@@ -46,16 +47,16 @@ pub enum ClientError {
     NotRunning {
         /// The admin socket.
         socket: SocketPath,
-        /// The error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The socket is another user's.
+    /// The socket belongs to another user.
     #[error("{0} is not ours to open; ask as the user that probeshim runs as, or as root")]
     Denied(SocketPath),
-    /// Somebody listens there who speaks something else: the CRI perhaps.
+    /// The server on the socket does not speak the admin API, but for example the CRI.
     #[error("what answers on {0} is not the admin socket of a probeshim")]
     NotAdmin(SocketPath),
-    /// It answers in another version of the API.
+    /// The probeshim speaks another version of the API.
     #[error(
         "the probeshim on {socket} speaks version {theirs:?} of the admin API, and this program version {API_VERSION:?}; \
          use a program of the version that runs"
@@ -63,27 +64,27 @@ pub enum ClientError {
     OtherVersion {
         /// The admin socket.
         socket: SocketPath,
-        /// What it says.
+        /// The probeshim's version of the API.
         theirs: String,
     },
-    /// It does not do what was asked, because of how it was asked.
+    /// The probeshim refused an invalid request.
     #[error("{0}")]
     Refused(String),
-    /// It does not answer in time.
+    /// The probeshim did not answer within the time limit.
     #[error("the probeshim on {0} does not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut(SocketPath),
-    /// It answers, but not as it should.
+    /// The response is invalid, or an error other than a refusal.
     #[error("the probeshim on {socket} failed: {reason}")]
     InvalidResponse {
         /// The admin socket.
         socket: SocketPath,
-        /// In which way.
+        /// Description of the error.
         reason: String,
     },
 }
 
 impl Client {
-    /// A client of the probeshim whose admin socket this is.
+    /// Creates a client of the probeshim with this admin socket.
     #[must_use]
     pub fn new(socket: SocketPath) -> Self {
         let http =
@@ -91,22 +92,22 @@ impl Client {
         Self { socket, http }
     }
 
-    /// How it stands, as JSON.
+    /// Returns the status as JSON.
     pub async fn status(&self) -> Result<Bytes, ClientError> {
         self.read("/v1/status").await
     }
 
-    /// The pods that are played, as a kubelet tells of its own.
+    /// Returns the managed pods as JSON, in the format of a kubelet's `/pods`.
     pub async fn pods(&self) -> Result<Bytes, ClientError> {
         self.read("/pods").await
     }
 
-    /// What is done about probes, as JSON.
+    /// Returns the enforcement mode as JSON.
     pub async fn mode(&self) -> Result<Bytes, ClientError> {
         self.read("/v1/mode").await
     }
 
-    /// Switches what is done about probes. Returns what is done then, as JSON.
+    /// Changes the enforcement mode. Returns the new mode as JSON.
     pub async fn switch_mode(&self, mode: &str) -> Result<Bytes, ClientError> {
         let wanted = ModeBody { mode: mode.to_owned() };
         let body = serde_json::to_vec(&wanted).map_err(|error| self.broken(&error))?;
@@ -115,28 +116,28 @@ impl Client {
         self.whole(answer.into_body()).await
     }
 
-    /// Calls, as a JSON array.
+    /// Returns calls as a JSON array.
     pub async fn calls(&self, query: &CallsQuery) -> Result<Bytes, ClientError> {
         self.read(&path("/v1/calls", query)).await
     }
 
-    /// Calls as they end, as lines of JSON.
+    /// Streams calls as they end, as lines of JSON.
     pub async fn follow(&self, query: &CallsQuery) -> Result<Followed, ClientError> {
         let answer = self.get(&path("/v1/calls/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
     }
 
-    /// A call and what can be said of it, as JSON.
+    /// Returns a call with its explanation, as JSON.
     pub async fn explain(&self, call: u64) -> Result<Bytes, ClientError> {
         self.read(&format!("/v1/calls/{call}/explain")).await
     }
 
-    /// Events, as a JSON array.
+    /// Returns events as a JSON array.
     pub async fn events(&self, query: &EventsQuery) -> Result<Bytes, ClientError> {
         self.read(&path("/v1/events", query)).await
     }
 
-    /// Events as they happen, as lines of JSON.
+    /// Streams events as they happen, as lines of JSON.
     pub async fn follow_events(&self, query: &EventsQuery) -> Result<Followed, ClientError> {
         let answer = self.get(&path("/v1/events/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
@@ -157,7 +158,8 @@ impl Client {
         self.ask(Request::get(path).body(Full::default())).await
     }
 
-    /// Asks, and returns an answer that is one.
+    /// Sends a request. Returns the response, or an error unless it has the API's version and the
+    /// status 200.
     async fn ask(
         &self,
         request: http::Result<Request<Full<Bytes>>>,
@@ -190,7 +192,8 @@ impl Client {
         }
     }
 
-    /// Returns why there is no answer. The source of a connector's error is the operating system's error.
+    /// Converts an error of the HTTP client. The source of a connector's error is the operating
+    /// system's error.
     fn request_error(&self, error: &legacy::Error) -> ClientError {
         let socket = self.socket.clone();
         let os_error = error.source().filter(|_| error.is_connect()).and_then(|source| source.downcast_ref());
@@ -212,7 +215,7 @@ fn path(path: &str, query: &impl Serialize) -> String {
 }
 
 impl Followed {
-    /// The next line without its end; `None` once the probeshim has ended or is gone.
+    /// Returns the next line without its line feed; `None` once the connection has ended.
     pub async fn line(&mut self) -> Option<Bytes> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,5 @@
-//! Who may ask on TCP, where a browser can be made to ask by any web page: only who names us by a loopback name, and only to read.
+//! Check of requests on TCP. Any web page can make a browser send requests to it, so only read
+//! requests whose Host is a loopback name are answered.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-/// Lets a request pass, or refuses it.
+/// Answers read requests to a loopback host, and refuses all others.
 pub(super) async fn loopback_readers_only(request: Request, next: Next) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allowed = [(header::ALLOW, "GET, HEAD")];
@@ -20,8 +21,8 @@ pub(super) async fn loopback_readers_only(request: Request, next: Next) -> Respo
     next.run(request).await
 }
 
-/// Whether the request has one Host, and that is `localhost` or a loopback address. A page that makes its own name resolve
-/// to 127.0.0.1 still sends its own name.
+/// Whether the request has exactly one Host header, with `localhost` or a loopback address. A page
+/// whose own name resolves to 127.0.0.1 still sends its own name.
 fn is_named_by_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -39,7 +40,7 @@ fn is_loopback(host: &str) -> bool {
     is_ours && is_port(port)
 }
 
-/// Whether this is nothing, or a colon and a port.
+/// Whether the text is empty, or a colon and a port.
 fn is_port(text: &str) -> bool {
     text.is_empty() || text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
 }

@@ -1,5 +1,5 @@
-//! Serving HTTP to so many connections at a time, none of them idle for long: whoever talks to the API must not use up the
-//! descriptors that the relay's clients need, nor keep others from asking.
+//! HTTP server with a limited number of connections, which may not idle for long. Clients of the
+//! API cannot use up the file descriptors that the relay's clients need, nor block each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,22 +17,23 @@ use tower::ServiceExt as _;
 use super::slots::Slots;
 use crate::relay::Peer;
 
-/// Who asks, where the kernel tells.
+/// The peer that sent a request; `None` on TCP, where the kernel does not report it.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) Option<Peer>);
 
-/// What one listener grants its clients.
+/// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLimits {
-    /// Connections that are served at a time; for one more, one that only occupies its slot is closed.
+    /// Maximum number of connections. One more connection replaces one that only occupies its slot.
     pub(super) connections: usize,
-    /// How long a connection may take to send the head of a request, its first or its next.
+    /// Time in which a client has to send the head of its first or next request.
     pub(super) head_timeout: Duration,
-    /// How long one connection may last, for one request; `None` for any number, as long as they like.
+    /// Maximum duration of a connection, which then serves one request; `None` for any number of
+    /// requests without a time limit.
     pub(super) max_duration: Option<Duration>,
 }
 
-/// Answers on a listener for as long as it is polled. Connections live on until they end by themselves.
+/// Serves a listener for as long as the future is polled. Open connections outlive the future.
 pub(super) async fn serve<L: Listener>(
     mut listener: L,
     grant: ConnectionLimits,
@@ -58,13 +59,14 @@ pub(super) async fn serve<L: Listener>(
                 .header_read_timeout(grant.head_timeout)
                 .keep_alive(grant.max_duration.is_none());
             let connection = http.serve_connection(TokioIo::new(stream), service);
-            // A client that goes, takes too long, or sends what is no HTTP, is no concern of ours.
+            // Errors are ignored: the client has disconnected, was too slow, or did not send HTTP.
             tokio::select! {
                 _ = timeout(grant.max_duration.unwrap_or(Duration::MAX), connection) => {}
                 () = slot.evicted() => {}
             }
         });
-        // The new connection is looked at before the next is accepted: a head that is there already is read before others can evict it.
+        // The new connection is polled before the next is accepted: a head that has already arrived
+        // is read before other connections can evict this one.
         tokio::task::yield_now().await;
     }
 }

@@ -1,7 +1,8 @@
-//! What a running probeshim tells of itself: an HTTP API on a unix socket, and the public part of it on loopback.
+//! The admin API: HTTP on a unix socket, and its public part on a loopback address.
 //!
 //! ```text
-//! admin socket (0600) ──► everything        loopback TCP ──► guard ──► /metrics /healthz /readyz, /pods if that is asked for
+//! admin socket (0600) ──► everything
+//! loopback TCP ──► host check ──► /metrics /healthz /readyz, and /pods with --http-pods
 //! ```
 
 pub mod api;
@@ -18,7 +19,8 @@ pub use client::{Client, ClientError, Followed};
 pub use server::{serve_admin, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 
-/// The header of every answer that tells the version of the API, which is raised by any change other than a new field.
+/// Response header with the version of the API. Any change other than a new field raises the
+/// version.
 const API_HEADER: &str = "probeshim-api";
 
 /// The version of the API.

@@ -1,4 +1,4 @@
-//! Whether the runtime answers.
+//! Readiness of the runtime.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::cri::MeteredChannel;
 use crate::cri::v1::VersionRequest;
 use crate::terminal::sanitize;
 
-/// How long the runtime may take to answer Version and be called ready.
+/// Time in which the runtime has to answer Version to be ready.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
-/// be answered by a runtime that nobody can reach any more.
+/// Queries the runtime's version. Each query uses a new connection, as each client of the relay
+/// does: a runtime may still answer on an old connection although clients can no longer connect.
 pub(super) async fn check_upstream(runtime: &MeteredChannel) -> api::UpstreamStatus {
     let mut client = runtime.connect_new();
     let answer = timeout(UPSTREAM_TIMEOUT, client.version(VersionRequest { version: "v1".to_owned() })).await;
@@ -33,13 +33,14 @@ pub(super) async fn check_upstream(runtime: &MeteredChannel) -> api::UpstreamSta
     }
 }
 
-/// What went wrong, down to the system's word for it. The runtime may have said anything.
+/// Returns the error with its causes, down to the operating system's error. The text is sanitized,
+/// since the runtime chooses it.
 fn reason(status: &tonic::Status) -> String {
     let mut reason = format!("{:?}: {}", status.code(), status.message());
     let mut cause = status.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        // An error often tells its cause itself.
+        // Errors often include the text of their cause.
         if !reason.contains(&more) {
             reason = format!("{reason}: {more}");
         }

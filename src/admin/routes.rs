@@ -1,4 +1,4 @@
-//! What is answered to which path.
+//! Routes of the API and their handlers.
 
 use std::convert::Infallible;
 use std::mem;
@@ -37,15 +37,15 @@ type ApiContext = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
 type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
 
-/// A request that is refused.
+/// Error of a refused request.
 enum RequestError {
-    /// It was asked in a wrong way, which this says.
+    /// The request is invalid, with a description.
     BadRequest(String),
-    /// As many clients follow as may.
+    /// The limit of clients that follow calls or events is reached.
     TooManyFollowers,
 }
 
-/// What everyone on this machine may read.
+/// Returns the routes that every user of this machine may read.
 pub(super) fn public() -> Router<Arc<Admin>> {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
@@ -55,18 +55,18 @@ pub(super) fn public() -> Router<Arc<Admin>> {
         .fallback(not_found)
 }
 
-/// The pods that are played, with their commands, annotations and query strings.
+/// Returns the route of managed pods, which shows their commands, annotations and query strings.
 pub(super) fn pods_list() -> Router<Arc<Admin>> {
     Router::new().route("/pods", get(pods))
 }
 
-/// Tells where the pods are, on a listener that does not serve them.
+/// Returns the route that refers to the admin socket, for a listener that does not serve pods.
 pub(super) fn no_pods() -> Router<Arc<Admin>> {
     let reason = "/pods is served on the admin socket; with --http-pods it is served here too, where every user of this machine can read commands, annotations and query strings";
     Router::new().route("/pods", get(async || refusal(StatusCode::NOT_FOUND, reason.to_owned())))
 }
 
-/// What only the admin socket serves.
+/// Returns the routes that only the admin socket serves.
 pub(super) fn private() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/status", get(status))
@@ -96,7 +96,7 @@ async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&admin.metrics))
 }
 
-/// The pods that are played, as a kubelet tells of its pods.
+/// Serves the managed pods in the format of a kubelet's `/pods`.
 async fn pods(State(admin): ApiContext) -> Response {
     let Some(kubelet) = admin.state.kubelet.get() else {
         let reason =
@@ -107,9 +107,10 @@ async fn pods(State(admin): ApiContext) -> Response {
     Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
 }
 
-/// Where a kubelet has them, too.
+/// Serves the metrics of single probes, at the same path as a kubelet.
 async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
-    // One after the other: together they would be as much as all else that is held.
+    // Families are encoded one at a time: the text of all of them could be as large as all other
+    // data in memory.
     let families = (0..admin.probe_metrics.len())
         .flat_map(move |index| metrics::encode_chunks(&admin.probe_metrics[index]));
     let texts = families.chain([metrics::EOF_MARKER.to_owned()]).map(Ok::<_, Infallible>);
@@ -153,7 +154,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
     })
 }
 
-/// The pods of the node, and those that are played.
+/// Returns the pods of the inventory, merged with the managed pods.
 fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
     let probed = admin.state.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
     let mut all = api::pods(&admin.state.inventory.borrow().clone(), &probed);
@@ -174,7 +175,7 @@ async fn mode(State(admin): ApiContext) -> Json<api::ModeBody> {
     Json(api::ModeBody { mode: mode_of(&admin).name().to_owned() })
 }
 
-/// Switches what is done about probes, as far as there is somebody who makes them.
+/// Changes the enforcement mode. Returns an error if there is no prober.
 async fn switch_mode(
     State(admin): ApiContext,
     Extension(Caller(asker)): Extension<Caller>,
@@ -182,7 +183,7 @@ async fn switch_mode(
 ) -> Result<Json<api::ModeBody>, RequestError> {
     let Json(api::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    // Who plays pods kills them himself, and starts them again.
+    // The built-in kubelet restarts the containers that it kills.
     let kill =
         if admin.state.kubelet.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
     let to = [EnforcementMode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
@@ -206,7 +207,7 @@ async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response
     Ok(array_of(calls, |record| api::Call::from(record)))
 }
 
-/// What is kept, and then every call as it ends, a line each.
+/// Streams the calls of the history, then each call as it ends, with one line per call.
 async fn follow(
     State(admin): ApiContext,
     Extension(slot): Extension<Arc<ConnectionSlot>>,
@@ -227,7 +228,7 @@ async fn follow(
     Ok(lines_of(lines, permit))
 }
 
-/// A call with what can be said of it.
+/// Returns a call with its explanation.
 async fn explain(
     State(admin): ApiContext,
     id: Result<Path<u64>, PathRejection>,
@@ -247,7 +248,7 @@ async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Respon
     Ok(array_of(events, |event| api::Event::from(event)))
 }
 
-/// What is kept, and then every event as it happens, a line each.
+/// Streams the events of the history, then each event as it happens, with one line per event.
 async fn follow_events(
     State(admin): ApiContext,
     Extension(slot): Extension<Arc<ConnectionSlot>>,
@@ -264,8 +265,8 @@ async fn follow_events(
     Ok(lines_of(lines, permit))
 }
 
-/// Writes a JSON array item by item: the whole array at once could take many times the memory of what is kept, since the items share their
-/// names, which may be long.
+/// Streams a JSON array item by item. The text of the whole array could take many times the memory
+/// of the records, which share their names.
 fn array_of<R: Send + Sync + 'static, T: Serialize>(
     kept: Vec<Arc<R>>,
     item: impl Fn(&R) -> T + Send + 'static,
@@ -280,8 +281,7 @@ fn array_of<R: Send + Sync + 'static, T: Serialize>(
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Takes one of the permits to follow. The connection keeps its slot from now on, also where others wait for
-/// one.
+/// Takes a permit to follow. From then on, the connection cannot be evicted from its slot.
 fn follow_permit(admin: &Admin, slot: &ConnectionSlot) -> Result<OwnedSemaphorePermit, RequestError> {
     let permit = admin.followers.clone().try_acquire_owned();
     let permit = permit.map_err(|_| RequestError::TooManyFollowers)?;
@@ -289,7 +289,7 @@ fn follow_permit(admin: &Admin, slot: &ConnectionSlot) -> Result<OwnedSemaphoreP
     Ok(permit)
 }
 
-/// Lines of JSON, as they come. The permit is given back when the client goes.
+/// Streams lines of JSON. The permit is released when the client disconnects.
 fn lines_of<T: Serialize + 'static>(
     lines: impl Stream<Item = T> + Send + 'static,
     permit: OwnedSemaphorePermit,
@@ -321,7 +321,7 @@ fn parse_since(milliseconds: u64) -> SystemTime {
     SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// What an ExecSync may have been.
+/// Validates the label of a probe match.
 fn probe(name: String) -> Result<String, RequestError> {
     if ProbeMatch::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
         return Ok(name);
@@ -332,7 +332,7 @@ fn probe(name: String) -> Result<String, RequestError> {
     )))
 }
 
-/// The method of this name or path: one of the interface, or another that was called.
+/// Returns the method with this name or path: a method of the CRI, or another one that was called.
 fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
     let known = Method::from_name(name).or_else(|| Method::from_path(name)).map(MethodName::Known);
     let called = || Some(MethodName::of_path(name)).filter(|method| admin.state.calls.has(method));

@@ -1,4 +1,4 @@
-//! The API on its two listeners.
+//! Servers of the API on its two listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,27 @@ use super::state::Admin;
 use super::{API_HEADER, API_VERSION, host_check, listener, routes};
 use crate::relay::Peer;
 
-/// For the owner of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
-/// follow calls or events: the others are for questions that are answered at once.
+/// Limits of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
+/// follow calls or events; the others remain for short requests.
 const ADMIN: ConnectionLimits =
     ConnectionLimits { connections: 256, head_timeout: Duration::from_secs(10), max_duration: None };
 
-/// For everyone on this machine: nobody may keep the others from asking.
+/// Limits of the public address, which every user of this machine can reach: no client can block
+/// the others.
 const PUBLIC: ConnectionLimits = ConnectionLimits {
     connections: 64,
     head_timeout: Duration::from_secs(2),
     max_duration: Some(Duration::from_secs(20)),
 };
 
-/// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
+/// Serves the whole API on the admin socket, for as long as the future is polled. Every process
+/// that can open the socket has access.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::pods_list()).merge(routes::private());
     listener::serve(listener, ADMIN, finish(router, admin), |stream| Caller(Peer::from_socket(stream))).await;
 }
 
-/// Serves the public part on a loopback address, for as long as it is polled.
+/// Serves the public part of the API on a loopback address, for as long as the future is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let pods = if admin.info.http_pods { routes::pods_list() } else { routes::no_pods() };
     let router = routes::public().merge(pods).layer(from_fn(host_check::loopback_readers_only));

@@ -1,5 +1,5 @@
-//! Connection slots of a listener: their number is limited, and a client that only occupies one gives way to
-//! the next.
+//! Connection slots of a listener. Their number is limited, and a connection that only occupies a
+//! slot is evicted for the next one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which a request or its answer that still goes on gives way to other connections. Readiness
-/// takes two seconds.
+/// Time after which a connection whose request or response is incomplete can be evicted. A
+/// readiness check takes up to two seconds.
 const MAX_ANSWER: Duration = Duration::from_secs(4);
 
 /// The slots of one listener.
@@ -21,7 +21,7 @@ pub(super) struct Slots {
     freed: Notify,
 }
 
-/// A slot that one connection has; it is free again when this is dropped.
+/// The slot of one connection. Dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     slots: Arc<Slots>,
@@ -39,18 +39,20 @@ struct SlotTable {
 #[derive(Debug)]
 struct SlotHolder {
     phase: SlotPhase,
-    /// Since when it is in this phase.
+    /// Time at which the phase began.
     since: Instant,
     evicted: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotPhase {
-    /// The head of the first request is not complete.
+    /// The head of the first request is incomplete.
     ReadingHead,
-    /// The body of a request is awaited, the request is being answered, or the head of the next is awaited.
+    /// The connection receives the body of a request, sends the response, or waits for the next
+    /// head.
     Answering,
-    /// Calls or events are followed, for as long as the client likes. Permits limit how many connections do.
+    /// The client follows calls or events, without a time limit. Permits limit the number of these
+    /// connections.
     Following,
 }
 
@@ -59,9 +61,9 @@ impl Slots {
         Arc::new(Self { limit, table: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head
-    /// loses its own. If every connection has sent a head, one that has been answered for too long loses its
-    /// own. Else this waits.
+    /// Takes a slot. If all are taken, evicts the connection that has waited longest without a
+    /// complete head. If every connection has sent a head, evicts the one that has been in the
+    /// phase `Answering` for longest, once that is [`MAX_ANSWER`]. Otherwise waits for a free slot.
     pub(super) async fn take(self: &Arc<Self>) -> ConnectionSlot {
         loop {
             let freed = self.freed.notified();
@@ -76,7 +78,8 @@ impl Slots {
         }
     }
 
-    /// Takes a slot if there is one, or tells when the next can be had at the latest.
+    /// Takes a slot if one is free or can be freed. Otherwise returns the time of the next possible
+    /// eviction, if there is one.
     fn try_take(self: &Arc<Self>) -> Result<ConnectionSlot, Option<Instant>> {
         let now = Instant::now();
         let mut table = self.lock();
@@ -103,7 +106,8 @@ impl Slots {
 }
 
 impl SlotTable {
-    /// The connection that has been in a phase for longest, and since when.
+    /// Returns the connection that has been in a phase for longest, and the time at which the phase
+    /// began.
     fn longest(&self, phase: SlotPhase) -> Option<(u64, Instant)> {
         let in_phase = self.taken.iter().filter(|(_, holder)| holder.phase == phase);
         in_phase.map(|(id, holder)| (*id, holder.since)).min_by_key(|(id, since)| (*since, *id))
@@ -111,7 +115,7 @@ impl SlotTable {
 }
 
 impl ConnectionSlot {
-    /// Ends when the connection has to give way.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
     }
@@ -121,7 +125,7 @@ impl ConnectionSlot {
         self.enter(SlotPhase::Answering);
     }
 
-    /// Called when calls or events are followed: the connection no longer gives way to others.
+    /// Called when the client follows calls or events: the connection can no longer be evicted.
     pub(super) fn following(&self) {
         self.enter(SlotPhase::Following);
     }
@@ -155,7 +159,7 @@ mod tests {
         assert!(!is_evicted(&first) && !is_evicted(&second));
         let third = slots.take().await;
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&third));
-        // What is evicted has no slot to give back.
+        // An evicted connection frees no slot when it is dropped.
         drop(first);
         second.answering();
         let fourth = slots.take().await;

@@ -1,4 +1,4 @@
-//! The sources from which the API answers.
+//! Data sources of the API.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -19,34 +19,35 @@ use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
 use crate::{execsync, metrics, relay, tap};
 
-/// Connections that may follow calls or events at a time: fewer than the admin socket serves, so that a question finds one of the rest.
+/// Maximum number of connections that follow calls or events. It is less than the number of
+/// connections of the admin socket, so that connections remain for other requests.
 pub(super) const MAX_FOLLOWERS: usize = 192;
 
-/// What does not change while it runs.
+/// Facts about probeshim that do not change at run time.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
-    /// Since when it runs.
+    /// Time at which probeshim started.
     pub started: SystemTime,
-    /// Where clients connect.
+    /// Socket on which clients connect.
     pub listen: String,
-    /// Where the public part is served, if anywhere.
+    /// Address of the public part of the API; `None` if it is not served.
     pub http: Option<SocketAddr>,
-    /// Whether the pods that are played are served there, too.
+    /// Whether `/pods` is served at `http` too.
     pub http_pods: bool,
 }
 
-/// The sources from which the API answers.
+/// Data sources of the API.
 #[derive(Clone, Debug)]
 pub struct ApiState {
-    /// The last calls.
+    /// History of calls.
     pub calls: Arc<CallHistory>,
-    /// The last events.
+    /// History of events.
     pub events: Arc<EventRecorder>,
-    /// What is on the node.
+    /// Inventory of the node.
     pub inventory: watch::Receiver<Arc<Inventory>>,
-    /// What is stuck.
+    /// Stuck execs.
     pub stuck: watch::Receiver<Arc<Stuck>>,
-    /// The prober; `None` if no probes are made.
+    /// The prober; `None` if the enforcement mode is `off`.
     pub prober: Option<ProbeManager>,
     /// The built-in kubelet, once it runs.
     pub kubelet: Arc<OnceLock<Kubelet>>,
@@ -56,31 +57,31 @@ pub struct ApiState {
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.
     pub state: Option<StateStore>,
-    /// The connection on which the runtime is asked, which counts our own calls.
+    /// Channel to the runtime. It counts internal calls.
     pub runtime: MeteredChannel,
-    /// Counters of all parts.
+    /// Metrics of all parts.
     pub metrics: ApiMetrics,
 }
 
-/// Counters of all parts.
+/// Metrics of all parts.
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
-    /// Of the relay.
+    /// Metrics of the relay.
     pub relay: relay::RelayMetrics,
-    /// Of the tap.
+    /// Metrics of the tap.
     pub tap: tap::TapMetrics,
-    /// Of the explanations of ExecSyncs.
+    /// Metrics of the analysis of ExecSyncs.
     pub exec: execsync::ExecMetrics,
-    /// Of the prober.
+    /// Metrics of the prober.
     pub prober: prober::ProberMetrics,
-    /// Of exported traces; `None` if none are exported.
+    /// Exporter of traces, with its metrics; `None` if traces are not exported.
     pub traces: Option<Traces>,
-    /// Panics in the observation of calls.
+    /// Number of panics in the observation of calls.
     pub panics: Counter,
 }
 
 impl ApiMetrics {
-    /// Registers all counters, with those of the journal.
+    /// Registers the metrics of all parts and of the journal.
     fn register(&self, journal: Option<&Journal>) -> Registry {
         let mut registry = metrics::registry();
         self.relay.register(&mut registry);

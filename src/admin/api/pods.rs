@@ -1,4 +1,4 @@
-//! The pods of a node, with what is known of those that are probed.
+//! Pods of the node in the API, with the results of their probes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,139 +15,149 @@ use crate::kubelet::{
 use crate::object_ref::PodRef;
 use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 
-/// A pod, as it is on the node.
+/// A pod of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusPod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name of the pod.
     pub name: Option<String>,
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: Option<String>,
-    /// Its sandbox.
+    /// Id of the sandbox.
     pub id: String,
-    /// `ready` or `stopped`: its sandbox.
+    /// State of the sandbox: `ready` or `stopped`.
     pub sandbox: String,
-    /// Its first address.
+    /// First IP address of the pod.
     pub ip: Option<String>,
-    /// `call`, `event`, `list` or `inspect`: what was the latest to say something new of it; `play` of one that is played.
+    /// Origin of the latest change: `call`, `event`, `list` or `inspect`. `play` for a managed pod.
     pub source: String,
-    /// Of one that is probed: `Pending`, `Running`, `Succeeded` or `Failed`.
+    /// Pod phase: `Pending`, `Running`, `Succeeded` or `Failed`. Only for a probed or managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Of one that is played: how it is in one word, as kubectl shows it.
+    /// Text of kubectl's column STATUS. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Of one that is played: how many of its containers are ready, without those that only run first.
+    /// Number of ready containers, including sidecars but no other init containers. Only for a
+    /// managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_containers: Option<usize>,
-    /// Of one that is played: how many of these there are.
+    /// Number of containers, including sidecars but no other init containers. Only for a managed
+    /// pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_containers: Option<usize>,
-    /// Of one that is played: since when.
+    /// Start time of the pod. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
-    /// If nothing is left of a pod that was played: since when. It is shown for five minutes.
+    /// Time at which the last part of the pod was removed. Only for a managed pod, which is shown
+    /// for five minutes after its removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<String>,
-    /// Of one that is played: how often its containers have been restarted; once it is initialised without those that only run first.
+    /// Number of restarts of the pod's containers. Once the pod is initialized, those of init
+    /// containers other than sidecars do not count. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
-    /// Of one that is played: when the last of those that were restarted had ended.
+    /// Time at which the last restarted container had ended. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted: Option<String>,
-    /// Of one that is probed: whether all its containers are ready.
+    /// Whether the pod is ready. Only for a probed or managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Of one that is probed: `ContainersReady` and `Ready`.
+    /// Conditions of the pod. A managed pod has all; one that is only probed has `ContainersReady`
+    /// and `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<StatusCondition>,
-    /// Its containers, in the order in which they were created.
+    /// Containers of the pod, in the order in which they were created.
     pub containers: Vec<StatusContainer>,
 }
 
-/// A condition of a pod, as Kubernetes has it.
+/// A pod condition, as in the API of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusCondition {
-    /// Its name.
+    /// Type of the condition.
     pub r#type: String,
-    /// `True` or `False`.
+    /// Status of the condition: `True` or `False`.
     pub status: String,
-    /// Why not, in one word.
+    /// Reason of the status, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why not, in a sentence.
+    /// Reason of the status, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A probe of a container.
+/// A probe of a container, with its results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusProbe {
-    /// `startup`, `readiness` or `liveness`.
+    /// Type of the probe: `startup`, `readiness` or `liveness`.
     pub r#type: String,
-    /// `exec`, `httpGet`, `tcpSocket` or `grpc`.
+    /// Handler of the probe: `exec`, `httpGet`, `tcpSocket` or `grpc`.
     pub handler: String,
-    /// Where it is written.
+    /// Probe source.
     pub source: String,
-    /// The last result that counted, if there was one: `success` or `failure`.
+    /// Result of the current result run: `success` or `failure`; null before the first attempt that
+    /// counts.
     pub result: Option<String>,
-    /// How often it has come in a row.
+    /// Length of the result run.
     pub run: u32,
-    /// How often it has to come in a row.
+    /// Threshold of the result run.
     pub threshold: u32,
-    /// What is held to be so: `success`, `failure` or `unknown`; nothing before the first verdict.
+    /// Probe result: `success`, `failure` or `unknown`; null before the first result.
     pub verdict: Option<String>,
-    /// Nothing is probed until there is another container.
+    /// Whether the probe is on hold: it makes no attempts until the container is replaced.
     pub on_hold: bool,
-    /// How often the container would have been killed.
+    /// Number of would-be kills of the container.
     pub would_have_killed: u32,
-    /// How often it has had containers of this name killed.
+    /// Number of kills of containers of this name because of this probe.
     #[serde(default)]
     pub killed: u32,
 }
 
-/// A container, as it is on the node.
+/// A container of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusContainer {
-    /// Its name.
+    /// Name of the container.
     pub name: Option<String>,
-    /// Its id.
+    /// Id of the container.
     pub id: String,
-    /// How often it had been created before.
+    /// Attempt in the container's CRI metadata.
     pub attempt: Option<u32>,
-    /// Of one that is played: how often it has been restarted.
+    /// Restart count. Only in a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
-    /// `created`, `running`, `exited` or `unknown`; of one that is played `waiting` where it is to be started.
+    /// State of the container: `created`, `running`, `exited` or `unknown`; in a managed pod
+    /// `waiting`, `running`, `exited` or `unknown`.
     pub state: String,
-    /// Of one that has exited, where it is known.
+    /// Exit code of an exited container, if it is known.
     pub exit_code: Option<i32>,
-    /// The runtime's word for it; of one that waits, the kubelet's.
+    /// Reason of the state, from the runtime for an exited container, from the built-in kubelet for
+    /// a waiting one.
     pub reason: Option<String>,
-    /// Of one that is played: a sentence for it.
+    /// Message of the state. Only in a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Why it is not started again when it ends, where others are.
+    /// Reason why a client's container is not restarted when it ends. Only with `--enforce
+    /// restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_restartable: Option<String>,
-    /// Of one that is probed: whether it has started.
+    /// Whether the container has started. Only in a probed or managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
-    /// Of one that is probed: whether it is ready.
+    /// Whether the container is ready. Only in a probed or managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Its probes.
+    /// Probes of the container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<StatusProbe>,
-    /// `call`, `event`, `list` or `inspect`: what was the latest to say something new of it; `play` of one that is played.
+    /// Origin of the latest change: `call`, `event`, `list` or `inspect`. `play` in a managed pod.
     pub source: String,
 }
 
-/// The pods of a world by namespace and name, each with its containers, and what is known of those that are probed.
+/// Returns the pods of an inventory by namespace and name, each with its containers and the reports
+/// about its probes.
 pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
     let probed: HashMap<&str, &PodReport> =
         probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
@@ -190,7 +200,7 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec
     sandboxes.into_iter().map(pod).collect()
 }
 
-/// Tells of each container that is not started again when it ends, why not.
+/// Sets the reason of each container that is not restarted when it ends.
 pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &ClientPodsSnapshot) {
     for pod in pods {
         let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
@@ -203,7 +213,8 @@ pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &
     }
 }
 
-/// The same, where pods are played: those as who plays them sees them, and first.
+/// Merges managed pods into the pods of the inventory. Managed pods come first, in the state that
+/// their pod workers report.
 pub(in crate::admin) fn merge_managed(
     others: Vec<StatusPod>,
     played: &[PublishedPod],
@@ -214,7 +225,7 @@ pub(in crate::admin) fn merge_managed(
     let mut all: Vec<StatusPod> = Vec::new();
     for status in played {
         let mut pod = StatusPod::played(status, probed);
-        // Who plays it may not have everything that is there.
+        // The inventory may have containers that the pod worker does not know.
         let its = beside.iter_mut().filter(|other| other.same_pod(status) && other.id == pod.id);
         for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
             if pod.containers.iter().all(|known| known.name != container.name) {
