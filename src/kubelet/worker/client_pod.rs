@@ -170,11 +170,12 @@ impl PodWorker {
         self.remove(id).await
     }
 
-    /// Returns the client's `RunPodSandbox` request with another attempt, and the configuration as
-    /// the client sent it; `None` without a captured request.
+    /// Returns the client's `RunPodSandbox` request with another attempt, and its configuration;
+    /// `None` without a captured request.
     pub(super) fn sandbox_request(&self, attempt: u32) -> Option<(RawRunPodSandbox, PodSandboxConfig)> {
         let PodOrigin::Client { request: Ok(authored), .. } = &self.pod.origin else { return None };
-        let config = authored.decoded().config.clone().unwrap_or_default();
+        let mut config = authored.decoded().config.clone().unwrap_or_default();
+        config.metadata.get_or_insert_default().attempt = attempt;
         let mut request = RawRunPodSandbox::clone(authored);
         request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
         Some((request, config))
