@@ -1,4 +1,4 @@
-//! `probeshim demo`: procrun, the relay and its doors in one process, and two pods that are played on it.
+//! `probeshim demo`: procrun, the relay and the built-in kubelet in one process, with two pods.
 
 use std::fs;
 use std::io;
@@ -26,51 +26,52 @@ use crate::relay;
 use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
 
-/// Why the demo was not played to its end.
+/// Error of the demo.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The place for temporary files is not to be had.
+    /// No directory could be created in the directory for temporary files.
     #[error("cannot create a directory for the demo in {dir}: {source}; set TMPDIR to another")]
     Dir {
-        /// The place.
+        /// The directory for temporary files.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The place for temporary files is too deep for a socket.
+    /// The path of the directory for temporary files is too long for a socket.
     #[error("TMPDIR: a socket in {dir} {source}")]
     Address {
-        /// The place.
+        /// The directory of the demo.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The error of the socket's path.
         source: AddressError,
     },
-    /// The runtime's socket is not to be had.
+    /// The socket of procrun cannot be opened.
     #[error(transparent)]
     Claim(#[from] BindError),
-    /// The relay is not to be had.
+    /// The relay or one of its sockets failed.
     #[error(transparent)]
     Relay(#[from] RunError),
-    /// What it is to remember is not to be had.
+    /// The state store cannot be opened.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The system refused something.
+    /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// Its own manifests cannot be read, which is a fault of ours.
+    /// The embedded manifests are invalid, which is a bug in probeshim.
     #[error("the demo's own manifests are wrong, please report it: {0}")]
     Manifests(String),
-    /// Its files cannot be removed.
+    /// The files of the demo cannot be removed.
     #[error("cannot remove the files of the demo: {0}")]
     Leave(#[source] io::Error),
 }
 
-/// Plays until its time is over, SIGTERM or SIGINT; leaves nothing behind.
+/// Runs the demo for the duration `lasts`, or until a signal or the end of standard output. Removes
+/// all files.
 pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let parent = std::env::temp_dir();
-    // Messages and logs are not read through links.
+    // The path has no links, since messages and logs are not read through links.
     let parent = parent.canonicalize().unwrap_or(parent);
     let dir = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
     let directory = dir.map_err(|source| DemoError::Dir { dir: parent, source })?;
@@ -114,7 +115,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
 
     wait_for_end(lasts, &mut signals, &account).await;
     let pods = playing.kubelet.published_pods();
-    // What may be left goes with the runtime.
+    // Containers that are left end with the runtime.
     let _ = playing.end(&mut signals).await;
     telling.abort();
     shim.drain().await;
@@ -128,7 +129,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Tells what happens, as it happens.
+/// Starts a task that reports events as they happen.
 fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
     let (_, mut coming) = events.follow(&EventFilter::default());
     tokio::spawn(async move {
@@ -142,7 +143,7 @@ fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
     })
 }
 
-/// Waits until the time is over, a signal comes, or nobody reads the account any more.
+/// Waits until the duration is over, a signal arrives, or standard output is closed.
 async fn wait_for_end(lasts: Duration, signals: &mut ShutdownSignals, account: &Reporter) {
     tokio::select! {
         () = sleep(lasts) => {}

@@ -1,4 +1,4 @@
-//! Pods that are being played, in the same process as the shim through which that is done.
+//! Runs the built-in kubelet in the same process as the relay that it uses.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -15,14 +15,14 @@ use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::format;
 
-/// The time to stop and remove pods, in addition to their grace periods.
+/// Time for the termination of pods, in addition to their grace periods.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pods that are being played.
+/// The running built-in kubelet.
 pub(super) struct RunningKubelet {
     pub(super) kubelet: Kubelet,
     stop: CancellationToken,
-    /// Ends by itself only where a fault of ours ends it.
+    /// Runs until `stop` is cancelled. It ends earlier only because of a bug.
     pub(super) task: JoinHandle<bool>,
 }
 
@@ -51,12 +51,13 @@ impl KubeletStarter {
         Ok(RunningKubelet { kubelet, stop, task })
     }
 
-    /// Starts the kubelet for client pods. `relay_socket` is its runtime. It ends when the returned guard is dropped.
+    /// Starts the kubelet for client pods. `relay_socket` is its runtime. It ends when the returned
+    /// guard is dropped.
     pub(super) fn start_for_client_pods(self, relay_socket: SocketPath) -> Result<DropGuard, StateError> {
         let store = &self.deps.store;
         let (dir, source) = (store.state.dir(), store.client_pods.source());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
-        // The logs of clients' containers are theirs, and are not rotated.
+        // Clients own the logs of their containers, which are not rotated.
         let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
         let config = KubeletConfig { relay_socket, dirs, paths: BTreeSet::new(), prune: false };
         let kubelet = self.start(config)?;
@@ -75,8 +76,8 @@ impl KubeletStarter {
 }
 
 impl RunningKubelet {
-    /// Ends all pods, and removes them; at once where a signal comes meanwhile, or it takes longer than it may. Tells whether all of them are
-    /// gone.
+    /// Terminates and removes all pods. A signal, or the end of the time limit, forces the
+    /// termination. Returns whether all pods are gone.
     pub(super) async fn end(mut self, signals: &mut ShutdownSignals) -> bool {
         let limit = self.kubelet.max_grace_period() + TERMINATION_TIMEOUT;
         let deadline = sleep(limit);

@@ -1,4 +1,4 @@
-//! The composition root: builds the parts, joins them, and drains them in order.
+//! The composition root: creates the parts, connects them, and drains them in order.
 
 mod demo;
 mod kubelet;

@@ -1,10 +1,10 @@
-//! The limits that the system sets to this process.
+//! The limit of open files of this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Raises the limit of open files to what may be had. A client of the relay takes two, a container of procrun five, an exec two more, and
-/// the soft limit is 1,024 on most systems.
+/// Raises the soft limit of open files to the hard limit. A client of the relay takes two files, a
+/// container of procrun five and an exec two more; the soft limit is 1,024 on most systems.
 pub(super) fn raise_nofile_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

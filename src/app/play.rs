@@ -1,4 +1,5 @@
-//! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
+//! `probeshim play`: runs pods on a runtime as a kubelet does, until they have ended or a signal
+//! arrives.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -17,53 +18,54 @@ use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodDirs, PodStatusExt, Pu
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
-/// The mode of folders with the files of pods, as of all that is below `--state-dir`. Containers reach their volumes by mounts, which do not
-/// ask who may search the folders above.
+/// Mode of directories with the files of pods, as of everything below `--state-dir`. Containers
+/// reach their volumes by mounts, for which the modes of parent directories do not matter.
 const OWNER_ONLY: u32 = 0o700;
 
-/// The mode of the folder of logs where it is missing, as the kubelet makes it.
+/// Mode with which a missing directory of logs is created, as by the kubelet.
 const LOGS_MODE: u32 = 0o750;
 
-/// Why what was played has not come to what was wanted.
+/// Error of `play`.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// The shim is not to be had.
+    /// The relay or one of its sockets failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The system refused something.
+    /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// A folder is not to be had.
+    /// A directory cannot be created or opened.
     #[error("{0}")]
     Dir(String),
-    /// What was kept is not to be had.
+    /// The state store cannot be opened.
     #[error("--state-dir: {0}")]
     State(#[from] StateError),
-    /// There is no socket to listen on.
+    /// The settings have no socket to listen on.
     #[error("--listen: is needed")]
     NoSocket,
-    /// A fault of ours ended it.
+    /// The built-in kubelet ended because of a bug.
     #[error("what plays the pods ended by itself")]
     Ended,
-    /// Pods have failed, or containers were killed for good.
+    /// Pods have failed, or containers were killed and are not restarted.
     #[error("{0}")]
     Failed(String),
-    /// It took too long.
+    /// The timeout has expired.
     #[error("--timeout: {0}")]
     TimedOut(String),
 }
 
-/// What ends it.
+/// Reason for the end of `play`.
 enum ExitReason {
-    /// Everything is as it was wanted.
+    /// The condition is met.
     Done,
-    /// Somebody has told it to.
+    /// A signal arrived.
     Signalled,
-    /// It cannot be as it was wanted any more.
+    /// The condition can no longer be met, or the timeout has expired.
     Failed(PlayError),
 }
 
-/// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
+/// Runs pods until all have ended, the condition of `--until` is met, the timeout expires, or a
+/// signal arrives. A second signal forces the termination of pods.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let PlaySettings { shim, log: _, documents, until, timeout, logs, keep_logs, log_rotation, pods, prune } =
         settings;
@@ -74,7 +76,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
     let dirs = PodDirs { logs, keep_logs, log_rotation, pods };
-    // An earlier version made it for everybody.
+    // An earlier version created the directory with a wider mode.
     let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
     for warning in documents.warnings() {
@@ -121,7 +123,8 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
 }
 
-/// Creates a directory with a mode, unless it is there. Returns its path without links, as in mountinfo.
+/// Creates a directory with a mode, unless it is there. Returns its path without links, as in
+/// mountinfo.
 fn create_directory(dir: &Path, mode: u32) -> Result<PathBuf, PlayError> {
     let created = DirBuilder::new().recursive(true).mode(mode).create(dir);
     let resolved = created.and_then(|()| dir.canonicalize());
@@ -135,7 +138,7 @@ async fn time_left(deadline: Option<Instant>) {
     }
 }
 
-/// Waits until everything is as it is wanted, or cannot be any more.
+/// Waits until the condition is met, or can no longer be met.
 async fn watched(kubelet: &Kubelet, until: Option<Until>) -> ExitReason {
     let mut changes = kubelet.changes();
     loop {
@@ -149,7 +152,7 @@ async fn watched(kubelet: &Kubelet, until: Option<Until>) -> ExitReason {
     }
 }
 
-/// Whether everything is as it is wanted, or cannot be any more.
+/// Returns the reason to end if the condition is met, or can no longer be met.
 fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
     let wanted: Vec<&PublishedPod> =
         published_pods.iter().filter(|published| !published.is_unwanted()).collect();
@@ -161,7 +164,7 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
         Some(Until::Ready) => all(|status| status.is("Ready") || status.phase() == "Succeeded"),
         Some(Until::Succeeded) => all(|status| status.phase() == "Succeeded"),
         Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
-        // With nothing to wait for, all of them have ended.
+        // Without a condition, `play` ends once all pods have ended.
         None => all(PodStatusExt::is_terminal),
     };
     let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
@@ -174,7 +177,7 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
             ExitReason::Failed(PlayError::Failed(lost.join("\n")))
         });
     }
-    // Those that have ended for good are not what is waited for any more.
+    // Pods that have ended can no longer meet the condition.
     let is_vain = match until {
         Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
         Some(Until::Restarts(_)) => all(PodStatusExt::is_terminal),
@@ -186,7 +189,7 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<E
     })
 }
 
-/// In which way a pod has failed.
+/// Returns the error message of a failed pod.
 fn failed(published: &PublishedPod) -> String {
     let (namespace, name) = published.names();
     let containers = published.status().into_iter().flat_map(PodStatusExt::containers);
@@ -202,7 +205,7 @@ fn failed(published: &PublishedPod) -> String {
     format!("pod {namespace}/{name} has failed: {why}")
 }
 
-/// What is not so yet.
+/// Returns the part of the condition that is not met yet.
 fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
     let mut published_pods = kubelet.published_pods();
     published_pods.retain(|published| !published.is_unwanted());

@@ -1,4 +1,4 @@
-//! The prober on a thread of its own, joined to what it needs and to what it tells.
+//! Runs the prober on its own thread.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::handler::Executor;
 use crate::prober::{ProbeManager, ProberConfig};
 use crate::tap::InternalCalls;
 
-/// Questions about pods and containers that may wait to be asked; more are asked again later.
+/// Capacity of the queue of inspect requests. Further requests are repeated later.
 pub(super) const MAX_INSPECTS: usize = 32_768;
 
-/// A prober that works until this is dropped.
+/// A running prober, which stops when this value is dropped.
 #[derive(Debug)]
 pub(super) struct ProberThread {
     pub(super) prober: ProbeManager,
@@ -24,7 +24,8 @@ pub(super) struct ProberThread {
 }
 
 impl ProberThread {
-    /// Starts the prober on a thread of its own. Its calls are observed like those of clients. `redact`: commands are left out of messages.
+    /// Starts the prober on its own thread. Its calls are observed like those of clients. `redact`
+    /// leaves commands out of messages.
     pub(super) fn start(
         runtime: &MeteredChannel,
         internal_calls: InternalCalls,
@@ -33,7 +34,7 @@ impl ProberThread {
         config: ProberConfig,
     ) -> io::Result<Self> {
         let (thread, end) = spawn_prober_thread()?;
-        // A connection is driven by the runtime in which it is made.
+        // A connection is driven by the tokio runtime in which it is created.
         let client = {
             let _entered = thread.enter();
             runtime.connect_new()
@@ -50,11 +51,11 @@ impl Drop for ProberThread {
     }
 }
 
-/// Tasks that run before the thread of probes looks for connections and timers that are ready. tokio's 61 would let peers that send without
-/// pause hold up all others for longer.
+/// Number of tasks that run between two polls for ready connections and timers. With tokio's
+/// default of 61, peers that send without pause would delay all others for longer.
 const EVENT_INTERVAL: u32 = 8;
 
-/// A thread on which probes are made: nothing else that this process does delays them.
+/// Starts a thread on which only probes run, so that no other work of this process delays them.
 fn spawn_prober_thread() -> io::Result<(Handle, DropGuard)> {
     let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
     let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());

@@ -1,4 +1,4 @@
-//! `probeshim run`: the relay in front of a runtime, until it is told to stop.
+//! `probeshim run`: runs the relay until a signal arrives.
 
 use std::io;
 
@@ -11,14 +11,15 @@ use super::signals::ShutdownSignals;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
-/// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
+/// Runs until SIGTERM or SIGINT, and then until calls in flight have ended or the drain timeout has
+/// expired. A second signal ends the process immediately.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let listen = settings.listen.clone();
     let mut shim = Shim::open(settings).await?;
-    // Where systemd passes the socket, it has a name all the same.
+    // A socket that systemd passes has a path too.
     let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
     let recorder = match shim.kubelet_starter.take().zip(listen) {
         Some((deps, listen)) => Some(deps.start_for_client_pods(listen)?),

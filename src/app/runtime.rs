@@ -1,4 +1,4 @@
-//! `probeshim runtime`: procrun alone.
+//! `probeshim runtime`: runs procrun without a relay.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,26 +12,26 @@ use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;
 use crate::socket::{BindError, BindMode, bind};
 
-/// Why procrun did not run, or ended early.
+/// Error of `runtime`.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The socket to listen on is not to be had.
+    /// The socket cannot be opened.
     #[error("--listen: {0}")]
     Listen(#[source] BindError),
-    /// The folder is not to be had.
+    /// The root directory cannot be used.
     #[error("--root: cannot use {dir}: {source}")]
     Root {
-        /// The folder.
+        /// The root directory.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The system refused something that every process needs.
+    /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, then ends every container.
+/// Serves until SIGTERM or SIGINT, then stops all containers.
 pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
@@ -47,7 +47,7 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
         name = signals.next() => info!(signal = name, "told to stop"),
         ended = &mut serving => return Ok(ended?),
     }
-    // New clients find no socket while containers are ended.
+    // The socket is removed first, so that no client connects while containers are stopped.
     drop(listening.claim);
     stop.cancel();
     tokio::select! {

@@ -1,4 +1,5 @@
-//! The relay with its tap, and the doors that clients come to: what `run` and `demo` are made of.
+//! The relay with its tap, the sockets, and the observing parts, which `run`, `play` and `demo`
+//! share.
 
 use std::future::Future;
 use std::io;
@@ -38,46 +39,46 @@ use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces, TracesError};
 
-/// Why probeshim did not run, or ended early.
+/// Error of the relay or one of its parts.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The socket to listen on is not to be had.
+    /// The relay's socket cannot be opened.
     #[error("--listen: {0}")]
     Listen(#[source] BindError),
-    /// The admin socket is not to be had.
+    /// The admin socket cannot be opened.
     #[error("--admin: {0}")]
     Admin(#[source] BindError),
-    /// The address for metrics and health is not to be had.
+    /// The address of metrics and health cannot be bound.
     #[error(
         "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
     )]
     Http {
         /// The address.
         address: SocketAddr,
-        /// The error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// What was kept is not to be had.
+    /// The state store cannot be opened.
     #[error("--state-dir: {0}")]
     State(#[from] StateError),
-    /// The state may lack the last changes.
+    /// The state store could not write its last changes.
     #[error("--state-dir: {0}")]
     StateNotClosed(#[from] CloseError),
-    /// What systemd passed cannot be used.
+    /// The socket that systemd passes cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),
-    /// The system refused something that every process needs.
+    /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
     /// Traces cannot be exported.
     #[error("--otlp-endpoint: {0}")]
     Traces(#[from] TracesError),
-    /// A fault of ours ended the relay.
+    /// The relay ended because of a bug.
     #[error("the relay ended by itself")]
     RelayEnded,
 }
 
-/// All of it, running.
+/// All parts, running.
 pub(super) struct Shim {
     pub(super) info: ServerInfo,
     pub(super) calls: Arc<CallHistory>,
@@ -90,7 +91,7 @@ pub(super) struct Shim {
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
     state: Option<StateStore>,
-    /// Starts the built-in kubelet, if it is to run.
+    /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
 }
 
@@ -103,8 +104,8 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Opens the relay's socket, or takes the one that systemd passes; the admin socket; and the public address, if there is one. If one
-    /// cannot be opened, none stays open.
+    /// Opens the relay's socket, or takes it from systemd, then the admin socket, and the public
+    /// address if there is one. If one fails, the others are closed.
     async fn open(config: &ServerConfig) -> Result<Self, RunError> {
         let upstream = &config.relay.upstream;
         let relay = match &config.listen {
@@ -135,7 +136,7 @@ struct Servers {
 /// Capacity of the queue of spec updates.
 const UPDATE_QUEUE: usize = 4_096;
 
-/// How long what was observed last may take to be decoded and shown at the end.
+/// Time at the end in which the last observations are decoded and shown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Shim {
@@ -241,8 +242,8 @@ impl Shim {
         })
     }
 
-    /// Gives up every door and tells the relay to drain. New clients find no socket, and a successor may take its place, while calls in
-    /// flight are finished.
+    /// Stops the API, removes the paths of all sockets, and starts the drain of the relay. Another
+    /// probeshim can take the paths while calls in flight finish.
     pub(super) async fn drain(&mut self) {
         drop(self.prober_thread.take());
         if let Some(servers) = self.servers.take() {
@@ -251,7 +252,7 @@ impl Shim {
         self.drain.cancel();
     }
 
-    /// Waits until the relay has ended, and what it saw last has been shown.
+    /// Waits until the relay has ended and its last observations have been shown.
     pub(super) async fn ended(&mut self) -> Result<RelaySummary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
         if let Some(engine_task) = self.engine_task.take() {
@@ -261,7 +262,7 @@ impl Shim {
             let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, traces_task).await;
         }
         if let Some(journal_thread) = self.journal_thread.take() {
-            // The disk may be slow, and another may hold the folder.
+            // The disk may be slow, or another process may hold the directory.
             let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_finished(&journal_thread)).await;
         }
         if let Some(state) = self.state.take() {
@@ -274,7 +275,7 @@ impl Shim {
 /// Settings and handles that several parts share.
 struct Shared {
     role: OperatingMode,
-    /// Commands are left out of messages.
+    /// Whether commands are left out of messages.
     redact: bool,
     specs: SpecResolver,
     runtime: MeteredChannel,
@@ -286,7 +287,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Starts the prober, unless no probes are made.
+    /// Starts the prober, unless the enforcement mode is `off`.
     fn start_prober(
         &self,
         enforcement: EnforcementSettings,
@@ -306,7 +307,7 @@ impl Shared {
         ProberThread::start(&self.runtime, internal_calls, self.redact, self.events.clone(), config).map(Some)
     }
 
-    /// Returns what starts the built-in kubelet, if it is to run.
+    /// Returns the starter of the built-in kubelet; `None` in the mode `Observe`.
     fn kubelet_starter(
         &self,
         store: Option<ClientPodStore>,
@@ -321,14 +322,15 @@ impl Shared {
         Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
     }
 
-    /// Returns what restarts client pods, if they are restarted.
+    /// Returns the restarter of client pods; `None` unless the mode is `Restart`.
     fn restarter(&self) -> Option<Restarter> {
         (self.role == OperatingMode::Restart)
             .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
     }
 }
 
-/// Opens the client pods of the state directory, if there is one and this mode needs them.
+/// Opens the store of client pods in the state directory, if there is one. The mode `Observe` opens
+/// only a store that has been used.
 fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPodStore>, StateError> {
     let Some(dir) = dir else { return Ok(None) };
     match role {
@@ -345,12 +347,13 @@ struct Recording {
     journal_thread: Option<thread::JoinHandle<()>>,
     traces: Option<Traces>,
     traces_task: Option<JoinHandle<()>>,
-    /// Id of the first call: those before it are in the journal.
+    /// Id of the first call. Earlier ids are in the journal.
     first_call: u64,
 }
 
 impl Recording {
-    /// Loads the calls of the journal, and starts to write it and to export traces, where either is wanted.
+    /// Loads the calls of the journal, and starts the journal and the export of traces if they are
+    /// configured.
     fn start(
         journal: Option<journal::JournalConfig>,
         traces: Option<&TraceConfig>,
@@ -381,10 +384,10 @@ fn runtime_events(
 
 /// Updates of probe specs.
 struct SpecUpdates {
-    /// Sends the specs of manifests, if the built-in kubelet runs these.
+    /// Sends the specs of manifests, if the built-in kubelet runs manifests.
     sender: Option<mpsc::Sender<SpecResolver>>,
     receiver: mpsc::Receiver<SpecResolver>,
-    /// Makes the other sources refresh at once.
+    /// Triggers an immediate refresh of the other sources.
     refresh: RefreshTrigger,
 }
 
@@ -409,8 +412,8 @@ impl SpecUpdates {
     }
 }
 
-/// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
-/// the tap.
+/// Waits until followers have received the calls that the end of the drain aborted. The engine ends
+/// with the relay, which owned the tap.
 async fn wait_followers(engine_task: JoinHandle<()>, calls: &CallHistory) {
     let _ = engine_task.await;
     while !calls.followers_caught_up() {
@@ -444,7 +447,8 @@ impl Servers {
         Ok(Self { bound_paths: listen.into_iter().chain(private.claim).collect(), servers })
     }
 
-    /// Gives all of them up, the address before the sockets: a successor that sees a socket go finds the address free.
+    /// Closes the address before the sockets: a probeshim that starts once a socket is removed
+    /// finds the address free.
     async fn close(mut self) {
         self.servers.shutdown().await;
         drop(self.bound_paths);

@@ -1,4 +1,4 @@
-//! The signals that end the program.
+//! Signals that end the program.
 
 use std::io;
 
@@ -6,17 +6,18 @@ use procfs::process::Process;
 use rustix::process::Signal as System;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM, SIGINT, and SIGHUP unless it was ignored when the program was started, as nohup does.
+/// SIGTERM, SIGINT, and SIGHUP unless the program was started with SIGHUP ignored, as by nohup.
 pub(super) struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Option<Signal>,
-    /// Caught for as long as this is: whoever started the program may have ignored it, and then nobody could wait for a child.
+    /// Catches SIGCHLD. The parent process may have ignored it, and then this process could not
+    /// wait for its children.
     _child: Signal,
 }
 
 impl ShutdownSignals {
-    /// Catches all from now on.
+    /// Starts to catch the signals.
     pub(super) fn new() -> io::Result<Self> {
         let hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         Ok(Self {
@@ -27,7 +28,7 @@ impl ShutdownSignals {
         })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -1,4 +1,4 @@
-//! What was measured, and its percentiles.
+//! Results of a measurement, with percentiles.
 
 use std::time::Duration;
 
@@ -6,59 +6,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::execsync::{ExecTiming, Phases};
 
-/// What was measured both ways.
+/// Results of both paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchReport {
-    /// The container's whole id.
+    /// Full id of the container.
     pub container: String,
-    /// What was executed.
+    /// The executed command.
     pub command: Vec<String>,
-    /// Calls each way.
+    /// Number of calls on each path.
     pub calls: usize,
-    /// Calls in flight at a time.
+    /// Maximum number of calls in flight.
     pub concurrency: usize,
-    /// `direct`, and `relay`.
+    /// Results of the paths `direct` and `relay`.
     pub ways: Vec<PathResult>,
 }
 
-/// One way to the runtime.
+/// Results of one path to the runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PathResult {
-    /// `direct` or `relay`.
+    /// Name of the path: `direct` or `relay`.
     pub way: String,
-    /// Calls that failed.
+    /// Number of calls that failed.
     pub failed: usize,
-    /// Calls a second.
+    /// Number of calls per second.
     pub calls_per_second: f64,
-    /// Processor time that everything on the node took meanwhile, for each call.
+    /// Processor time of the whole node during the measurement, per call, in milliseconds.
     pub cpu_ms_per_call: f64,
-    /// Calls of which it is known completely where their time went.
+    /// Number of calls whose phases are all known.
     pub explained: usize,
-    /// `total`, and each phase of which anything is known, in their order.
+    /// Statistics of `total`, and of each phase with a known duration, in the order of the phases.
     pub phases: Vec<PhaseStats>,
 }
 
-/// How long something took.
+/// Statistics of the durations of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseStats {
-    /// `total`, or a phase.
+    /// `total`, or the name of a phase.
     pub phase: String,
-    /// How many were measured.
+    /// Number of durations.
     pub count: usize,
-    /// Half of them took no longer.
+    /// Median, in milliseconds.
     pub p50_ms: f64,
-    /// Nine of ten.
+    /// 90th percentile, in milliseconds.
     pub p90_ms: f64,
-    /// Ninety-nine of a hundred.
+    /// 99th percentile, in milliseconds.
     pub p99_ms: f64,
-    /// None.
+    /// Maximum, in milliseconds.
     pub max_ms: f64,
 }
 
-/// What is taken down while it is measured.
+/// Samples that are collected during a measurement.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     total: Vec<Duration>,
@@ -85,7 +85,7 @@ impl Samples {
         self.executions.extend(executions);
     }
 
-    /// Where the time of a call went, if that is known completely.
+    /// Adds the phases of a call, if all are known.
     pub(super) fn phases(&mut self, phases: &Phases) {
         let Phases::Complete(phases) = phases else { return };
         self.explained += 1;
@@ -101,8 +101,8 @@ impl Samples {
     #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
     pub(super) fn into_way(mut self, way: &str) -> PathResult {
         let calls = self.total.len().max(1) as f64;
-        // All calls executed the same: where nothing tells which execution was whose, how long they took to start and to run is known all
-        // the same.
+        // All calls execute the same command. If some calls cannot be matched to their exec
+        // instances, the durations of start and run are taken from all exec instances.
         if self.explained < self.total.len() && !self.executions.is_empty() {
             self.named.retain(|(name, _)| !["start", "run"].contains(name));
             let of = |part: fn(&ExecTiming) -> Duration| self.executions.iter().map(part).collect();

@@ -1,4 +1,4 @@
-//! ExecSync of one container, measured directly and through the relay in turn.
+//! Measures ExecSync of one container, directly and through the relay in turn.
 
 mod figures;
 
@@ -25,52 +25,53 @@ pub use figures::{BenchReport, PathResult, PhaseStats};
 
 use figures::Samples;
 
-/// Rounds of each way, at most: in turns, so that what else goes on touches both.
+/// Maximum number of rounds on each path. The paths take turns, so that other load on the node
+/// affects both.
 const ROUNDS: usize = 10;
 
-/// Calls before anything is measured, at most.
+/// Maximum number of calls before the measurement.
 const WARM_UPS: usize = 3;
 
-/// How long events may come after the last call of a round.
+/// Time to wait for events after the last call of a round.
 const LATE_EVENTS: Duration = Duration::from_millis(500);
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct BenchSpec {
-    /// The runtime.
+    /// Socket of the runtime.
     pub direct: SocketPath,
-    /// The relay before it.
+    /// Socket of the relay.
     pub relayed: SocketPath,
-    /// The container, by its id or the beginning of it.
+    /// Id of the container, or a prefix of it.
     pub container: String,
-    /// What is executed.
+    /// The command to execute.
     pub command: Vec<String>,
-    /// In seconds; 0 for none.
+    /// Timeout of each ExecSync, in seconds; 0 for none.
     pub timeout: i64,
-    /// Calls each way.
+    /// Number of calls on each path.
     pub calls: usize,
-    /// Calls that are in flight at a time.
+    /// Maximum number of calls in flight.
     pub concurrency: usize,
 }
 
-/// Why nothing was measured.
+/// Error of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The runtime does not answer, or does not have the container.
+    /// The runtime does not answer, or does not know the container.
     #[error("the runtime answers: {}", .0.message())]
     Runtime(#[from] Status),
-    /// There is no such container, by its own account.
+    /// The runtime returned no status of the container.
     #[error("the runtime tells nothing of container {0}")]
     NoContainer(String),
-    /// The first call failed: so would the others.
+    /// A call before the measurement failed.
     #[error("an ExecSync of the command fails: {}", .0.message())]
     Exec(Status),
-    /// The kernel does not tell how busy it is.
+    /// The node's processor time cannot be read.
     #[error("cannot read /proc/stat: {0}")]
     Proc(#[from] procfs::ProcError),
 }
 
-/// Measures.
+/// Runs a measurement.
 pub async fn run(plan: &BenchSpec) -> Result<BenchReport, BenchError> {
     let mut bench = BenchRun::new(plan).await?;
     bench.warm_up().await?;
@@ -90,13 +91,14 @@ pub async fn run(plan: &BenchSpec) -> Result<BenchReport, BenchError> {
     })
 }
 
-/// A plan, and the runtime that it is about.
+/// A measurement in progress.
 struct BenchRun<'a> {
     plan: &'a BenchSpec,
     client: RuntimeServiceClient<Channel>,
-    /// Its whole id.
+    /// Full id of the container.
     container: String,
-    /// None come of a runtime that tells of no execution.
+    /// Events of exec instances; `None` for a runtime other than containerd, which has no such
+    /// events.
     events: Option<TaskEvents>,
 }
 
@@ -110,8 +112,8 @@ impl<'a> BenchRun<'a> {
         Ok(Self { plan, client, container, events })
     }
 
-    /// Makes a call, so that what the first one costs is in neither way; and another, until events are heard of it: a subscription takes a
-    /// moment to begin.
+    /// Makes a call, so that the cost of the first call is in neither result. Repeats it until its
+    /// events arrive, since a subscription takes a moment to start.
     async fn warm_up(&mut self) -> Result<(), BenchError> {
         for _ in 0..WARM_UPS {
             let (mut meter, mut is_heard) = (ExecMeter::new(&self.container, true), false);
@@ -137,7 +139,7 @@ impl<'a> BenchRun<'a> {
         Ok(())
     }
 
-    /// Makes so many calls, and takes down how they went.
+    /// Makes this number of calls, and adds their results to the samples.
     async fn round(
         &mut self,
         socket: &SocketPath,
@@ -145,7 +147,8 @@ impl<'a> BenchRun<'a> {
         samples: &mut Samples,
     ) -> Result<(), BenchError> {
         let mut meter = ExecMeter::new(&self.container, self.events.is_some());
-        // A connection for each, as that many clients would have; made before anything is measured.
+        // Each concurrent call has its own connection, as calls of separate clients do. All are
+        // opened before the measurement.
         let mut clients = Vec::new();
         for _ in 0..self.plan.concurrency.min(calls) {
             let mut client = runtime_client(socket);
@@ -191,7 +194,8 @@ impl<'a> BenchRun<'a> {
         Ok(())
     }
 
-    /// Waits a moment for the events of so many calls that have ended, and concludes without those that do not come.
+    /// Waits a moment for the late events of this number of completed calls, and returns their
+    /// phases. Calls whose events do not arrive are concluded without them.
     async fn late_events(&mut self, meter: &mut ExecMeter, calls: usize) -> Result<Vec<Phases>, BenchError> {
         let mut phases = Vec::new();
         let until = Instant::now() + LATE_EVENTS;
@@ -215,7 +219,7 @@ impl BenchSpec {
         }
     }
 
-    /// The calls of each round.
+    /// Returns the number of calls of each round.
     fn rounds(&self) -> Vec<usize> {
         let rounds = self.calls.div_ceil(self.concurrency).clamp(1, ROUNDS);
         let (each, more) = (self.calls / rounds, self.calls % rounds);
@@ -229,7 +233,7 @@ async fn whole_id(client: &mut RuntimeServiceClient<Channel>, named: &str) -> Re
     status.map(|status| status.id).ok_or_else(|| BenchError::NoContainer(named.to_owned()))
 }
 
-/// Processor time that the node has spent since its start on anything but waiting.
+/// Returns the processor time of the node since its boot, without idle time and waiting.
 fn busy() -> Result<Duration, BenchError> {
     let total = KernelStats::current()?.total;
     let ticks =
@@ -238,7 +242,7 @@ fn busy() -> Result<Duration, BenchError> {
     Ok(Duration::from_millis(ticks * 1000 / procfs::ticks_per_second()))
 }
 
-/// The next event; never, where none come.
+/// Returns the next event; never completes if there are no events.
 async fn next(events: &mut Option<TaskEvents>) -> Result<crate::containerd::TimestampedEvent, Status> {
     let Some(events) = events else { return std::future::pending().await };
     events.next().await.unwrap_or_else(|| Err(Status::unavailable("containerd's events have ended")))

@@ -1,8 +1,8 @@
-//! The demo: two pods that are played, and an account of what happens to them.
+//! The demo: manifests of two pods, and the output on the terminal.
 
 mod output;
 
 pub use output::{DemoEnd, Endpoints, Reporter};
 
-/// The manifests of its pods.
+/// Manifests of the demo's pods.
 pub const PODS: &str = include_str!("pods.yaml");

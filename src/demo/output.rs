@@ -1,4 +1,4 @@
-//! What the demo tells on the terminal.
+//! Output of the demo on the terminal.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -17,54 +17,54 @@ use crate::terminal::format;
 use crate::terminal::sanitize;
 use crate::terminal::screen::{Screen, print};
 
-/// Tells what happens, with the time since the demo began.
+/// Prints events with the time since the start of the demo.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     start: Instant,
     screen: Screen,
-    /// Cancelled when nobody reads any more.
+    /// Cancelled when standard output is closed.
     unread: CancellationToken,
 }
 
-/// Where everything is, for those who want to look while it runs.
+/// Sockets and files of the demo, which are printed for users who want to inspect it.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
-    /// procrun's socket.
+    /// Socket of procrun.
     pub upstream: SocketPath,
-    /// The relay's.
+    /// Socket of the relay.
     pub listen: SocketPath,
     /// The admin socket.
     pub admin: SocketPath,
-    /// The address of metrics and health.
+    /// Address of metrics and health.
     pub http: Option<SocketAddr>,
-    /// The manifests.
+    /// File of the manifests.
     pub pods: PathBuf,
 }
 
-/// What there is to tell at the end.
+/// Summary at the end of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoEnd {
-    /// How the pods stood last.
+    /// Last state of the pods.
     pub pods: Vec<PublishedPod>,
-    /// Calls that went through the relay.
+    /// Number of calls that went through the relay.
     pub calls: u64,
-    /// Those of them that were not seen.
+    /// Number of calls that were forwarded but not observed.
     pub unseen: u64,
 }
 
-/// What is told of as it happens; the rest is for those who ask.
+/// Reasons of events that are printed. `probeshim events` shows the others.
 const SHOWN_REASONS: [&str; 6] =
     ["SandboxStarted", "Started", "Unhealthy", "Killing", "BackOff", "ContainerExited"];
 
 impl Reporter {
-    /// Begins to tell: what this is, and where one can look.
+    /// Prints the introduction with the sockets and files of the demo.
     #[must_use]
     pub fn begin(lasts: Duration, places: &Endpoints) -> Self {
         let account =
             Self { start: Instant::now(), screen: Screen::stdout(), unread: CancellationToken::new() };
         let Endpoints { upstream, listen, admin, http, pods } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
-        // As it was called, so that it can be called so again.
+        // The path by which the program was called, so that the printed command works.
         let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
         let admin = admin.as_path().display().to_string();
         let look = [&program, "calls", "-f", "--admin", &admin].map(str::to_owned);
@@ -79,7 +79,7 @@ impl Reporter {
         account
     }
 
-    /// Tells something that has happened to a pod.
+    /// Prints an event of a pod.
     pub fn report(&self, event: &Event) {
         let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
         let Some(pod) = pod.filter(|_| SHOWN_REASONS.contains(&event.reason)) else { return };
@@ -94,7 +94,7 @@ impl Reporter {
         self.print(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
     }
 
-    /// Sums up.
+    /// Prints the summary.
     pub fn end(&self, end: &DemoEnd) {
         let mut text = format!("\n{:<8}{:>6}{:>10}  STATUS\n", "POD", "READY", "RESTARTS");
         for published in &end.pods {
@@ -112,7 +112,7 @@ impl Reporter {
         self.print(&text);
     }
 
-    /// Waits until nobody reads any more.
+    /// Waits until standard output is closed.
     pub async fn has_reader(&self) {
         self.unread.cancelled().await;
     }

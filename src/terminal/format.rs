@@ -1,4 +1,4 @@
-//! Figures and texts as people read them.
+//! Formats numbers and texts for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use jiff::Timestamp;
 
 use super::{MAX_NAME_WIDTH, is_printable, shortened, width as columns};
 
-/// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
+/// Formats a duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
 pub(crate) fn duration(duration: Duration) -> String {
     milliseconds(duration.as_secs_f64() * 1e3)
 }
 
-/// The same, of milliseconds.
+/// Formats a number of milliseconds like [`duration`].
 pub(crate) fn milliseconds(milliseconds: f64) -> String {
     let seconds = milliseconds / 1e3;
     if seconds >= 3599.5 {
@@ -30,7 +30,7 @@ pub(crate) fn milliseconds(milliseconds: f64) -> String {
     }
 }
 
-/// A size: `0 B`, `512 B`, `1.50 KiB`, `16.0 MiB`.
+/// Formats a size: `0 B`, `512 B`, `1.50 KiB`, `16.0 MiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -45,7 +45,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", digits(value)) }
 }
 
-/// Three digits of a number below a thousand.
+/// Formats a number below a thousand with three digits.
 fn digits(value: f64) -> String {
     let decimals = if value >= 99.95 || value == 0.0 {
         0
@@ -57,7 +57,7 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The time of day of a time as the API writes it, or what it wrote.
+/// Formats the time of day of an RFC 3339 time; returns any other text unchanged.
 pub(crate) fn time(text: &str) -> String {
     match text.parse::<Timestamp>() {
         Ok(time) => time.strftime("%H:%M:%S%.3f").to_string(),
@@ -65,8 +65,9 @@ pub(crate) fn time(text: &str) -> String {
     }
 }
 
-/// Breaks a text into lines of at most so many columns, where it has blanks. Lines after the first are moved in by two. A word that is longer
-/// than any name of Kubernetes' is shortened, so that what follows it is read.
+/// Wraps a text at blanks into lines of at most `width` columns. Lines after the first are indented
+/// by two. A word that is longer than any Kubernetes name is shortened, so that the text after it
+/// stays readable.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let (mut wrapped, mut used) = (String::with_capacity(text.len()), 0);
     for word in text.split(' ') {
@@ -85,7 +86,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
     wrapped
 }
 
-/// A command as a shell would take it.
+/// Formats a command with the quoting of a shell.
 pub(crate) fn command(args: &[String]) -> String {
     let quoted: Vec<String> = args.iter().map(|arg| quote(arg)).collect();
     quoted.join(" ")
@@ -100,7 +101,8 @@ fn quote(word: &str) -> String {
     }
 }
 
-/// JSON that means the same and in which nothing moves the cursor. JSON itself asks only for the first 32 characters to be escaped.
+/// Returns equivalent JSON without characters that control a terminal. JSON itself requires only
+/// the first 32 characters to be escaped.
 pub(crate) fn harmless_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
@@ -116,7 +118,7 @@ pub(crate) fn harmless_json(json: &str) -> String {
     safe
 }
 
-/// How long ago a time as the API writes it was.
+/// Formats the age of an RFC 3339 time, as `30s` or `2d`; returns any other text unchanged.
 pub(crate) fn age(text: &str, now: Timestamp) -> String {
     let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
     let seconds = now.duration_since(time).as_secs().max(0);

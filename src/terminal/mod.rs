@@ -1,4 +1,4 @@
-//! What people read on a terminal: text that nothing in it can disturb, figures with three digits, and how much fits.
+//! Output for people on a terminal: sanitized texts, numbers with three digits, and widths.
 
 pub(crate) mod format;
 pub(crate) mod screen;
@@ -9,24 +9,27 @@ use unicode_width::UnicodeWidthChar as _;
 
 pub use screen::print;
 
-/// Columns of a text that people are shown where the terminal sets no limit. The longest legitimate text, the output of a failed probe, has
-/// 10 KiB; programs ask for JSON, which is complete.
+/// Maximum width of a text, in columns, if the terminal sets no limit. The longest legitimate text,
+/// the output of a failed probe, has 10 KiB. Programs use JSON, which is complete.
 pub const MAX_TEXT_WIDTH: usize = 16 << 10;
 
-/// Columns of a name within a longer text. The longest `NAMESPACE/POD CONTAINER` that Kubernetes allows has 381.
+/// Maximum width of a name within a longer text, in columns. The longest `NAMESPACE/POD CONTAINER`
+/// that Kubernetes allows has 381.
 pub const MAX_NAME_WIDTH: usize = 384;
 
-/// Characters for each column of a shortened text, since some characters take no column.
+/// Maximum number of characters per column of a shortened text, since some characters take no
+/// column.
 const MAX_CHARS_PER_COLUMN: usize = 4;
 
-/// Whether `NO_COLOR` asks for output without colours; empty, it asks for nothing.
+/// Whether the environment variable `NO_COLOR` disables colours. An empty value does not.
 #[must_use]
 pub fn is_no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// A text in which nothing moves the cursor, changes the colour or the direction of writing: such characters are shown as their
-/// codes. What names and commands are made of is for their authors to choose.
+/// Returns the text with control and formatting characters replaced by their codes, so that it
+/// cannot move the cursor, or change colours or the direction of writing. Authors of names and
+/// commands choose them freely.
 #[must_use]
 pub fn sanitize(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -40,17 +43,19 @@ pub fn sanitize(text: &str) -> String {
     safe
 }
 
-/// Columns that a text takes on a terminal, each character for itself as terminals count them.
+/// Returns the width of a text on a terminal, in columns: the sum of the widths of its characters,
+/// as terminals count it.
 #[must_use]
 pub fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Returns the text, or as much of its beginning as fits into so many columns together with an ellipsis.
+/// Returns the text, or the longest prefix that fits into this number of columns together with an
+/// ellipsis.
 #[must_use]
 pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
     let max_chars = columns.saturating_mul(MAX_CHARS_PER_COLUMN);
-    // The end of the text that fits before an ellipsis.
+    // End of the prefix that fits before an ellipsis.
     let (mut used, mut end) = (0, 0);
     for (place, (start, c)) in text.char_indices().enumerate() {
         used += c.width().unwrap_or(0);
@@ -65,19 +70,19 @@ pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// A name of any length, shortened and harmless, for a sentence that has it within.
+/// Returns a name sanitized and shortened, for use within a sentence.
 #[must_use]
 pub fn harmless_name(name: &str) -> String {
     shortened(&sanitize(&shortened(name, MAX_NAME_WIDTH)), MAX_NAME_WIDTH).into_owned()
 }
 
-/// A text of any length, shortened and harmless, for people.
+/// Returns a text sanitized and shortened.
 #[must_use]
 pub fn harmless_text(text: &str) -> String {
     shortened(&sanitize(&shortened(text, MAX_TEXT_WIDTH)), MAX_TEXT_WIDTH).into_owned()
 }
 
-/// Whether a character shows itself and does nothing else; formatting characters do not.
+/// Whether a character is visible and has no other effect. Formatting characters are not printable.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1

@@ -1,20 +1,21 @@
-//! Standard output: how wide it is, whether it shows colours, and what becomes of a reader that has had enough.
+//! Standard output: its width, its colours, and the detection of a closed pipe.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::is_no_color;
 
-/// How wide lines may be, and whether they may have colours.
+/// Maximum width of lines, and use of colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    /// Columns of the terminal; `None` for no limit.
+    /// Width of the terminal, in columns; `None` for no limit.
     pub(crate) width: Option<usize>,
     /// Whether styles are written.
     pub(crate) colour: bool,
 }
 
 impl Screen {
-    /// Standard output's: without limit and without colours unless it is a terminal.
+    /// Returns the properties of standard output: without a limit and without colours unless it is
+    /// a terminal.
     pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -22,12 +23,12 @@ impl Screen {
         }
         let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        // A terminal that does not know its width says 0.
+        // A terminal that does not know its width reports 0.
         Self { width: width.filter(|width| *width > 0), colour: !is_no_color() && !is_dumb }
     }
 }
 
-/// Prints lines; `false` once nobody reads any more, as in `probeshim calls | head`.
+/// Prints lines. Returns `false` once standard output is closed, as in `probeshim calls | head`.
 pub fn print(text: &str) -> anyhow::Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
