@@ -38,7 +38,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
     if let CliCommand::Monitor { .. } = command {
         // Only a user who starts a monitor by hand sees this error.
         return monitor::run()
-            .context("a monitor is started by `probeshim runtime` alone")
+            .context("a monitor is started only by `probeshim runtime`")
             .map_err(CliError::from);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

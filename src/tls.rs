@@ -246,31 +246,31 @@ mod tests {
             fs::write(&path, text).unwrap();
             path
         };
-        let (authority, other_authority) = (Authority::new("own"), Authority::new("stranger"));
+        let (authority, other_authority) = (Authority::new("own"), Authority::new("other"));
         let (certificate, key) = authority.sign("client");
         let own = file("ca.pem", authority.0.pem());
-        let other_ca = file("stranger.pem", other_authority.0.pem());
+        let other_ca = file("other.pem", other_authority.0.pem());
         let certificate = file("client.pem", certificate.pem());
         let key = file("client.key", key.serialize_pem());
         let (identity, server) = (Some((&*certificate, &*key)), server(&authority));
         for (row, trusted, identity, name, expected) in [
-            ("all is well", ServerTrust::CaFile(&own), identity, "node", "hello"),
-            ("anybody may answer", ServerTrust::Insecure, identity, "elsewhere", "hello"),
+            ("both certificates are trusted", ServerTrust::CaFile(&own), identity, "node", "hello"),
+            ("any server certificate is accepted", ServerTrust::Insecure, identity, "other", "hello"),
             (
-                "who answers is a stranger's",
+                "another authority signed the server's certificate",
                 ServerTrust::CaFile(&other_ca),
                 identity,
                 "node",
                 "UnknownIssuer",
             ),
             (
-                "who answers is another",
+                "the server has another name",
                 ServerTrust::CaFile(&own),
                 identity,
-                "elsewhere",
+                "other",
                 "not valid for name",
             ),
-            ("nobody asks", ServerTrust::CaFile(&own), None, "node", "CertificateRequired"),
+            ("the client has no certificate", ServerTrust::CaFile(&own), None, "node", "CertificateRequired"),
         ] {
             let tls = Tls::client(trusted, identity).unwrap();
             let (Ok(said) | Err(said)) = said(&server, &tls, name).await;

@@ -41,7 +41,7 @@ impl Load {
         concurrency: usize,
         count: usize,
     ) -> (Histogram<u64>, Duration) {
-        assert_eq!(count % concurrency, 0, "each of those at once makes as many calls");
+        assert_eq!(count % concurrency, 0, "all workers make the same number of calls");
         let start = Instant::now();
         let mut workers = JoinSet::new();
         for _ in 0..concurrency {

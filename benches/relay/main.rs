@@ -7,9 +7,9 @@
 //!
 //! Arguments name the parts to measure. Without arguments, all parts are measured.
 
-#![allow(clippy::unwrap_used, reason = "a bench that cannot go on is of no use")]
-#![allow(clippy::print_stdout, reason = "it is what a bench is for")]
-#![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
+#![allow(clippy::unwrap_used, reason = "a bench fails at the first error")]
+#![allow(clippy::print_stdout, reason = "a bench prints its results")]
+#![allow(clippy::cast_precision_loss, reason = "no value here has 52 bits")]
 
 mod bare;
 mod case;
@@ -36,7 +36,7 @@ fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|part| !PARTS.contains(&part.as_str())) {
-        panic!("{unknown:?} cannot be measured; there are {}", PARTS.join(", "));
+        panic!("{unknown:?} is not a part; the parts are {}", PARTS.join(", "));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for part in
@@ -55,7 +55,7 @@ fn main() {
                 "crowd" => memory::crowd().await,
                 "procrun" => memory::procrun().await,
                 "probing" => probing::probing().await,
-                unknown => unreachable!("{unknown} is none of the parts"),
+                unknown => unreachable!("{unknown} is not a part"),
             }
         });
     }

@@ -53,11 +53,11 @@ pub(crate) async fn probeshim() {
         println!("{held:>44} {memory:>8} KiB {open:>6} descriptors");
     }
     let peak = probeshim.memory("VmHWM");
-    assert_growth("peak, where only the relay was loaded", start, peak, RELAY_AIM);
+    assert_growth("peak with load on the relay only", start, peak, RELAY_AIM);
     let mut load = Load::connect(probeshim.socket()).await;
     for (case, what) in [(&cases.list, "ListContainers"), (&cases.synthetic, "ExecSyncs")] {
         load.run(case, 32, CALLS_BEFORE_PEAK / 10).await;
-        let peak = format!("peak after {} {what} on top", CALLS_BEFORE_PEAK / 10);
+        let peak = format!("peak after {} more {what}", CALLS_BEFORE_PEAK / 10);
         println!("{peak:>44} {:>8} KiB", probeshim.memory("VmHWM"));
     }
     println!("{:>44} {:>8}", "calls not observed", probeshim.calls("dropped"));
@@ -75,7 +75,7 @@ pub(crate) async fn crowd() {
     let mut kubelet = Load::connect(probeshim.socket()).await;
     kubelet.run(&Cases::version(), 1, 1).await;
     let start = probeshim.memory("VmRSS");
-    println!("\nprobeshim with {CROWD} containers and 100 ExecSyncs a second, all of it recorded");
+    println!("\nprobeshim with {CROWD} containers and 100 ExecSyncs per second, all recorded");
     for second in 0..CROWDED_SECONDS {
         if [0, CROWDED_SECONDS / 2].contains(&second) {
             println!("{:>44} {:>8} KiB", format!("held after {second} seconds"), probeshim.memory("VmRSS"));
@@ -103,7 +103,7 @@ pub(crate) async fn baseline() {
 /// Prints the memory that a process holds, by kind.
 fn print_resident(target: &Target) {
     let [total, anonymous, files] = ["VmRSS", "RssAnon", "RssFile"].map(|figure| target.memory(figure));
-    let what = "held after a million Versions, 32 at once";
+    let what = "held after a million Versions, 32 at a time";
     println!(
         "{what:>44} {total:>8} KiB, {anonymous} of it anonymous, {files} of files (aim: at most {RESIDENT_AIM})"
     );

@@ -103,9 +103,9 @@ async fn measure(case: &Case) {
     );
     assert!(rate > 0.97 * expected, "attempts are missing");
     if *size == SIZES[2] {
-        assert!(in_time.min(from_start) >= IN_TIME, "more attempts are late than the aim");
-        assert!(core <= CORE, "more of a core than the aim");
-        assert!(peak <= MEMORY, "more memory than the aim");
+        assert!(in_time.min(from_start) >= IN_TIME, "the share of late attempts exceeds the aim");
+        assert!(core <= CORE, "the processor time exceeds the aim");
+        assert!(peak <= MEMORY, "the memory exceeds the aim");
     }
 }
 

@@ -124,7 +124,7 @@ pub(crate) async fn attacks() {
         }
         println!();
     }
-    assert!(kept.is_empty(), "more than {MAX_EXCESS_KIB} KiB above what was held at rest: {kept:?}");
+    assert!(kept.is_empty(), "more than {MAX_EXCESS_KIB} KiB above the memory at rest: {kept:?}");
 }
 
 impl Attack {

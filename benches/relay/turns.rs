@@ -54,7 +54,7 @@ pub(crate) async fn latency() {
     let cases = Cases::on(targets[0].socket()).await;
     for case in cases.all() {
         for concurrency in [1, 32] {
-            println!("\n{}, {concurrency} at once", case.name);
+            println!("\n{}, {concurrency} at a time", case.name);
             compare(&targets, case, Rhythm::AtOnce(concurrency)).await;
         }
     }
@@ -68,9 +68,9 @@ pub(crate) async fn pace() {
     targets.extend(Target::baseline(folder.path()));
     targets.push(Target::probeshim(folder.path()));
     let cases = Cases::on(targets[0].socket()).await;
-    println!("\n{}, {PACE} a second", cases.synthetic.name);
+    println!("\n{}, {PACE} per second", cases.synthetic.name);
     let ratios = compare(&targets, &cases.synthetic, Rhythm::PerSecond(PACE)).await;
-    assert!(ratios[0] <= PACE_AIM, "watching costs more than {PACE_AIM} times what the bare relay does");
+    assert!(ratios[0] <= PACE_AIM, "observation adds more than {PACE_AIM} times the latency that the bare relay adds");
 }
 
 /// Measures one case, with the targets in turn. Returns a ratio for each target between the first

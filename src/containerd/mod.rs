@@ -15,7 +15,7 @@ use crate::cri::LazyStream;
 pub use event::{TaskEvent, TimestampedEvent};
 
 /// Messages and client, generated from `proto/`.
-#[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the words are in proto/")]
+#[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the comments are in proto/")]
 mod v1 {
     include!("../../proto/generated/containerd.services.events.v1.rs");
 }

@@ -44,8 +44,8 @@ impl<T: 'static> Stream for LazyStream<T> {
 impl<T> fmt::Debug for LazyStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Pending(_) => "Subscription::Asked",
-            Self::Open(_) => "Subscription::Open",
+            Self::Pending(_) => "LazyStream::Pending",
+            Self::Open(_) => "LazyStream::Open",
         })
     }
 }

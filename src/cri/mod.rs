@@ -27,7 +27,7 @@ pub use status::Code;
 pub(crate) const PROCRUN_RUNTIME_NAME: &str = "procrun";
 
 /// Messages and enums of package `runtime.v1`, generated from `proto/`.
-#[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]
+#[allow(missing_docs, clippy::pedantic, reason = "generated; the comments are in proto/")]
 pub mod v1 {
     include!("../../proto/generated/runtime.v1.rs");
 }

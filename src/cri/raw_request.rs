@@ -18,7 +18,7 @@ use crate::socket::SocketPath;
 
 /// Descriptors of the messages of the CRI.
 static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are our own"));
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are compiled in"));
 
 /// A captured request of a client.
 #[derive(Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) struct RawClient(Channel);
 impl<T: Message + Name + Default> RawRequest<T> {
     /// Decodes a captured request.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
+        let kind = POOL.get_message_by_name(&T::full_name()).expect("the CRI defines the message");
         Ok(Self { decoded: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
     }
 
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!((read.pod_sandbox_id.as_str(), config.log_path.as_str()), ("two", "app/7.log"));
         assert_eq!(config.metadata.unwrap().attempt, 7);
         assert_eq!(config.annotations, [("count".to_owned(), "7".to_owned())].into());
-        assert_eq!(read.sandbox_config, None, "nobody has asked for one");
-        assert_eq!(sent.len(), request.len() + 2, "there is nothing but that");
+        assert_eq!(read.sandbox_config, None, "the request has no sandbox config");
+        assert_eq!(sent.len(), request.len() + 2, "only the set fields have changed");
         assert_eq!(format!("{authored:?}"), format!("a request of {} bytes", sent.len()));
     }
 }

@@ -140,7 +140,7 @@ impl NodeEngine {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
             self.outputs.faults.inc();
             error!(
-                "a fault of probeshim's own: what was looked at is lost, please report it; traffic is not touched"
+                "internal error: an observation is lost, please report it; traffic is not affected"
             );
         }
     }
@@ -198,7 +198,7 @@ impl NodeEngine {
                     name = runtime.name,
                     version = runtime.version,
                     tells_execs = has_exec_events,
-                    "the runtime is watched"
+                    "watching the runtime"
                 );
                 let RuntimeInfo { name, version } = &runtime;
                 self.record_event(Event::normal(reason::RUNTIME_READY, format!("{name} {version} answers")));
@@ -206,7 +206,7 @@ impl NodeEngine {
             }
             RuntimeEvent::Disconnected => {
                 let message =
-                    "The runtime does not answer, or its events have ended; it is asked until it does";
+                    "The runtime does not answer, or its events have ended; probeshim retries until it answers";
                 self.record_event(Event::warning(reason::RUNTIME_UNAVAILABLE, message));
                 self.analyzer.events_interrupted(now);
             }
@@ -234,7 +234,7 @@ impl NodeEngine {
         if let TaskEvent::OutOfMemory { container } = &task_event.event
             && let Some(container) = self.inventory.container(container)
         {
-            let message = "The kernel killed a process of the container: its memory was used up";
+            let message = "The kernel killed a process of the container because its memory was used up";
             let event = Event::warning(reason::CONTAINER_OUT_OF_MEMORY, message);
             self.record_event(self.inventory.with_container_refs(container, event));
         }

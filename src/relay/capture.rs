@@ -12,10 +12,10 @@ pub struct CaptureBudget(Arc<AtomicUsize>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
     /// The data exceeds the limit of the capture.
-    #[error("it is too long")]
+    #[error("the message is too long")]
     TooLong,
     /// Other captures had taken the memory of the common budget.
-    #[error("other captures had taken the memory")]
+    #[error("other captures have used up the memory")]
     BudgetExhausted,
 }
 
@@ -129,6 +129,6 @@ mod tests {
         long.add(b"7");
         long.add(b"8");
         assert_eq!(long.bytes(), Err(CaptureError::TooLong));
-        assert!(budget.take(10) && !budget.take(1), "what was dropped or given up has been given back");
+        assert!(budget.take(10) && !budget.take(1), "captures that are dropped or given up return their memory");
     }
 }

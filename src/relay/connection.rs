@@ -67,12 +67,12 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
     };
     let duration = start.elapsed();
     let reason = match end {
-        DisconnectReason::Client => "the client left",
-        DisconnectReason::Upstream => "upstream has gone",
+        DisconnectReason::Client => "the client closed its connection",
+        DisconnectReason::Upstream => "upstream closed its connection",
         DisconnectReason::Drain => "draining",
         DisconnectReason::DrainTimeout => "the drain timeout is over",
         DisconnectReason::Protocol(error) => {
-            warn!(connection = id, %peer, calls, ?duration, %error, "client broke the protocol");
+            warn!(connection = id, %peer, calls, ?duration, %error, "client violated HTTP/2");
             return;
         }
         DisconnectReason::NotHttp2 => {

@@ -78,7 +78,7 @@ impl RelayMetrics {
             ),
             (
                 "connection_unread_bytes_limit",
-                "Bytes that one connection may have in flight unread in each direction",
+                "Bytes that may be unread in each direction of one connection",
                 u64::from(h2_settings::CONNECTION_WINDOW),
             ),
             (

@@ -47,7 +47,7 @@ pub(super) async fn serve(
     info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
     if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {
         summary.aborted = links.len();
-        warn!(connections = summary.aborted, "drain timeout is over: cutting what is left");
+        warn!(connections = summary.aborted, "drain timeout is over, aborting the remaining connections");
         cut.cancel();
         all_ended(&mut links).await;
     }
@@ -62,6 +62,6 @@ async fn all_ended(links: &mut JoinSet<()>) {
 
 fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        error!(%error, "a connection ended by a fault of ours");
+        error!(%error, "a connection panicked, please report it");
     }
 }

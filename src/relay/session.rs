@@ -67,7 +67,7 @@ impl ForceClose {
 }
 
 /// An event of a session.
-#[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
+#[expect(clippy::large_enum_variant, reason = "events are handled immediately, and most are new calls")]
 enum SessionEvent {
     /// A call has ended.
     CallSettled(SettledCall),
@@ -246,7 +246,7 @@ impl ProxySession {
                 self.reached_limits.retain(|reached| *reached != limit);
             } else if !self.reached_limits.contains(&limit) {
                 self.reached_limits.push(limit);
-                debug!(connection = self.connection.id, ?limit, "a limit of the connection is reached");
+                debug!(connection = self.connection.id, ?limit, "connection reached a limit");
                 self.connection.reached(limit);
             }
         }
@@ -285,7 +285,7 @@ impl ProxySession {
             // h2 can send a reason only in its final GOAWAY. While calls run, the relay sends
             // NO_ERROR now, and the reason at the end.
             UpstreamState::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
-                debug!(connection = self.connection.id, ?reason, "upstream is leaving");
+                debug!(connection = self.connection.id, ?reason, "upstream is going away");
                 self.send_goaway();
             }
             UpstreamState::GoingAway(reason) | UpstreamState::Closed(reason) => {

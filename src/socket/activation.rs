@@ -18,13 +18,13 @@ pub enum ActivationError {
     )]
     Count(usize),
     /// The passed file descriptor is not a unix stream socket.
-    #[error("what is passed in LISTEN_FDS is not a unix stream socket: {0}")]
+    #[error("the file descriptor passed in LISTEN_FDS is not a unix stream socket: {0}")]
     Kind(#[from] io::Error),
     /// The passed unix stream socket does not listen.
-    #[error("the socket passed in LISTEN_FDS does not listen; it takes Accept=no in the .socket unit")]
+    #[error("the socket passed in LISTEN_FDS does not listen; set Accept=no in the .socket unit")]
     NotListening,
     /// The passed socket is the one to which calls would be forwarded.
-    #[error("the socket passed in LISTEN_FDS is the runtime's own, {0}: probeshim would call itself")]
+    #[error("the socket passed in LISTEN_FDS is the runtime's own socket {0}: probeshim would call itself")]
     IsUpstream(SocketPath),
 }
 

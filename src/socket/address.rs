@@ -27,14 +27,14 @@ pub enum AddressError {
     #[error("is not a unix URI; write it with three slashes, unix:///path, or as a bare path")]
     NotAbsolute,
     /// The path names a directory: its end is `/`, `/.` or `/..`.
-    #[error("names a folder, not a socket in it")]
+    #[error("names a directory, not a socket in it")]
     NoFileName,
     /// The path contains a zero byte, which would end the path early.
     #[error("has a zero byte in its path")]
     ZeroByte,
     /// The path does not fit into a socket address.
     #[error(
-        "has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter folder"
+        "has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter path"
     )]
     TooLong {
         /// Length of the absolute path in bytes.
@@ -150,9 +150,9 @@ mod tests {
         let at = |name: &str| SocketPath::parse(dir.path().join(name).to_str().unwrap()).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(at("a").as_path()).unwrap();
         std::os::unix::fs::symlink(at("a").as_path(), at("link").as_path()).unwrap();
-        std::os::unix::fs::symlink(dir.path(), dir.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("directory")).unwrap();
         assert!(at("link").is_same_as(&at("a")));
-        assert!(at("folder/b").is_same_as(&at("b")), "neither exists, but both name one place");
+        assert!(at("directory/b").is_same_as(&at("b")), "neither exists, but both name one place");
         assert!(!at("a").is_same_as(&at("b")));
     }
 }

@@ -50,7 +50,7 @@ pub enum BindError {
     #[error("{0} is the runtime's own socket: probeshim would call itself; listen on another path")]
     IsUpstream(PathBuf),
     /// The path is a directory.
-    #[error("{0} is a folder; name a socket in it, such as {0}/probeshim.sock")]
+    #[error("{0} is a directory; name a socket in it, such as {0}/probeshim.sock")]
     IsDirectory(PathBuf),
     /// The path is a file that is not a socket, which probeshim does not remove.
     #[error("{0} exists and is not a socket; remove it or listen on another path")]
@@ -90,7 +90,7 @@ pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, Bi
     let lock = LockFile::acquire(path)?;
     remove_stale(path)?;
 
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("make a socket for", path))?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("create a socket for", path))?;
     let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
     socket.bind(&address).map_err(failed("listen on", path))?;
     let file = FileId::from_path(path).map_err(failed("read", path))?;
@@ -130,7 +130,7 @@ fn create_parent(path: &Path) -> Result<(), BindError> {
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(other) => Err(other),
         }
-        .map_err(failed("make the folder", dir))?;
+        .map_err(failed("create the directory", dir))?;
     }
     Ok(())
 }

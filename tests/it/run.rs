@@ -43,7 +43,7 @@ async fn a_path_that_cannot_be_listened_on_ends_with_1_and_is_named() {
     let _live = UnixListener::bind(place.at("live.sock")).unwrap();
     let _runtime = UnixListener::bind(place.at("runtime.sock")).unwrap();
     for (listen, told) in [
-        ("folder", "folder is a folder"),
+        ("folder", "folder is a directory"),
         ("live.sock", "another process listens on"),
         ("runtime.sock", "is the runtime's own socket"),
     ] {
@@ -181,7 +181,7 @@ async fn upstream_failures_are_in_the_log() {
     let (_client, connection) = joined(&shim, &runtime).await;
     connection.vanish();
     assert_eq!(shim.logged("upstream closed its connection").await["level"], "WARN");
-    assert_eq!(shim.logged("client disconnected").await["reason"], "upstream has gone");
+    assert_eq!(shim.logged("client disconnected").await["reason"], "upstream closed its connection");
     drop(runtime);
     fs::remove_file(place.at("runtime.sock")).unwrap();
     drop(tokio::net::UnixStream::connect(&shim.socket).await.unwrap());

@@ -79,7 +79,7 @@ fn a_live_socket_is_not_stolen() {
     assert!(matches!(place.claim("shim"), Err(BindError::InUse(_))));
     UnixStream::connect(place.at("shim").as_path()).unwrap();
     drop(other);
-    assert_eq!(place.names(), ["shim"], "the lock was given back");
+    assert_eq!(place.names(), ["shim"], "the lock was released");
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn a_file_put_in_our_place_is_not_removed() {
 #[test]
 fn directories_files_and_the_upstream_socket_are_refused() {
     let place = Place::new();
-    fs::create_dir(place.0.path().join("folder")).unwrap();
+    fs::create_dir(place.0.path().join("directory")).unwrap();
     fs::write(place.0.path().join("file"), "kept").unwrap();
-    assert!(matches!(place.claim("folder"), Err(BindError::IsDirectory(_))));
+    assert!(matches!(place.claim("directory"), Err(BindError::IsDirectory(_))));
     assert!(matches!(place.claim("file"), Err(BindError::NotASocket(_))));
     assert_eq!(fs::read(place.0.path().join("file")).unwrap(), b"kept");
     assert!(matches!(place.claim("upstream"), Err(BindError::IsUpstream(_))));
