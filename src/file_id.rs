@@ -1,11 +1,11 @@
-//! What makes a file this file, whatever its name.
+//! Identity of a file, independent of its name.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A file's place on its device. Two names with the same one are one file.
+/// Device and inode of a file. Two names with the same device and inode are the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -13,7 +13,7 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// The file that has this name; a link is a file of its own.
+    /// Returns the identity of the file with this path. A symbolic link is a file of its own.
     pub(crate) fn from_path(path: &Path) -> io::Result<Self> {
         fs::symlink_metadata(path).map(|file| Self::from_metadata(&file))
     }

@@ -9,47 +9,48 @@ use rustix::fs::OFlags;
 
 use crate::file_id::FileId;
 
-/// Bytes of a lock file that are read for the pid of its holder.
+/// Number of bytes of a lock file that are read for the pid of its holder.
 const MAX_PID_BYTES: u64 = 32;
 
-/// A lock that is held until dropped; its file goes with it.
+/// A lock that is held until it is dropped. Its file is then removed.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
     path: PathBuf,
 }
 
-/// Why a lock was not had.
+/// Reason for which a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process holds it; its pid is what it wrote into the file.
+    /// Another process holds the lock.
     #[error("another probeshim{} holds {path}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Held {
-        /// The lock file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// The holder, if it has written its pid.
+        /// Pid of the holder, if the file contains it.
         pid: Option<String>,
     },
-    /// The lock file is not a regular file, or has a second name; it is not changed.
+    /// The lock file is not a regular file or has a second name. The file is not changed.
     #[error(
         "{path} is not a lock file: it is not a regular file, or it has a second name; remove it or use another path"
     )]
     NotALock {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file could not be made or locked.
+    /// The file could not be created or locked.
     #[error("cannot lock {path}: {source}")]
     Io {
-        /// The lock file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
 impl LockFile {
-    /// Takes the lock for the socket at `socket`, or for what else has that name, in `<socket>.lock`, mode 0600.
+    /// Acquires the lock for a socket, or for another object with the path `socket`. The lock is
+    /// the file `<socket>.lock` with mode 0600.
     pub(crate) fn acquire(socket: &Path) -> Result<Self, LockError> {
         let path = with_suffix(socket, ".lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
@@ -60,11 +61,12 @@ impl LockFile {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                // A link would be locked by one name and checked by another, and a FIFO would be waited for.
+                // A link could be locked under one name and checked under another, and opening a
+                // FIFO would block.
                 .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
                 .open(&path)
                 .map_err(failed)?;
-            // The pid replaces the text of the file, which must not be that of a file with another name.
+            // The pid replaces the content of the file, so the file must not have another name.
             let found = file.metadata().map_err(failed)?;
             if !found.is_file() || found.nlink() > 1 {
                 return Err(LockError::NotALock { path });
@@ -79,11 +81,13 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
-            // The last holder may have removed the file between our open and our lock: then we hold a lock on nothing.
+            // The last holder may have removed the file between the open and the lock. The lock is
+            // then on a file without a name.
             if !is_file_at(&file, &path) {
                 continue;
             }
-            // Whoever can read the file can hold its lock. A file that is there already may have another mode.
+            // A process that can read the file can hold its lock. An existing file may have another
+            // mode.
             let _ = file.set_permissions(Permissions::from_mode(0o600));
             file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
             return Ok(Self { file, path });
@@ -92,7 +96,8 @@ impl LockFile {
 }
 
 impl LockFile {
-    /// Whether the file still has its name: else another process can take a lock of that name.
+    /// Returns whether the file still has its name. Otherwise another process can acquire a lock of
+    /// that name.
     pub(crate) fn is_in_place(&self) -> bool {
         is_file_at(&self.file, &self.path)
     }
@@ -100,7 +105,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // While we hold it nobody else can have it, so the name, if it is still this file's, is ours to remove.
+        // No other process can hold the lock now, so a file that still has the name can be removed.
         if is_file_at(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,11 +1,12 @@
-//! The address of the node, which is that of pods in the node's network.
+//! Address of the node, which is also the address of pods in the host's network.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// An address that no host has (RFC 5737); the route to it is the default route.
+/// Address that no host has (RFC 5737). The route to it is the default route.
 const TEST_NET_ADDR: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
-/// Returns the address from which the node reaches other networks, or the loopback address if it has no route. Sends nothing.
+/// Returns the address from which the node reaches other networks, or the loopback address if the
+/// node has no route. Sends no packets.
 #[must_use]
 pub fn node_ip() -> String {
     let out = || {

@@ -1,5 +1,5 @@
-//! Reads files that people or other programs name: regular files, FIFOs where a person names one, and no more
-//! than a limit. Writes directory entries to disk.
+//! Reads files whose paths come from users or other programs: regular files, and FIFOs that a user
+//! names, up to a size limit. Writes directory entries to disk.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -10,19 +10,20 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::terminal::format;
 
-/// Size limit of manifests and configuration files: the YAML parser refuses longer texts.
+/// Size limit in bytes of manifests and configuration files. The YAML parser refuses longer texts.
 pub const MAX_YAML_BYTES: u64 = 64 << 20;
 
-/// Size limit of certificates, keys, tokens and the like, and of `/etc/hosts` and `/etc/resolv.conf`.
+/// Size limit in bytes of certificates, keys, tokens and the like, and of `/etc/hosts` and
+/// `/etc/resolv.conf`.
 pub const MAX_SMALL_FILE_BYTES: u64 = 1 << 20;
 
-/// Reasons why a file is not read.
+/// Reason for which a file is not read.
 #[derive(Debug, thiserror::Error)]
 enum ReadRefusal {
-    /// The path leads to something that could block its reader, or has no end.
+    /// The path leads to a file type that could block a reader or has no end.
     #[error("it is {0}; only regular files are read")]
     NotRegular(&'static str),
-    /// The path leads to something else than a file or FIFO.
+    /// The path leads to a file type other than a regular file or a FIFO.
     #[error("it is {0}; only regular files and FIFOs are read")]
     NotReadable(&'static str),
     /// The FIFO is empty and no process can write to it.
@@ -31,14 +32,15 @@ enum ReadRefusal {
     /// The file is longer than the limit.
     #[error("it has {size} bytes, and at most {limit} bytes ({}) are read", format::size(*limit))]
     TooLong {
-        /// Bytes of the file, as far as they were counted.
+        /// Number of bytes of the file, as far as they were counted.
         size: u64,
-        /// Bytes that are allowed.
+        /// Size limit in bytes.
         limit: u64,
     },
 }
 
-/// Opens a regular file for reading. Never waits, also where the path leads to a FIFO that nobody writes.
+/// Opens a regular file for reading. Never blocks, even if the path leads to a FIFO without a
+/// writer.
 pub fn open(path: &Path) -> io::Result<File> {
     open_checked(path, OpenOptions::new().read(true), is_regular)
 }
@@ -62,14 +64,14 @@ fn is_regular_or_fifo(kind: FileType) -> Result<(), ReadRefusal> {
     if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(ReadRefusal::NotReadable(name_of(kind))) }
 }
 
-/// Opens what a check of its type lets through.
+/// Opens a file whose type passes a check.
 fn open_checked(
     path: &Path,
     options: &mut OpenOptions,
     check: fn(FileType) -> Result<(), ReadRefusal>,
 ) -> io::Result<File> {
-    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have
-    // changed, after.
+    // Opening a device can have side effects, so the type is checked before the open. It may have
+    // changed since, so it is checked again afterwards.
     check(fs::metadata(path)?.file_type()).map_err(io::Error::other)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -82,15 +84,15 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open(path)?, limit)
 }
 
-/// Reads what a person names: a regular file; or a FIFO, such as that of `<(command)` or of standard input,
-/// until its writers have closed it. Fails at once if the FIFO is empty and has no writer. The content is
-/// UTF-8 of at most `limit` bytes.
+/// Reads a file that a user names: a regular file, or a FIFO such as that of `<(command)` or of
+/// standard input, until its writers have closed it. Returns an error immediately if the FIFO is
+/// empty and has no writer. The content is UTF-8 of at most `limit` bytes.
 pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
     let file = open_checked(path, OpenOptions::new().read(true), is_regular_or_fifo)?;
     let is_fifo = file.metadata()?.file_type().is_fifo();
     if is_fifo {
-        // It was opened without waiting for a writer. Reads wait for the writers that there are, and end
-        // where there is none.
+        // The FIFO was opened without waiting for a writer. Reads wait for existing writers, and
+        // end if there is none.
         fcntl_setfl(&file, OFlags::empty())?;
     }
     let content = read_all(file, limit)?;
@@ -105,14 +107,14 @@ fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if size > limit {
         return Err(io::Error::other(ReadRefusal::TooLong { size, limit }));
     }
-    // The file may grow meanwhile, and some of the kernel's own say that they are empty.
+    // The file may grow in the meantime, and some files of the kernel report a size of 0.
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(limit + 1).read_to_end(&mut content)?;
     let size = content.len() as u64;
     if size > limit { Err(io::Error::other(ReadRefusal::TooLong { size, limit })) } else { Ok(content) }
 }
 
-/// Reads a regular file of at most `limit` bytes, which is UTF-8.
+/// Reads a regular file of at most `limit` bytes of UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -124,7 +126,7 @@ fn text(content: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Name of a type that is not a regular file's.
+/// Returns the name of a file type other than a regular file.
 fn name_of(kind: FileType) -> &'static str {
     match kind {
         _ if kind.is_dir() => "a folder",
@@ -217,7 +219,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // It stays open for both ends, so that opening it waits for nobody.
+        // Both ends are open, so that the following opens do not block.
         let reads = File::options().read(true).write(true).open(&fifo).unwrap();
         let mut writes = File::options().write(true).open(&fifo).unwrap();
         writes.write_all("größer".as_bytes()).unwrap();
@@ -238,7 +240,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // It stays open: the end is not waited for.
+        // The writer stays open: the reader does not wait for the end.
         let mut endless = File::options().read(true).write(true).open(&fifo).unwrap();
         endless.write_all(b"123456789").unwrap();
         let refused = read_named_to_string(&fifo, 8).unwrap_err().to_string();

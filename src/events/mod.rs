@@ -1,4 +1,4 @@
-//! Events about pods, containers and probeshim itself, as the kubelet's event recorder has them.
+//! Events about pods, containers and probeshim itself (client-go: `EventRecorder`).
 
 pub mod reason;
 mod recorder;
@@ -14,28 +14,28 @@ use crate::object_ref::{ContainerRef, PodRef};
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The time of the last occurrence.
+    /// Time of the last occurrence.
     pub time: SystemTime,
-    /// The severity.
+    /// Severity of the event.
     pub severity: EventType,
-    /// One word in `CamelCase`, see [`reason`].
+    /// Reason in one word in `CamelCase`, see [`reason`].
     pub reason: &'static str,
-    /// The pod, if the event is about one.
+    /// Pod, if the event is about one.
     pub pod: Option<Arc<PodRef>>,
-    /// The container, if the event is about one.
+    /// Container, if the event is about one.
     pub container: Option<Arc<ContainerRef>>,
-    /// A sentence, the kubelet's where it has this event.
+    /// Message. The kubelet's text if the kubelet has the event.
     pub message: String,
-    /// The number of occurrences.
+    /// Number of occurrences.
     pub count: u64,
 }
 
 /// Severity of an event (Kubernetes: the event's `type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// Something expected has happened.
+    /// The event was expected.
     Normal,
-    /// Somebody should look.
+    /// The event needs attention.
     Warning,
 }
 

@@ -1,4 +1,5 @@
-//! Reasons of events. Where the kubelet has the event, the reason is the kubelet's (`pkg/kubelet/events/event.go`).
+//! Reasons of events. An event that the kubelet has too carries the kubelet's reason
+//! (`pkg/kubelet/events/event.go`).
 
 // Reasons of the kubelet.
 
@@ -12,17 +13,18 @@ pub const FAILED_POST_START_HOOK: &str = "FailedPostStartHook";
 pub const CREATED: &str = "Created";
 /// A container was started.
 pub const STARTED: &str = "Started";
-/// A container could not be created or started, an image could not be pulled, or directories of a pod could not be made.
+/// A container could not be created or started, an image could not be pulled, or directories of a
+/// pod could not be created.
 pub const FAILED: &str = "Failed";
 /// A container or an image pull waits for its back-off.
 pub const BACK_OFF: &str = "BackOff";
 /// An image is pulled.
 pub const PULLING: &str = "Pulling";
-/// An image was pulled, or was there.
+/// An image was pulled, or was already present.
 pub const PULLED: &str = "Pulled";
 /// An image that is never pulled is missing.
 pub const ERR_IMAGE_NEVER_PULL: &str = "ErrImageNeverPull";
-/// The reference of an image is invalid, or the runtime cannot be asked for it.
+/// The reference of an image is invalid, or the runtime cannot inspect the image.
 pub const INSPECT_FAILED: &str = "InspectFailed";
 /// A pull secret of a pod does not exist.
 pub const FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET: &str = "FailedToRetrieveImagePullSecret";
@@ -51,7 +53,7 @@ pub const PROBE_PANICKED: &str = "ProbePanicked";
 pub const WOULD_KILL: &str = "WouldKill";
 /// A container could not be stopped; the prober tries again.
 pub const KILL_FAILED: &str = "KillFailed";
-/// A kill was given up before the container was stopped.
+/// A kill was aborted before the container was stopped.
 pub const KILL_ABORTED: &str = "KillAborted";
 /// A container is not killed for a reason in the message.
 pub const KILL_SKIPPED: &str = "KillSkipped";
@@ -95,9 +97,9 @@ pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 pub const INVALID_SPEC: &str = "InvalidSpec";
 /// A specification is no longer invalid.
 pub const SPEC_RESOLVED: &str = "SpecResolved";
-/// The runtime answers.
+/// The runtime responds.
 pub const RUNTIME_READY: &str = "RuntimeReady";
-/// The runtime does not answer, or its event stream has ended.
+/// The runtime does not respond, or its event stream has ended.
 pub const RUNTIME_UNAVAILABLE: &str = "RuntimeUnavailable";
 /// An ExecSync has not been answered although its timeout is over.
 pub const EXEC_SYNC_OVERDUE: &str = "ExecSyncOverdue";

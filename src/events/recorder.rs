@@ -1,4 +1,5 @@
-//! The last events, with those that are equal counted together, and a channel for those that follow.
+//! Recorder of events: keeps the most recent events, counts equal events together, and sends later
+//! events to followers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,31 +11,32 @@ use super::{Event, EventFilter};
 use crate::redact::without_queries;
 use crate::terminal::sanitize;
 
-/// Events that are kept, and bytes of their messages: some have what a command wrote in them.
+/// Maximum number of events that are kept.
 const MAX_EVENTS: usize = 2_000;
+/// Maximum number of bytes of the messages together. Some messages contain the output of a command.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Events that a slow follower may lag behind.
+/// Number of events that a follower may lag behind.
 const FOLLOW_BUFFER: usize = 256;
 
-/// Records events (client-go: `EventRecorder`). Cheap to share; never waits.
+/// Records events (client-go: `EventRecorder`). The recorder never blocks.
 #[derive(Debug)]
 pub struct EventRecorder {
     ring: Mutex<EventRing>,
     follow: broadcast::Sender<Arc<Event>>,
-    /// Whether query strings are left out of messages.
+    /// Whether query strings are omitted from messages.
     redact: bool,
 }
 
-/// Events in the order in which they happened last.
+/// Events in the order of their last occurrence.
 #[derive(Debug, Default)]
 struct EventRing {
-    /// Each with its number, which grows.
+    /// Each event with its number. Numbers increase.
     events: VecDeque<(u64, Arc<Event>)>,
     next: u64,
-    /// Of all messages together.
+    /// Number of bytes of all messages together.
     bytes: usize,
-    /// The numbers of those that may happen again, by the hash of what they are.
+    /// Number of the latest event by the hash of its key, for the count of equal events.
     numbers: HashMap<u64, u64>,
 }
 
@@ -45,7 +47,7 @@ impl Default for EventRecorder {
 }
 
 impl EventRecorder {
-    /// Creates a recorder without events. `redact` leaves query strings out of messages.
+    /// Creates a recorder without events. `redact` omits query strings from messages.
     #[must_use]
     pub fn new(redact: bool) -> Self {
         Self { redact, ..Self::default() }
@@ -58,11 +60,12 @@ impl EventRecorder {
         }
         let mut ring = self.lock();
         let event = ring.push(event);
-        // Under the lock, and where nobody follows in vain: as with calls.
+        // The event is sent under the lock, so that followers miss none. Sending fails if there are
+        // no followers.
         let _ = self.follow.send(event);
     }
 
-    /// Records an event, and logs it: a warning as a warning, others as information.
+    /// Records an event and logs it: a Warning event at level warn, a Normal event at level info.
     pub(crate) fn log_and_record(&self, event: Event) {
         let message = sanitize(&event.message);
         if event.is_warning() {
@@ -98,7 +101,8 @@ impl EventRing {
             .numbers
             .get(&hash)
             .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
-        // Of two that have the same hash and are not the same, the later one is counted with from now on.
+        // If two different events have the same hash, later events are counted only with the newer
+        // one.
         if let Some(index) = index.filter(|index| self.events[*index].1.same_key(&event)) {
             self.bytes -= event.message.len();
             event.count += self.events.remove(index).map_or(0, |(_, known)| known.count);

@@ -1,9 +1,10 @@
-//! Messages of `Killing` events. All but [`restarting_all`] are word for word those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
-//! `computeInitContainerActions`; `kuberuntime_container.go`: `killContainer`).
+//! Messages of `Killing` events. All except [`restarting_all`] are word for word those of the
+//! kubelet (`kuberuntime_manager.go`: `computePodActions` and `computeInitContainerActions`;
+//! `kuberuntime_container.go`: `killContainer`).
 
 use crate::manifest::ProbeType;
 
-/// The cause of a kill in its message.
+/// Cause of a kill, as its message states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillCause {
     /// A liveness or startup probe has failed.

@@ -1,5 +1,6 @@
-//! Stops containers as the kubelet does (`kuberuntime_container.go`: `killContainer`): `Killing` event, preStop hook, predecessors, the rest of
-//! the grace period, `StopContainer`. The prober and the kubelet share it.
+//! Stops containers as the kubelet does (`kuberuntime_container.go`: `killContainer`): `Killing`
+//! event, preStop hook, predecessors, the rest of the grace period, `StopContainer`. The prober and
+//! the built-in kubelet share this module.
 
 pub(crate) mod message;
 mod plan;
@@ -20,13 +21,15 @@ use crate::terminal::sanitize;
 pub(crate) use message::KillCause;
 pub(crate) use plan::KillPlan;
 
-/// The delay before a failed kill is tried again, as that of a failed sync of the kubelet (`kubelet.go`: `backOffPeriod`).
+/// Delay before a failed kill is repeated. It equals the delay after a failed sync of the kubelet
+/// (`kubelet.go`: `backOffPeriod`).
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Up to this part of the delay is added by chance (`pod_workers.go`: `workerBackOffPeriodJitterFactor`).
+/// Largest part of the delay that is added at random (`pod_workers.go`:
+/// `workerBackOffPeriodJitterFactor`).
 const RETRY_JITTER: f64 = 0.5;
 
-/// Returns the delay before a failed kill is tried again.
+/// Returns the delay before a failed kill is repeated, with jitter.
 pub(crate) fn retry_delay() -> Duration {
     RETRY_DELAY.mul_f64(1.0 + RETRY_JITTER * fastrand::f64())
 }
@@ -35,27 +38,29 @@ pub(crate) fn retry_delay() -> Duration {
 pub(crate) struct KillAttempt<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) events: &'a EventRecorder,
-    /// The container, its pod, and what its hook needs.
+    /// The container, its pod, and the inputs of its hook.
     pub(crate) container: HookContext,
     pub(crate) plan: &'a KillPlan,
-    /// Record of the kill that is shown with the `StopContainer` call. Its grace period is set when the call is made.
+    /// Record of the kill that is shown with the `StopContainer` call. Its grace period is set when
+    /// the call is made.
     pub(crate) record: Option<KillRecord>,
-    /// Containers that end before this one gets SIGTERM, if the grace period allows it.
+    /// Containers that end before this one receives SIGTERM, if the grace period is long enough.
     pub(crate) predecessors: &'a [CancellationToken],
 }
 
-/// The result of one attempt to stop a container.
+/// Result of one attempt to stop a container.
 pub(crate) enum KillResult<A> {
-    /// The runtime has stopped it.
+    /// The runtime has stopped the container.
     Stopped,
-    /// The kill was given up for this reason.
+    /// The kill was aborted for this reason.
     Aborted(A),
-    /// The runtime has not stopped it.
+    /// The runtime has not stopped the container.
     Failed(Status),
 }
 
 impl KillAttempt<'_> {
-    /// Makes the attempt. `abort_reason` is asked before the `Killing` event and before `StopContainer`; `on_panic` is called if the hook panics.
+    /// Makes the attempt. It calls `abort_reason` before the `Killing` event and before
+    /// `StopContainer`, and `on_panic` if the hook panics.
     pub(crate) async fn run<A>(
         self,
         abort_reason: impl Fn() -> Option<A>,
@@ -78,7 +83,8 @@ impl KillAttempt<'_> {
         stopped.map_or_else(KillResult::Failed, |()| KillResult::Stopped)
     }
 
-    /// Runs the preStop hook, until the grace period is over at most. A hook that takes longer goes on, as with the kubelet.
+    /// Runs the preStop hook, at most until the grace period is over. As with the kubelet, a hook
+    /// that takes longer continues.
     async fn pre_stop(&self, on_panic: impl Fn()) {
         let Some((hook, period)) = self.plan.pre_stop.clone().zip(self.plan.hook_period()) else { return };
         match self.container.clone().run(hook, self.executor.clone(), Some(period)).await {
@@ -93,7 +99,8 @@ impl KillAttempt<'_> {
                     "a preStop hook failed: {}",
                     sanitize(&error)
                 );
-                // As with the kubelet, the reason is not in the event: it may hold secrets of the server.
+                // As with the kubelet, the event omits the reason, which may contain secrets of the
+                // server.
                 self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, "PreStopHook failed"));
             }
             Err(HookError::Panicked) => on_panic(),
@@ -109,7 +116,7 @@ impl KillAttempt<'_> {
     }
 }
 
-/// Waits until the predecessors have ended, for so many seconds at most. Returns the seconds that are left.
+/// Waits at most `seconds` until the predecessors have ended. Returns the remaining seconds.
 pub(crate) async fn wait_for_predecessors(predecessors: &[CancellationToken], seconds: u32) -> u32 {
     if predecessors.is_empty() {
         return seconds;

@@ -1,5 +1,6 @@
-//! The annotations by which a pod tells probeshim of its probes: `probeshim.io/<liveness|readiness|startup>.<container>`, a probe as JSON;
-//! and of what becomes of containers that end: `probeshim.io/restart-policy` and `probeshim.io/restart-policy.<container>`.
+//! Annotations of a pod for probeshim. `probeshim.io/<liveness|readiness|startup>.<container>` is a
+//! probe as JSON. `probeshim.io/restart-policy` and `probeshim.io/restart-policy.<container>` are
+//! restart policies.
 
 use serde_json::Value;
 
@@ -10,23 +11,24 @@ use crate::manifest::cursor::Cursor;
 use crate::manifest::read_probe;
 use crate::manifest::{Probe, ProbeType};
 
-/// What begins the keys of all of them.
+/// Prefix of the keys of all annotations for probeshim.
 const ANNOTATION_PREFIX: &str = "probeshim.io/";
 
-/// What becomes of containers that end: of all of a pod, or of one.
+/// Name of the restart policy of a pod, and prefix of the names of those of its containers.
 const RESTART_POLICY: &str = "restart-policy";
 
-/// How much is told of one annotation that cannot be read: reasons, and characters.
+/// Maximum number of reported reasons for which one annotation is invalid.
 const MAX_REPORTED: usize = 3;
+/// Maximum number of characters of the report about one annotation.
 const MAX_REPORTED_BYTES: usize = 500;
 
-/// A probe of a container. One that cannot be read is as if it were not there.
+/// Returns a probe of a container. An invalid annotation is ignored.
 pub(crate) fn read(sandbox: &Sandbox, container: &str, probe_type: ProbeType) -> Option<Probe> {
     let text = sandbox.annotations.get(&format!("{ANNOTATION_PREFIX}{}.{container}", probe_type.name()))?;
     read_text(probe_type, text, false).ok()
 }
 
-/// Whether the containers of a pod are started again when they end, or one of them is, where that is said.
+/// Returns the restart policy from the annotation of a pod, or of one of its containers.
 pub(crate) fn restart_policy(sandbox: &Sandbox, container: Option<&str>) -> Option<RestartPolicy> {
     let own = container.map(|container| format!(".{container}")).unwrap_or_default();
     policy(sandbox.annotations.get(&format!("{ANNOTATION_PREFIX}{RESTART_POLICY}{own}"))?)
@@ -36,18 +38,19 @@ fn policy(text: &str) -> Option<RestartPolicy> {
     RestartPolicy::NAMED.into_iter().find(|(name, _)| *name == text).map(|(_, policy)| policy)
 }
 
-/// Whether a pod has one for a container.
+/// Returns whether a pod has a probe annotation for a container.
 pub(crate) fn has_for_container(sandbox: &Sandbox, container: &str) -> bool {
     let key = |probe_type: ProbeType| format!("{ANNOTATION_PREFIX}{}.{container}", probe_type.name());
     ProbeType::ALL.into_iter().any(|probe_type| sandbox.annotations.get(&key(probe_type)).is_some())
 }
 
-/// Whether a pod has any.
+/// Returns whether a pod has any annotation for probeshim.
 pub(crate) fn has_any(sandbox: &Sandbox) -> bool {
     sandbox.annotations.iter().any(|(key, _)| key.starts_with(ANNOTATION_PREFIX))
 }
 
-/// What cannot be read, and why: a sentence for each annotation. `redact`: what is written there may be a command, and is not shown.
+/// Returns a sentence with the reasons for each invalid annotation. `redact` omits the values of
+/// annotations, which may be commands.
 #[must_use]
 pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
     let mut problems = Vec::new();

@@ -1,8 +1,10 @@
-//! `$(VAR)` in commands and variables, as the kubelet expands it.
+//! Expansion of `$(VAR)` in commands and variables, as in the kubelet
+//! (`third_party/forked/golang/expansion`).
 
 use std::collections::HashMap;
 
-/// Expands every word: `$(NAME)` of a known variable is its value, `$$` is `$`, and all else stays as it is.
+/// Expands each word: `$(NAME)` of a known variable becomes its value, `$$` becomes `$`, and all
+/// other text is unchanged.
 pub(crate) fn expand(args: &[String], env: &HashMap<String, String>) -> Vec<String> {
     args.iter().map(|arg| expand_word(arg, env)).collect()
 }

@@ -1,4 +1,4 @@
-//! What a kubelet has noted at a container, for those who find it.
+//! Annotations of a container in which the kubelet records parts of its specification.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
 use crate::manifest::cursor::Cursor;
 use crate::manifest::{ContainerPort, ContainerSpec, ExecPurpose, Hook, Source, read_hook, read_port};
 
-/// All that is noted of a container of this name.
+/// Returns the parts of the specification that the annotations of a container contain.
 pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
     ContainerSpec {
         hooks: pre_stop(&note).map(|hook| (ExecPurpose::PreStop, hook)).into_iter().collect(),
@@ -16,7 +16,7 @@ pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) 
     }
 }
 
-/// The hook.
+/// Returns the preStop hook.
 pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hook> {
     let text = note(PRE_STOP_HANDLER)?;
     let mut problems = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
     )
 }
 
-/// The grace period of its pod, in seconds; or why that cannot be read.
+/// Returns the grace period of the pod in seconds, or the reason for which it is invalid.
 pub(super) fn grace_period<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Result<u32, String>> {
     let text = note(GRACE_PERIOD)?;
     let read = text.parse().ok().filter(|seconds| i32::try_from(*seconds).is_ok());
@@ -45,7 +45,7 @@ pub(super) fn grace_period<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option
     Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD} is {text:?}; {reason}")))
 }
 
-/// The ports.
+/// Returns the named ports of the container.
 pub(super) fn ports<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Vec<ContainerPort>> {
     let value: Value = serde_json::from_str(note(PORTS)?).ok()?;
     let mut problems = Vec::new();

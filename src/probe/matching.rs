@@ -4,7 +4,7 @@ use crate::inventory::Sandbox;
 use crate::manifest::{Manifest, Manifests, Workload, WorkloadKind};
 
 impl Workload {
-    /// Whether a sandbox is that of one of its pods.
+    /// Returns whether a sandbox belongs to a pod of this workload.
     pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
         let pod = &*sandbox.pod;
         let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { return false };
@@ -15,7 +15,8 @@ impl Workload {
             }
     }
 
-    /// A static pod has the node's name after its own, and a uid that the kubelet made, unless it is the kubelet who tells of it.
+    /// Returns whether a sandbox belongs to this pod. A static pod has the node's name as a suffix
+    /// and a uid that the kubelet generates, unless the specification comes from the kubelet.
     fn is_pod(&self, name: &str, uid: Option<&str>, sandbox: &Sandbox) -> bool {
         if *name == self.name && self.uid.is_some() && self.uid.as_deref() == uid {
             return true;
@@ -34,12 +35,13 @@ impl Workload {
 }
 
 impl Manifests {
-    /// The first one that makes the pod of a sandbox.
+    /// Returns the first manifest whose pods include that of a sandbox.
     pub(super) fn for_sandbox(&self, sandbox: &Sandbox) -> Option<&Manifest> {
         let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
         let namespace = self.by_namespace.get(namespace)?;
         let has = |place: &&usize| self.all[**place].owner.owns(sandbox);
-        // A static pod has the name of its node after its own, which may have a - of its own: the longest name counts.
+        // A static pod has the name of its node as a suffix, which may contain `-`. The longest
+        // matching name counts.
         let ends = [name.len()].into_iter().chain(name.rmatch_indices('-').map(|(end, _)| end));
         let mut pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
         let pod = pods.find(has);

@@ -1,4 +1,4 @@
-//! Probes and hooks as they are specified by all sources, for the pods on the node.
+//! Probes and hooks of the pods on the node, as all sources specify them.
 //!
 //! ```text
 //! rules of the config ────┐

@@ -24,7 +24,8 @@ use crate::manifest::{Workload, WorkloadKind};
 /// Annotation in which kubectl stores the applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Specs from rules, manifests and the kubelet. Annotations are read when a pod is resolved. Clones share their content.
+/// Specifications from rules, manifests and the kubelet. Annotations are read when a pod is
+/// resolved. Clones share their content.
 #[derive(Clone, Debug, Default)]
 pub struct SpecResolver {
     pub(super) rules: Arc<[Rule]>,
@@ -32,22 +33,22 @@ pub struct SpecResolver {
     pub(super) kubelet_manifests: Arc<Manifests>,
 }
 
-/// A probe, with its owner.
+/// A probe with its owner.
 #[derive(Clone, Debug)]
 pub struct DescribedProbe {
-    /// The rule, pod or workload that specifies it.
+    /// Rule, pod or workload that specifies the probe.
     pub owner: String,
-    /// The container; a pattern for a rule's.
+    /// Name of the container; a pattern if a rule specifies the probe.
     pub container: String,
-    /// The type of the probe.
+    /// Type of the probe.
     pub probe_type: ProbeType,
-    /// The probe; `None` if a rule removes it.
+    /// Specification of the probe; `None` if a rule removes it.
     pub probe: Option<Arc<Probe>>,
 }
 
 impl SpecResolver {
-    /// Reads files and directories of manifests in YAML or JSON. Documents that create no pods are skipped. Returns all errors at
-    /// once.
+    /// Reads files and directories of manifests in YAML or JSON. Documents that create no pods are
+    /// skipped. Returns all errors together.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
         Self::read_and_count_skipped(paths, &mut BTreeMap::new())
     }
@@ -79,7 +80,7 @@ impl SpecResolver {
         Self::default().with_manifests(files.manifests())
     }
 
-    /// Replaces the manifests by pods: namespace, name, uid and spec of each.
+    /// Replaces the manifests by pods. Each pod has a namespace, a name, a uid and a specification.
     #[must_use]
     pub fn with_pods(self, pods: impl Iterator<Item = (String, String, String, Arc<PodSpec>)>) -> Self {
         let manifest = |(namespace, name, uid, pod)| {
@@ -110,9 +111,11 @@ impl SpecResolver {
         );
     }
 
-    /// The pod of a sandbox with those of its containers that are there, in the order in which they were created. For each probe and hook
-    /// the first source that tells of it counts; of the rest, the first that knows the pod. What an annotation says that cannot be read is
-    /// as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
+    /// Returns the specification of the pod of a sandbox. `containers` are the existing containers
+    /// of the pod, in the order of their creation. For each probe and hook, the first source that
+    /// specifies it counts; for other properties, the first source that knows the pod. Invalid
+    /// annotations are ignored here, and reported by
+    /// [`annotation_problems`](super::annotation_problems).
     #[must_use]
     pub fn resolve_pod<'a>(
         &self,
@@ -122,7 +125,7 @@ impl SpecResolver {
         self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
-    /// Returns the specs of a pod with their sources, in the order of precedence.
+    /// Returns the specifications of a pod with their sources, in the order of precedence.
     fn specs_by_source(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
         let manifests = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];
         let specs = manifests
@@ -271,16 +274,16 @@ fn merge_hooks(
     hooks
 }
 
-/// All sources of the spec of one container.
+/// All sources of the specification of one container.
 struct ContainerSources<'a> {
     rules: &'a [Rule],
     sandbox: &'a Sandbox,
     has_annotations: bool,
-    /// The container itself, if it is there.
+    /// Container on the node, if it exists.
     container: Option<&'a Container>,
-    /// Its specs in manifests, in the order of precedence.
+    /// Specifications of the container in manifests, in the order of precedence.
     specs: Vec<&'a Arc<ContainerSpec>>,
-    /// Its hooks, those of the kubelet's annotations included.
+    /// Hooks of the container, including those of the kubelet's annotations.
     hooks: Vec<(ExecPurpose, Hook)>,
 }
 

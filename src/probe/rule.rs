@@ -1,4 +1,4 @@
-//! Rules of the configuration: which probes the containers have that match.
+//! Rules of the configuration, which specify the probes of the containers that they match.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use wildmatch::WildMatch;
 use crate::inventory::Sandbox;
 use crate::manifest::{Probe, ProbeType};
 
-/// Probes for all containers that match.
+/// Probes for all containers that match a selector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// Which containers.
+    /// Selector of the containers.
     pub selector: Selector,
-    /// Their probes; `None` where they are to have none.
+    /// Probes of the containers; `None` removes the probe of this type.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
 }
 
-/// Which containers. What is absent matches all.
+/// Selector of containers. A field that is absent matches everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: Option<WildMatch>,
-    /// The pod's name.
+    /// Name of the pod.
     pub pod: Option<WildMatch>,
-    /// The container's name.
+    /// Name of the container.
     pub container: Option<WildMatch>,
-    /// The container's image, as it was asked for.
+    /// Image of the container, as specified by the client that created it.
     pub image: Option<WildMatch>,
     /// Labels of the pod, and their values.
     pub labels: Vec<(String, WildMatch)>,
@@ -45,17 +45,17 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// The pods, as they are written.
+    /// Returns the text of the pod's fields.
     pub(super) fn pods(&self) -> String {
         Self { container: None, ..self.clone() }.to_string()
     }
 
-    /// The container, as it is written.
+    /// Returns the pattern of the container's name; `*` without one.
     pub(super) fn container(&self) -> String {
         self.container.as_ref().map_or_else(|| "*".to_owned(), ToString::to_string)
     }
 
-    /// Whether they match the containers of this name in all pods of a namespace.
+    /// Returns whether the selector matches all containers of this name in all pods of a namespace.
     pub(super) fn matches_all(&self, namespace: &str, container: &str) -> bool {
         let Self { namespace: of_namespace, pod, container: of_name, image, labels } = self;
         let matches = |glob: &Option<WildMatch>, text| glob.as_ref().is_none_or(|glob| glob.matches(text));
@@ -66,7 +66,7 @@ impl Selector {
             && labels.is_empty()
     }
 
-    /// Whether they match a container of a pod.
+    /// Returns whether the selector matches a container of a pod.
     pub(crate) fn matches(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;
         let matches = |glob: &Option<WildMatch>, text: Option<&str>| {

@@ -1,4 +1,4 @@
-//! Which containers somebody means: fields in a document, or words on a command line.
+//! Text forms of selectors: fields in a document, and the values of flags.
 
 use std::str::FromStr;
 
@@ -7,10 +7,10 @@ use wildmatch::WildMatch;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::probe::rule::Selector;
 
-/// What begins the name of a label on the command line.
+/// Prefix of the key of a label in a flag.
 const LABEL: &str = "label.";
 
-/// Why a text is not a selector.
+/// Reason for which a text is not a selector.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; \
@@ -18,7 +18,7 @@ const LABEL: &str = "label.";
 )]
 pub struct SelectorError(String);
 
-/// Reads the fields that say which containers.
+/// Reads the fields of a selector in a document.
 pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selector {
     if node.object(problems).is_none() {
         return Selector::default();
@@ -44,7 +44,7 @@ pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selec
 impl FromStr for Selector {
     type Err = SelectorError;
 
-    /// Parses `KEY=PATTERN,…`: the same as words.
+    /// Parses `KEY=PATTERN,…`, the form of selectors in flags.
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         let mut matches = Self::default();
         for part in text.split(',') {

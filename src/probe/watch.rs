@@ -1,4 +1,4 @@
-//! Manifests and the kubelet's pods as they change while we run.
+//! Watches manifests and the kubelet's pods for changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,42 +13,44 @@ use super::resolver::SpecResolver;
 use crate::events::{Event, EventRecorder, reason};
 use crate::manifest::{Files, KubeletClient};
 
-/// From one look at the files to the next, at least.
+/// Minimum interval between two scans of the files.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How much longer than a look takes it is waited for the next.
+/// Minimum interval between two scans, as a multiple of the duration of the last scan.
 const RESCAN_BACKOFF_FACTOR: u32 = 50;
 
-/// From one question to a kubelet to the next, where there is a new pod.
+/// Minimum interval between two requests to a kubelet, if there is a new pod.
 const KUBELET_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// News that may wait to be taken.
+/// Capacity of the queue of updates.
 const UPDATE_QUEUE_CAPACITY: usize = 64;
 
-/// The sources of specs that may change.
+/// Sources of specifications that may change.
 #[derive(Clone, Debug, Default)]
 pub struct SpecSources {
-    /// Files and folders of manifests.
+    /// Files and directories of manifests.
     pub files: Files,
-    /// A kubelet, if one is asked.
+    /// Kubelet whose pods are requested, if there is one.
     pub kubelet: Option<KubeletClient>,
-    /// Whether commands are not shown in what is wrong.
+    /// Whether commands are omitted from problems.
     pub redacts: bool,
 }
 
-/// Tells the kubelet's source to look before its time, because there is somebody new. Copies tell the same.
+/// Requests the kubelet's pods before the next interval, because there is a new pod. Clones trigger
+/// the same watch.
 #[derive(Clone, Debug, Default)]
 pub struct RefreshTrigger(Arc<Notify>);
 
 impl RefreshTrigger {
-    /// There is somebody new.
+    /// Requests the kubelet's pods soon.
     pub fn trigger(&self) {
         self.0.notify_one();
     }
 }
 
 impl SpecSources {
-    /// Watches the sources until the receiver of the specs is dropped. Problems are recorded as events.
+    /// Watches the sources until the receiver of the specifications is dropped. Problems are
+    /// recorded as events.
     #[must_use]
     pub fn watch(
         self,
@@ -117,7 +119,7 @@ impl SpecSources {
     }
 }
 
-/// Looks at files on a thread that may wait. Tells whether they say something else now.
+/// Scans files on a thread that may block. Returns whether their content has changed.
 pub(crate) async fn rescan_blocking(files: Files) -> (Files, bool) {
     let kept = files.clone();
     let looked = spawn_blocking(move || {
@@ -131,12 +133,12 @@ pub(crate) async fn rescan_blocking(files: Files) -> (Files, bool) {
     })
 }
 
-/// What is known to be wrong.
+/// Problems that have been reported and are not resolved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProblemTracker(BTreeSet<String>);
 
 impl ProblemTracker {
-    /// Takes what is wrong now. Returns what is new of it, and what is over.
+    /// Replaces the known problems. Returns the new ones and the resolved ones.
     pub(crate) fn take(&mut self, now: BTreeSet<String>) -> [Vec<String>; 2] {
         let news = now.difference(&self.0).cloned().collect();
         let over = self.0.difference(&now).cloned().collect();
@@ -156,7 +158,7 @@ impl ProblemTracker {
     }
 }
 
-/// Records and logs that a specification is invalid. What it said before continues to apply.
+/// Records and logs an invalid specification. Its previous content continues to apply.
 pub(crate) fn record_problem(events: &EventRecorder, problem: String) {
     events.log_and_record(Event::warning(reason::INVALID_SPEC, problem));
 }

@@ -26,7 +26,7 @@ fn seen(
     seen_in("shop", name, labels, annotations, of_container)
 }
 
-/// A sandbox and its container `main`, as the world knows them.
+/// Returns a sandbox and its container `main`, as the inventory holds them.
 fn seen_in(
     namespace: &str,
     name: &str,
@@ -78,7 +78,7 @@ fn specs(files: &[(&str, &str)]) -> Result<SpecResolver, String> {
     })
 }
 
-/// A use, its command, its timeout and its source.
+/// Returns the purpose, the command, the timeout and the source of each command.
 fn summaries(uses: &[KnownExec]) -> Vec<(&str, String, i64, &str)> {
     uses.iter()
         .map(|used| (used.purpose.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
@@ -249,12 +249,12 @@ fn what_is_absent_or_zero_has_its_default() {
     }
 }
 
-/// What differs in pods that are written alike.
+/// Returns the manifest of a pod with these containers.
 fn pod_with(container: &str) -> String {
     format!("{{kind: Pod, metadata: {{name: web, namespace: shop}}, spec: {{containers: [{container}]}}}}")
 }
 
-/// A liveness probe of a rule.
+/// Returns the liveness probe of a rule.
 fn executing(command: &str) -> Vec<(ProbeType, Option<Arc<Probe>>)> {
     let node = json!({"exec": {"command": [command]}});
     let read = read_probe(ProbeType::Liveness, &Cursor::root("", &node), Source::Config, &mut Vec::new());

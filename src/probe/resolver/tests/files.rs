@@ -1,4 +1,4 @@
-//! Files and folders of manifests: what of them counts, and what is told.
+//! Files and directories of manifests: the parts that apply, and the errors that are reported.
 
 use super::super::*;
 use super::specs;

@@ -1,11 +1,12 @@
-//! Table 9.5: what the API server takes of a container, and what it does not.
+//! Repeats tests of the API server's validation (`pkg/apis/core/validation/validation_test.go`).
 
 use super::{pod_with, specs};
 
-/// A row: its name, what is written of a container, and what of it is wrong; nothing where it is fine.
+/// Name of a row, fields of a container, and the paths of its invalid fields.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
-/// Table 9.5 of what the API server takes: `ValidateProbe` and `_validateProbe`, `ValidateHandler`, container cases.
+/// Rows of `TestValidateProbe`, `Test_validateProbe`, `TestValidateHandler`, and of the tests of
+/// containers.
 const VALIDATION: [Row; 41] = [
     ("ValidateProbe: nil", "", &[]),
     (
