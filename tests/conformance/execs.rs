@@ -34,7 +34,7 @@ fn have_no_phases_on_crio_but_all_else() {
     let phases = &fast["exec"]["phases"];
     assert_eq!((&phases["state"], &phases["startMs"]), (&json!("unsupported"), &json!(null)), "{fast:#}");
     assert_eq!((&fast["pod"]["name"], &fast["container"]["name"]), (&json!("execs"), &json!("main")));
-    execs.explains(&fast, &["does not tell of what it executes: only the whole time is known"]);
+    execs.explains(&fast, &["the runtime has no events about the commands that it executes"]);
 
     let late = execs.exec(&["sleep", "20"], 1);
     assert_eq!((&late["code"], &late["exec"]["exitCode"]), (&json!("OK"), &json!(-1)), "{late:#}");
@@ -48,7 +48,7 @@ fn have_no_phases_on_crio_but_all_else() {
         "{late:#}"
     );
     assert!(evidence["cpu"].is_object(), "{late:#}");
-    execs.explains(&late, &["is how CRI-O says that it timed out", "liveness probe"]);
+    execs.explains(&late, &["with exit code -1, CRI-O reports a timeout", "liveness probe"]);
     execs.end();
 }
 

@@ -59,7 +59,7 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
         (&call["exec"]["probe"]["type"], &call["exec"]["probe"]["source"]),
         (&json!("preStop"), &json!("kubelet-annotation"))
     );
-    execs.explains(&call, &["It is the preStop hook"]);
+    execs.explains(&call, &["The command belongs to the preStop hook"]);
 
     // Calls that begin every three seconds, give or take what starting crictl takes, are known by that sooner or later.
     let (mut begins, begun) = (0, Instant::now());

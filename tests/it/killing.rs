@@ -37,9 +37,9 @@ async fn what_has_failed_is_killed_told_of_and_explained() {
     let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
     let explained = explained.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in [
-        "Container main failed liveness probe, will be restarted: the liveness probe failed, and its threshold is 1.",
-        "It was given 30s for its end.",
-        "The attempt that failed, at ",
+        "Container main failed liveness probe, will be restarted: the liveness probe failed, and its failure threshold is 1.",
+        "The container had a grace period of 30s.",
+        "The failed attempt, at ",
         ": Liveness probe failed: ",
     ] {
         assert!(explained.contains(sentence), "{explained}");

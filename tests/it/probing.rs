@@ -129,7 +129,8 @@ async fn what_is_made_is_shown_counted_and_explained() {
         (&json!("probeshim"), &json!("config"), &json!(0))
     );
     let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
-    assert!(explained.contains("It is the readiness probe, every 1.00s (source: config)"), "{explained}");
+    let sentence = "The command belongs to the readiness probe, which runs every 1.00s (source: config)";
+    assert!(explained.contains(sentence), "{explained}");
 
     let address = public_address(&shim).await;
     let metrics = crate::admin::get(&address, "/metrics/probes").await;

@@ -23,13 +23,14 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     let mut found = Vec::new();
     let window = duration(evidence.window);
     if evidence.is_frozen == Some(true) {
-        found.push("The container is frozen: nothing in it can run.".to_owned());
+        found.push("The container is frozen: no process in it can run.".to_owned());
     }
     if let Some(cpu) = evidence.cpu.filter(is_notable) {
         let quota =
-            cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
+            cpu.quota.map_or_else(String::new, |quota| format!(" by its CPU limit of {quota}"));
         found.push(format!(
-            "The container was throttled{quota} in {} of {} periods within {window}, for {} summed over its processors.",
+            "The container was throttled{quota} in {} of {} CFS periods within {window}, for {} summed over \
+             its processors.",
             cpu.throttled_periods,
             cpu.periods,
             duration(cpu.throttled)
@@ -37,7 +38,7 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     }
     if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
         found.push(format!(
-            "The kernel killed {kills} of the container's processes because its memory was used up."
+            "The kernel killed {kills} of the container's processes for lack of memory (OOM)."
         ));
     }
     if let Some((current, max)) = evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
@@ -57,20 +58,21 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     }
     if let (container @ 2.., node) | (container, node @ 10..) = evidence.in_flight {
         found.push(format!(
-            "When it ended, {container} ExecSyncs were in flight in the container and {node} on the node, itself included."
+            "When the call ended, {container} ExecSyncs were in flight in the container and {node} on the \
+             node, including the call itself."
         ));
     }
     found
 }
 
 fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String> {
-    let all = [("processor time", pressure.cpu), ("storage", pressure.io), ("memory", pressure.memory)];
+    let all = [("CPU", pressure.cpu), ("I/O", pressure.io), ("memory", pressure.memory)];
     let notable = all.into_iter().filter(|(_, stalled)| {
         !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
     });
     let sentence = |(what, stalled)| {
         format!(
-            "Processes of {owner} stood still for want of {what} for {} of {} ({}).",
+            "Processes of {owner} were stalled on {what} for {} of {} ({}).",
             duration(stalled),
             duration(window),
             percent(stalled, window)

@@ -25,11 +25,11 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     let mut sentences = vec![describe_call(call)];
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
-        sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
         return sentences;
     }
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.analysis.as_deref()) else {
-        sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
         return sentences;
     };
     sentences.push(describe_purpose(&insight.identity));
@@ -57,16 +57,18 @@ fn kill(kill: &KillRecord) -> Vec<String> {
     let KillRecord { probe, message, threshold, grace_period, failures } = kill;
     let mut sentences = vec![
         match threshold {
-            1 => format!("{message}: the {probe} probe failed, and its threshold is 1."),
-            _ => format!("{message}: the {probe} probe failed {threshold} times in a row, its threshold."),
+            1 => format!("{message}: the {probe} probe failed, and its failure threshold is 1."),
+            _ => format!(
+                "{message}: the {probe} probe failed {threshold} times in a row, which is its failure threshold."
+            ),
         },
-        format!("It was given {grace_period}s for its end."),
+        format!("The container had a grace period of {grace_period}s."),
     ];
     let at = |failure: &ProbeFailure| format!("{}: {}", time_of(failure.at), failure.message);
     if failures.len() == 1 {
-        sentences.push(format!("The attempt that failed, {}", failures.iter().map(at).collect::<String>()));
+        sentences.push(format!("The failed attempt, {}", failures.iter().map(at).collect::<String>()));
     } else if !failures.is_empty() {
-        sentences.push(format!("The last {} attempts that failed:", failures.len()));
+        sentences.push(format!("The last {} failed attempts:", failures.len()));
         sentences.extend(failures.iter().map(at));
     }
     sentences
@@ -78,10 +80,10 @@ fn time_of(at: SystemTime) -> String {
 }
 
 fn peer(peer: &Peer) -> String {
-    let program = peer.program.as_deref().unwrap_or("a program that cannot be named");
+    let program = peer.program.as_deref().unwrap_or("an unknown program");
     match peer.pid {
-        Some(pid) => format!(", asked by {program} (pid {pid}, uid {})", peer.uid),
-        None => format!(", asked by {program} (uid {})", peer.uid),
+        Some(pid) => format!(", requested by {program} (pid {pid}, uid {})", peer.uid),
+        None => format!(", requested by {program} (uid {})", peer.uid),
     }
 }
 
@@ -108,17 +110,21 @@ fn describe_purpose(identity: &ProbeMatch) -> String {
             let source = source.name();
             match (&names[..], period) {
                 ([name], Some(period)) => {
-                    format!("It is the {name} probe, every {} (source: {source}).", duration(*period))
+                    format!(
+                        "The command belongs to the {name} probe, which runs every {} (source: {source}).",
+                        duration(*period)
+                    )
                 }
-                ([name], None) => format!("It is the {name} hook (source: {source})."),
+                ([name], None) => format!("The command belongs to the {name} hook (source: {source})."),
                 (names, _) => format!(
-                    "It is one of {}, which have the same command and timeout (source: {source}).",
-                    names.join(" and ")
+                    "The command belongs to {}, which have the same command and timeout (source: {source}).",
+                    names.join(" or ")
                 ),
             }
         }
         ProbeMatch::Inferred { period, confidence } => format!(
-            "It comes every {}, as a probe does; no spec tells which (learned, confidence {confidence}).",
+            "The command runs every {}, like a probe, but no known probe matches it (source: learned, \
+             confidence {confidence}).",
             duration(*period)
         ),
         ProbeMatch::Unknown => "No known probe or hook matches this command.".to_owned(),
@@ -129,44 +135,44 @@ fn describe_outcome(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> Str
     let took = duration(call.duration);
     let margin = match (exec.timeout(), insight.margin) {
         (Some(timeout), Some(TimeoutMargin::Under(margin))) => {
-            format!(", {} within its timeout of {}", duration(margin), duration(timeout))
+            format!(", {} less than the timeout of {}", duration(margin), duration(timeout))
         }
         (Some(timeout), Some(TimeoutMargin::Over(margin))) => {
-            format!(", {} after its timeout of {} was over", duration(margin), duration(timeout))
+            format!(", {} more than the timeout of {}", duration(margin), duration(timeout))
         }
         _ => " without a timeout".to_owned(),
     };
     match (call.ending, exec.result.map(|result| result.exit_code)) {
         (_, Some(CRIO_TIMEOUT)) => {
-            format!("It took {took}{margin}; the exit code -1 is how CRI-O says that it timed out.")
+            format!("The call took {took}{margin}; with exit code -1, CRI-O reports a timeout.")
         }
-        (_, Some(code)) => format!("It took {took}{margin}, and the command exited with code {code}."),
+        (_, Some(code)) => format!("The call took {took}{margin}, and the command exited with code {code}."),
         (CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)), None) => {
-            format!("The runtime answered DEADLINE_EXCEEDED after {took}{margin}.")
+            format!("The runtime returned DEADLINE_EXCEEDED after {took}{margin}.")
         }
         (CallOutcome::ClientReset(_), None) => {
-            format!("The caller gave up after {took}{margin}; the runtime had not answered.")
+            format!("The client gave up after {took}{margin}; the runtime had not responded.")
         }
-        (ending, None) => format!("It took {took}{margin}, and {}.", end(ending)),
+        (ending, None) => format!("The call took {took}{margin}, and {}.", end(ending)),
     }
 }
 
 /// Describes the end of a call that returned no exit code.
 fn end(ending: CallOutcome) -> String {
     match ending {
-        CallOutcome::Completed(Some(code)) => format!("the runtime answered {code}"),
-        CallOutcome::Completed(None) => "the runtime's answer had no status".to_owned(),
-        CallOutcome::ClientReset(_) => "the caller gave it up".to_owned(),
-        CallOutcome::UpstreamReset(_) => "the runtime reset it".to_owned(),
-        CallOutcome::Refused => "the runtime never took it".to_owned(),
-        CallOutcome::ConnectionLost => "the connection to the runtime broke under it".to_owned(),
-        CallOutcome::ClientGone => "the caller's connection ended under it".to_owned(),
+        CallOutcome::Completed(Some(code)) => format!("the runtime returned {code}"),
+        CallOutcome::Completed(None) => "the runtime's response had no gRPC status".to_owned(),
+        CallOutcome::ClientReset(_) => "the client gave up".to_owned(),
+        CallOutcome::UpstreamReset(_) => "the runtime reset the stream".to_owned(),
+        CallOutcome::Refused => "the runtime never accepted the call".to_owned(),
+        CallOutcome::ConnectionLost => "the connection to the runtime was lost".to_owned(),
+        CallOutcome::ClientGone => "the client's connection ended".to_owned(),
     }
 }
 
 fn describe_command(command_outcome: CommandOutcome) -> String {
     let Some(started) = command_outcome.started.map(duration) else {
-        return "The command was never heard to start.".to_owned();
+        return "No event shows that the command started.".to_owned();
     };
     match (command_outcome.exited.map(duration), command_outcome.status) {
         (Some(exited), Some(137)) => {
@@ -175,13 +181,14 @@ fn describe_command(command_outcome: CommandOutcome) -> String {
         (Some(exited), Some(status @ 129..)) => {
             let signal = status - 128;
             format!(
-                "The command started after {started} and ended after {exited} with status {status}: by signal {signal}, or with that exit code."
+                "The command started after {started} and ended after {exited} with status {status}: signal \
+                 {signal} ended it, or it exited with that code."
             )
         }
         (Some(exited), Some(status)) => {
             format!("The command started after {started} and exited after {exited}, with code {status}.")
         }
-        _ => format!("The command started after {started}; that it ended has not been heard of."),
+        _ => format!("The command started after {started}; no event shows that it ended."),
     }
 }
 
@@ -191,32 +198,33 @@ fn describe_phases(phases: &Phases, total: Duration) -> String {
     match phases {
         Phases::Complete(_) => describe_slowest_phase(parts, total),
         Phases::Ambiguous { count: 1, .. } => {
-            "One command was executed in the container at that time that may have been this call's or a stranger's: where its time went is not known."
+            "The phases are unknown: one command ran in the container at that time, and it may belong to \
+             this call or to another client."
                 .to_owned()
         }
         Phases::Ambiguous { count, .. } => format!(
-            "{count} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
-             where its time went is not known.",
+            "The phases are unknown: {count} commands that may belong to this call ran in the container at that \
+             time, and no event shows which of them does.",
         ),
         Phases::Missing { what: MissingEvents::NotWatched, .. } => {
-            "The runtime is not watched (--watch-runtime off): only the whole time is known.".to_owned()
+            "The phases are unknown: probeshim does not watch the runtime (--watch-runtime off).".to_owned()
         }
         Phases::Missing { what: MissingEvents::Everything, .. } => {
-            "containerd published nothing about this call that was heard of: where its time went is not known.".to_owned()
+            "The phases are unknown: probeshim received no event of containerd about this call.".to_owned()
         }
         Phases::Missing { what: MissingEvents::Interrupted, .. } => {
-            "containerd's events were interrupted while it lasted: where its time went is not known.".to_owned()
+            "The phases are unknown: containerd's events were interrupted during the call.".to_owned()
         }
         Phases::Missing { what: MissingEvents::Started, .. } => format!(
-            "That the command was started has not been heard of: {} of its time cannot be attributed.",
+            "No event shows that the command started: {} of the call belongs to no known phase.",
             duration(parts.other)
         ),
         Phases::Missing { what: MissingEvents::Exited, .. } => format!(
-            "That the command exited has not been heard of: {} of its time cannot be attributed.",
+            "No event shows that the command exited: {} of the call belongs to no known phase.",
             duration(parts.other)
         ),
         Phases::Unsupported(_) => {
-            "The runtime does not tell of what it executes: only the whole time is known.".to_owned()
+            "The phases are unknown: the runtime has no events about the commands that it executes.".to_owned()
         }
     }
 }
@@ -226,46 +234,51 @@ fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
     let known = parts.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
     let (name, time) = known.max_by_key(|(_, time)| *time).unwrap_or(("other", total));
     let about = match name {
-        "queue" => "the call was held here before it was sent to the runtime",
+        "queue" => "probeshim held the request before it was sent to the runtime",
         "prepare" => {
-            "the runtime prepared the execution; it reads the container's description and makes pipes, so a slow disk or a busy \
-             runtime shows here"
+            "the runtime prepared the command; it reads the container's description and creates pipes, so a slow \
+             disk or a busy runtime makes this phase long"
         }
-        "start" if parts.run.is_none() => "the OCI runtime tried to start the command, and could not",
-        "start" => "the OCI runtime joined the container and started the command",
+        "start" if parts.run.is_none() => "the OCI runtime tried to start the command, and failed",
+        "start" => "the OCI runtime entered the container and started the command",
         "run" => "the command itself ran",
         "drain" => {
-            "the command had exited, and the runtime waited for the end of its output: something that it started keeps \
-             stdout or stderr open, or cleaning up was slow"
+            "the command had exited, and the runtime waited for the end of its output; a process that it started \
+             keeps stdout or stderr open, or cleanup was slow"
         }
-        _ => "nothing tells what it was spent on",
+        _ => "no event shows how this time was spent",
     };
-    format!("Most of its time, {} ({}), is {name}: {about}.", duration(time), percent(time, total))
+    format!("The longest part, {} ({}), was the {name} phase: {about}.", duration(time), percent(time, total))
 }
 
 fn evidence(insight: &ExecAnalysis) -> Vec<String> {
     let why = match insight.assessment {
         Assessment::Fine => {
-            return vec!["It was quick and went well, so nothing else was measured.".to_owned()];
+            return vec![
+                "The call was quick and succeeded, so probeshim measured neither the container nor the node."
+                    .to_owned(),
+            ];
         }
-        Assessment::Failed => "it failed",
-        Assessment::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
-        Assessment::Slow(Slow::Threshold) => "it took longer than what is set as slow",
+        Assessment::Failed => "the call failed",
+        Assessment::Slow(Slow::HalfOfTimeout) => "the call took more than half of its timeout",
+        Assessment::Slow(Slow::Threshold) => "the call took longer than --slow-threshold",
         Assessment::Slow(Slow::OverTripleMedian) => {
-            "it took more than three times as long as such a call usually does"
+            "the call took more than three times as long as usual"
         }
     };
     let Some(evidence) = insight.evidence.as_deref() else {
-        return vec![format!("Because {why}, evidence was asked for, but none could be measured.")];
+        return vec![format!(
+            "Because {why}, probeshim tried to measure the container and the node, but there is no result."
+        )];
     };
     let found = findings::notable(evidence);
     if found.is_empty() {
         let measured = if evidence.cpu.is_some() {
-            "Nothing that was measured in the container or on the node"
+            "No measurement of the container or the node"
         } else {
-            "The container could not be looked into, and nothing that was measured on the node"
+            "The container could not be measured, and no measurement of the node"
         };
-        return vec![format!("{measured} stands out ({why}).")];
+        return vec![format!("{measured} stands out (measured because {why}).")];
     }
     found
 }
