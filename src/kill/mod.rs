@@ -34,7 +34,7 @@ pub(crate) fn retry_delay() -> Duration {
     RETRY_DELAY.mul_f64(1.0 + RETRY_JITTER * fastrand::f64())
 }
 
-/// One attempt to stop a container.
+/// Attempt to stop a container.
 pub(crate) struct KillAttempt<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) events: &'a EventRecorder,
@@ -48,7 +48,7 @@ pub(crate) struct KillAttempt<'a> {
     pub(crate) predecessors: &'a [CancellationToken],
 }
 
-/// Result of one attempt to stop a container.
+/// Result of an attempt to stop a container.
 pub(crate) enum KillResult<A> {
     /// The runtime has stopped the container.
     Stopped,
@@ -99,7 +99,7 @@ impl KillAttempt<'_> {
                     "a preStop hook failed: {}",
                     sanitize(&error)
                 );
-                // As with the kubelet, the event omits the reason, which may contain secrets of the
+                // The event omits the reason, as with the kubelet: it may contain secrets of the
                 // server.
                 self.record_event(Event::warning(reason::FAILED_PRE_STOP_HOOK, "PreStopHook failed"));
             }

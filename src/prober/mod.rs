@@ -4,7 +4,7 @@
 //! ```text
 //! inventory, specs ──► ProbeManager ──► PodState ◄──► ProbeState (decides), threshold, status
 //!                                          ▲
-//!                                        Worker ──► handler ──► runtime (ExecSync), the pod's address
+//!                                        Worker ──► handler ──► runtime (ExecSync), pod's address
 //!                                          └──► events, metrics, result updates
 //! ```
 

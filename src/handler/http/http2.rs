@@ -1,5 +1,5 @@
-//! One request over HTTP/2. The handler uses h2, because interim heads must be limited as in Go,
-//! and hyper drops them silently.
+//! Exchange of one request over HTTP/2. The handler uses h2, because interim heads must be limited
+//! as in Go, and hyper drops them silently.
 
 use std::future::poll_fn;
 use std::mem;

@@ -73,7 +73,7 @@ pub(super) async fn attempt(
             return Ok(failed(&place, &location, "stopped after 10 redirects"));
         }
         if is_whole {
-            // As in Go, a configured host is sent only with relative redirects.
+            // A configured host is sent only with relative redirects, as in Go.
             own_host = None;
         }
         referer = (!place.is_https || next.is_https).then(|| place.url());

@@ -1,4 +1,5 @@
-//! One request and the head of its response, over a separate connection. Errors have Go's texts.
+//! Exchange of a request and the head of its response, over a separate connection. Errors have Go's
+//! texts.
 
 use std::io;
 use std::time::Duration;

@@ -259,7 +259,7 @@ impl PodState {
                 changed = result.or(changed);
             }
         }
-        // As in the kubelet's `syncLoopIteration`, the success of a liveness probe causes no sync.
+        // The success of a liveness probe causes no sync, as in the kubelet's `syncLoopIteration`.
         let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
         if changed.is_some_and(is_news) {
             effects.result_changed = true;
