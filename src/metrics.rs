@@ -15,7 +15,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub fn registry() -> Registry {
     let mut registry = Registry::with_prefix("probeshim");
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
-    registry.register("build", "What was built", Info::new(labels.to_vec()));
+    registry.register("build", "Version of probeshim", Info::new(labels.to_vec()));
     registry
 }
 

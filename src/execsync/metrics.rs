@@ -99,39 +99,39 @@ impl ExecMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "exec_phase",
-            "Where the time of ExecSyncs went, as far as it is known",
+            "Duration of each phase of the ExecSyncs whose phases are all known",
             Unit::Seconds,
             self.phases.clone(),
         );
         registry.register(
             "exec_phase_coverage",
-            "ExecSyncs by how much of their phases is known",
+            "ExecSyncs by the completeness of their phases",
             self.states.clone(),
         );
-        registry.register("exec_assessments", "ExecSyncs by how they went", self.assessments.clone());
+        registry.register("exec_assessments", "ExecSyncs by assessment", self.assessments.clone());
         registry.register_with_unit(
             "exec_margin",
-            "By how much ExecSyncs were faster than their timeout; negative where they were slower",
+            "Time between the end of ExecSyncs and their timeout; negative after the timeout",
             Unit::Seconds,
             self.margins.clone(),
         );
         registry.register("exec_in_flight", "ExecSyncs in flight on the node", self.in_flight.clone());
         registry.register(
             "exec_in_flight_busiest",
-            "ExecSyncs in flight in the container that has most of them",
+            "ExecSyncs in flight in the container that has the most",
             self.busiest.clone(),
         );
-        registry.register("exec_stuck", "ExecSyncs and their processes that are stuck", self.stuck.clone());
+        registry.register("exec_stuck", "Stuck ExecSyncs and leaked processes", self.stuck.clone());
         registry.register("sandboxes", "Pod sandboxes on the node", self.sandboxes.clone());
         registry.register("containers", "Containers on the node", self.containers.clone());
         registry.register(
             "objects_over_limit",
-            "Sandboxes and containers beyond the number of each that probeshim observes",
+            "Sandboxes and containers that are not observed, because there are too many",
             self.refused.clone(),
         );
         registry.register(
             "evidence_not_sampled",
-            "Looks at a container that were not taken, because too many waited",
+            "Requests to the sampler that were dropped, because its queue was full",
             self.unsampled.clone(),
         );
     }

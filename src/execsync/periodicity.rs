@@ -147,9 +147,9 @@ mod tests {
         assert_eq!(learned(&[0, 10_000, 20_010, 30_000]), Some((10, 0.75)));
         assert_eq!(learned(&[0, 1_000, 2_100, 2_990, 4_000, 5_000]), Some((1, 0.94)));
         assert_eq!(learned(&[0, 10_000, 20_000, 20_900, 30_000, 40_000, 50_000]), Some((10, 0.81)));
-        assert_eq!(learned(&[0, 700, 9_000, 9_300, 31_000]), None, "somebody types");
+        assert_eq!(learned(&[0, 700, 9_000, 9_300, 31_000]), None, "a person types");
         assert_eq!(learned(&[0, 20, 40, 60, 80, 100]), None, "a benchmark");
-        assert_eq!(learned(&[0, 3_000, 10_000, 13_000, 20_000, 23_010]), Some((10, 0.88)), "two in turns");
+        assert_eq!(learned(&[0, 3_000, 10_000, 13_000, 20_000, 23_010]), Some((10, 0.88)), "two alternate");
     }
 
     #[test]

@@ -118,7 +118,7 @@ enum CallDecodeError {
     #[error(transparent)]
     Malformed(#[from] DecodeError),
     /// The decoding panicked.
-    #[error("a fault of probeshim's own")]
+    #[error("probeshim panicked while it decoded the message")]
     Fault,
 }
 

@@ -63,7 +63,7 @@ impl TapMetrics {
         registry.register("calls", "Calls that ended", self.calls.clone());
         registry.register_with_unit(
             "call_duration",
-            "From the head of a call to its end",
+            "Time from the request headers of a call to its end",
             Unit::Seconds,
             self.call_duration.clone(),
         );
@@ -86,17 +86,17 @@ impl TapMetrics {
         );
         registry.register(
             "partial_observations_dropped",
-            "Beginnings of calls and messages of streams that were not observed, because the queue was full",
+            "Requests of calls and messages of streams that were not observed, because the queue was full",
             self.partial_observations_dropped.clone(),
         );
         registry.register(
             "internal_execs_unobserved",
-            "ExecSyncs of probeshim's own that are not among the calls, because there were too many",
+            "Internal ExecSyncs that are not among the calls, because there were too many",
             self.internal_execs_dropped.clone(),
         );
         registry.register(
             "messages_not_decoded",
-            "Messages of watched calls that were forwarded but not read",
+            "Messages of watched calls that were forwarded but not decoded",
             self.decode_failures.clone(),
         );
     }

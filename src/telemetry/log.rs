@@ -34,7 +34,7 @@ impl Default for LogConfig {
 
 impl LogConfig {
     fn for_level(level: &str) -> Self {
-        // h2 warns about any odd client. probeshim logs itself whatever is important.
+        // h2 warns about any odd client. probeshim itself logs the important ones.
         Self { filter: format!("warn,h2=error,probeshim={level}") }
     }
 
@@ -50,7 +50,7 @@ impl FromStr for LogConfig {
     /// and levels, such as `probeshim::relay=debug,h2=trace`, which are used unchanged.
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let config = match text {
-            "" => return Err(FilterError("it is empty".to_owned())),
+            "" => return Err(FilterError("the filter is empty".to_owned())),
             "off" | "error" => Self { filter: text.to_owned() },
             level if LEVELS.contains(&level) => Self::for_level(level),
             directives => Self { filter: directives.to_owned() },

@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that waits for a message before each line. It stops to wait once the sender is
+    /// An output that waits for a message before each line. It waits no more once the sender is
     /// gone.
     struct Gate {
         open: Receiver<()>,

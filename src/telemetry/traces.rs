@@ -138,7 +138,7 @@ impl Traces {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "spans_dropped",
-            "Spans that were not exported, because too many waited",
+            "Spans that were not exported, because the queue was full",
             self.dropped.clone(),
         );
     }

@@ -146,7 +146,7 @@ fn an_exec_that_may_be_foreign_is_not_matched() {
     assert_eq!(
         found(&[ended(ExecOutcome::Unanswered)], &started),
         [Match::One(0)],
-        "given up, and nothing else went on"
+        "the client gave up, and nothing else ran"
     );
 }
 

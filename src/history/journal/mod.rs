@@ -62,7 +62,7 @@ impl Journal {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "records_dropped",
-            "Calls that were not recorded on disk, because too many waited or the disk took no more",
+            "Calls that were not recorded on disk, because the queue was full or the disk accepted none",
             self.dropped.clone(),
         );
     }

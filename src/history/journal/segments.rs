@@ -163,8 +163,8 @@ fn set_aside_others(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the number after the highest in the names of a directory, including names of other
-/// files.
+/// Returns the number after the highest in the names of segments in a directory, including names
+/// of anything but regular files.
 fn next_number(dir: &Path) -> io::Result<u64> {
     let mut next = 1;
     for entry in fs::read_dir(dir)? {

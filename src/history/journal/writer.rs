@@ -98,7 +98,7 @@ impl JournalWriter {
                 Stop::Held(held) => {
                     if !self.holder_logged {
                         self.holder_logged = true;
-                        info!(%held, "calls are recorded on disk once it is free");
+                        info!(%held, "calls are not recorded on disk until the directory is unlocked");
                     }
                     self.failure.send_replace(Some(held.to_string()));
                     LOCK_RETRY_INTERVAL
@@ -106,7 +106,7 @@ impl JournalWriter {
                 Stop::Removed => {
                     let dir = self.settings.dir.display();
                     let message =
-                        format!("Another process removed the records in {dir}; recording starts again there");
+                        format!("Another process removed the records in {dir}; probeshim continues in new files");
                     self.events.log_and_record(Event::warning(reason::RECORD_REMOVED, message));
                     Duration::ZERO
                 }

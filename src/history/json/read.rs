@@ -20,7 +20,7 @@ use crate::tap;
 
 /// The JSON is not a call record, or not one of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not the record of a call")]
+#[error("not a call record")]
 pub struct RecordError;
 
 impl TryFrom<Call> for CallRecord {

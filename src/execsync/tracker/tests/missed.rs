@@ -136,7 +136,7 @@ fn a_late_exit_that_is_not_the_answers_is_anothers() {
         assert_eq!(
             watched,
             if is_its { vec![40] } else { vec![] },
-            "what it left is looked for once it is its"
+            "the session is watched once the exec instance belongs to the call"
         );
         let amended = scenario.records();
         let is_complete = matches!(&amended[..], [(1, Phases::Complete(_))]);

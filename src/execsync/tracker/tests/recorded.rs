@@ -133,7 +133,7 @@ fn a_command_that_outlives_its_call_amends_the_record() {
     let command_outcome = late.analysis.as_ref().unwrap().command_outcome.unwrap();
     assert_eq!((late.is_amended, late.call.id, command_outcome.exited), (true, 1, Some(MS * 9000)));
     assert!(matches!(late.analysis.unwrap().phases, Phases::Complete(_)));
-    assert_eq!(scenario.tracker.sessions.len(), 1, "what it left is looked for once");
+    assert_eq!(scenario.tracker.sessions.len(), 1, "the session is watched once");
 }
 
 #[test]
