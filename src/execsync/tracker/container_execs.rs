@@ -192,9 +192,9 @@ impl ContainerExecs {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: instances.len() }
     }
 
-    /// Returns the pid of a call's exec instance, or the pids of all candidates of an ambiguous call
-    /// whose end shows that its command has exited. Omits an exec instance that has not exited then,
-    /// because it may belong to another call.
+    /// Returns the pid of a call's exec instance, or the pids of all candidates of an ambiguous
+    /// call whose end shows that its command has exited. Omits an exec instance that has not exited
+    /// then, because it may belong to another call.
     pub(super) fn pids_of(
         &self,
         outcome: ExecOutcome,
