@@ -2,8 +2,8 @@
 //! laptops.
 //!
 //! procrun isolates nothing. A container is a session of processes with a directory of its own,
-//! below a monitor that ends all of them when procrun exits. The responses, status codes and messages
-//! are those of containerd.
+//! below a monitor that ends all of them when procrun exits. The responses, status codes and
+//! messages are those of containerd.
 //!
 //! ```text
 //! client ──► service ──► engine ──► monitor ══► processes of one container

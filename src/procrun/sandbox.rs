@@ -118,7 +118,7 @@ impl ProcrunSandbox {
         let linux = self.config.linux.as_ref();
         let context = linux.and_then(|linux| linux.security_context.as_ref());
         let options = context.and_then(|context| context.namespace_options.clone());
-        // As in containerd, a pod has an address only while its sandbox is ready.
+        // A pod has an address only while its sandbox is ready, as in containerd.
         let ip = if self.is_ready() { ADDRESS.to_owned() } else { String::new() };
         v1::PodSandboxStatus {
             id: self.id.clone(),

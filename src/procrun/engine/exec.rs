@@ -112,7 +112,7 @@ impl Engine {
             not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
         let output = OutputReader::new(streams.stdout, streams.stderr);
-        // As in containerd, the timeout begins when the command has started.
+        // The timeout begins when the command has started, as in containerd.
         let limit =
             u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let exit = match limit {

@@ -30,7 +30,7 @@ impl Engine {
             return Ok(());
         };
         if let Some(grace) = u64::try_from(grace).ok().filter(|grace| *grace > 0) {
-            // As in containerd, a second stop waits but does not send the signal again.
+            // A second stop waits but does not send the signal again, as in containerd.
             if container.takes_stop_signal() {
                 let number = signal::number(container.config.stop_signal)?;
                 monitor.signal(first.number, number, SignalTarget::Group);

@@ -64,7 +64,8 @@ impl Monitors {
         our_socket.set_nonblocking(true)?;
         let our_socket = UnixStream::from_std(our_socket)?;
         let mut command = tokio::process::Command::new(&self.program);
-        // The name is for readers of process lists, and is shortened: an argument has at most 128 KiB.
+        // The name is for readers of process lists, and is shortened: an argument is limited to
+        // 128 KiB.
         command
             .arg0("probeshim")
             .arg(SUBCOMMAND)

@@ -166,8 +166,8 @@ impl RuntimeService for Service {
     ) -> RuntimeAnswer<v1::StopContainerResponse> {
         let request = request.into_inner();
         if let Some(container) = ignore_not_found(self.container(&request.container_id))? {
-            // As in containerd, a caller that disconnects during the wait leaves the container with
-            // the stop signal.
+            // If the caller disconnects during the wait, the container keeps running with its stop
+            // signal sent, as in containerd.
             self.engine.stop(&container, request.timeout).await?;
         }
         Ok(Response::new(v1::StopContainerResponse {}))
