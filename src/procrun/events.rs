@@ -39,7 +39,7 @@ impl EventBroadcast {
         // tonic ends a stream after its first error.
         BroadcastStream::new(self.sender.subscribe()).map(|next| {
             next.map_err(|BroadcastStreamRecvError::Lagged(missed)| {
-                Status::data_loss(format!("{missed} events were lost: they came faster than they were read"))
+                Status::data_loss(format!("{missed} events were dropped because the client read too slowly"))
             })
         })
     }

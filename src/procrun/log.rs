@@ -99,7 +99,7 @@ impl LogFile {
                 match written.await {
                     Ok(back) => (writer, chunk) = back,
                     Err(reason) => {
-                        error!(stream, %reason, "the rest of a container's output is not written");
+                        error!(stream, %reason, "cannot write the rest of a container's output");
                         return;
                     }
                 }
@@ -137,7 +137,7 @@ impl RecordWriter {
         if let Err(error) = written
             && !std::mem::replace(&mut self.is_failing, true)
         {
-            warn!(path = ?self.log.path, %error, "a container's log cannot be written");
+            warn!(path = ?self.log.path, %error, "cannot write a container's log");
         }
     }
 }

@@ -69,14 +69,14 @@ pub struct ProcrunConfig {
     pub exec_timeout_kills: TimeoutKillScope,
 }
 
-/// What an ExecSync that times out kills. `--help` prints the comments of the variants.
+/// Processes that an ExecSync kills when it times out. `--help` prints the comments of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TimeoutKillScope {
-    /// The command's process alone, as containerd does; what it has started lives on, and may hold
-    /// the call's output
+    /// The command's process alone, as containerd does. Processes that it has started keep running,
+    /// and may hold the call's output
     #[default]
     Process,
-    /// Its whole process group
+    /// The command's process group
     Group,
 }
 

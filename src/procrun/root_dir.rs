@@ -37,7 +37,7 @@ impl Root {
         check_owner(&directory)?;
         let lock = LockFile::acquire(&directory.join("procrun")).map_err(|error| match error {
             held @ LockError::Held { .. } => {
-                let reason = format!("another procrun works there: {held}");
+                let reason = format!("another procrun uses this directory: {held}");
                 io::Error::new(io::ErrorKind::ResourceBusy, reason)
             }
             LockError::Io { source, .. } => source,
@@ -81,7 +81,7 @@ impl Root {
                 match remove(path.clone()).await {
                     Ok(()) => break,
                     Err(error) if attempt == ATTEMPTS => {
-                        warn!(path = %path.display(), %error, "what an earlier procrun left cannot be removed");
+                        warn!(path = %path.display(), %error, "cannot remove a directory that an earlier procrun left");
                     }
                     Err(_) => sleep(PAUSE).await,
                 }
@@ -93,7 +93,7 @@ impl Root {
     pub(super) async fn clear(&self) {
         let containers = self.containers();
         if let Err(error) = remove(containers.clone()).await {
-            warn!(path = %containers.display(), %error, "the folders of containers cannot be removed");
+            warn!(path = %containers.display(), %error, "cannot remove the directories of containers");
         }
     }
 }
@@ -106,11 +106,11 @@ fn check_owner(directory: &Path) -> io::Result<()> {
     let reason = if found.uid() != our_uid {
         format!("{shown} belongs to user {}, not to user {our_uid}", found.uid())
     } else if found.mode() & 0o002 != 0 {
-        format!("{shown} may be written to by every user (mode {:04o})", found.mode() & 0o7777)
+        format!("{shown} is writable by every user (mode {:04o})", found.mode() & 0o7777)
     } else {
         return Ok(());
     };
-    let message = format!("{reason}: give a directory of your own, or one that is not there yet");
+    let message = format!("{reason}: use a directory that only you can write to, or one that does not exist yet");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
@@ -161,7 +161,7 @@ mod tests {
         let root = Root::lock(&dir).unwrap();
         assert_eq!((mode(&dir), mode(&lock), mode(&root.containers())), (0o700, 0o600, 0o700));
         let refused = Root::lock(&dir).unwrap_err().to_string();
-        assert!(refused.starts_with("another procrun works there"), "{refused}");
+        assert!(refused.starts_with("another procrun uses this directory"), "{refused}");
         drop(root);
         // A lock file that an earlier version left.
         let mut open = OpenOptions::new();

@@ -71,7 +71,7 @@ impl ProcrunContainer {
             Some(ContainerBackend::Processes { first, .. }) if self.stage().is_running() => first.pid,
             _ => 0,
         };
-        serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "folder": self.dir }).to_string()
+        serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "directory": self.dir }).to_string()
     }
 
     /// Returns the attributes that identify the container in statistics.

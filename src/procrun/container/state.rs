@@ -160,7 +160,7 @@ impl ContainerExit {
             Self::Code(_) => "",
             Self::StartError(why) => why,
             Self::MonitorKilled => {
-                "the monitor of its processes was killed, and what was in their session with it"
+                "the container's monitor was killed, and with it the processes of the monitor's session"
             }
         }
     }

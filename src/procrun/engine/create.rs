@@ -94,6 +94,6 @@ fn warn_of_what_is_ignored(container: &ProcrunContainer) {
     let ignored: Vec<&str> =
         wishes.into_iter().filter(|(_, is_wished)| *is_wished).map(|(wish, _)| wish).collect();
     if !ignored.is_empty() {
-        warn!(container = %container.id, name = container.name, ignored = ignored.join(", "), "procrun isolates nothing");
+        warn!(container = %container.id, name = container.name, ignored = ignored.join(", "), "procrun ignores settings of the container config");
     }
 }

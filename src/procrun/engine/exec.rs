@@ -132,7 +132,7 @@ impl Engine {
                 if let Err(reason) =
                     output.drain(self.config.exec_io_drain_timeout, &id).await.map_err(not_drained)
                 {
-                    warn!(container = %container.id, %reason, "an exec timed out");
+                    warn!(container = %container.id, %reason, "exec timed out and its output did not end");
                 }
                 let limit = format_duration(limit);
                 Err(CriError::deadline_exceeded(format!(

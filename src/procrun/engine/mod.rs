@@ -167,7 +167,7 @@ impl Engine {
             self.exit_watchers.wait().await;
         };
         if timeout(KILL_TIMEOUT, ended).await.is_err() {
-            warn!("some processes do not die of SIGKILL, and are left behind");
+            warn!("some processes did not die of SIGKILL and are left behind");
         }
         self.root.clear().await;
     }

@@ -119,7 +119,7 @@ impl Engine {
         let StartedProcess { mut process, output, .. } = started;
         let exit = process.exit().await;
         if timeout(OUTPUT_GRACE, output.join_all()).await.is_err() {
-            warn!(container = %container.id, "its output is still held by others, and is read no more");
+            warn!(container = %container.id, "output is held by another process and no longer read");
         }
         if let Some(ContainerBackend::Processes { log, .. }) = container.backend.get() {
             log.close().await;
@@ -143,6 +143,6 @@ fn report(container: &ProcrunContainer, orphan: &Orphan) {
     info!(
         container = %container.id, name = container.name,
         pid = orphan.pid, program = orphan.program, exit = orphan.code,
-        "a process that had left its process group has ended"
+        "process that had left the container's process groups exited"
     );
 }

@@ -58,7 +58,7 @@ impl Monitors {
         on_orphan: impl Fn(Orphan) + Send + 'static,
     ) -> io::Result<Monitor> {
         if self.shutdown.is_cancelled() {
-            return Err(io::Error::other("procrun is ending"));
+            return Err(io::Error::other("procrun is shutting down"));
         }
         let (our_socket, monitor_socket) = std::os::unix::net::UnixStream::pair()?;
         our_socket.set_nonblocking(true)?;
@@ -87,7 +87,7 @@ impl Monitors {
             drop(our_socket);
             let exit_status = process.wait().await;
             if !exit_status.as_ref().is_ok_and(ExitStatus::success) {
-                warn!(pid, ended = ?exit_status, "a monitor did not end by itself; what it had started is killed");
+                warn!(pid, ended = ?exit_status, "monitor ended unexpectedly; killing its session");
                 // The scan may take long, because a container can start any number of processes.
                 let _ = spawn_blocking(move || kill_session(pid)).await;
             }

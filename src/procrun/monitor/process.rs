@@ -50,7 +50,7 @@ pub(in crate::procrun) enum LaunchError {
     #[error("{0}")]
     Refused(String),
     /// The monitor has exited.
-    #[error("its monitor has ended")]
+    #[error("the container's monitor has exited")]
     MonitorExited,
 }
 

@@ -66,7 +66,7 @@ impl ProcessTree {
         // The lock is held during the launch, so that the reaper finds the process in the table.
         let mut processes = self.processes();
         if processes.is_ending {
-            return self.send_refused(launch.process, "the container has ended".to_owned());
+            return self.send_refused(launch.process, "the container has exited".to_owned());
         }
         let at = now();
         match command.spawn() {

@@ -241,11 +241,11 @@ impl RuntimeService for Service {
     }
 
     async fn exec(&self, _: Request<v1::ExecRequest>) -> RuntimeAnswer<v1::ExecResponse> {
-        unimplemented("Exec", "it serves no streams beside the CRI; use ExecSync (crictl exec -s)")
+        unimplemented("Exec", "it has no streaming server; use ExecSync (crictl exec -s)")
     }
 
     async fn attach(&self, _: Request<v1::AttachRequest>) -> RuntimeAnswer<v1::AttachResponse> {
-        unimplemented("Attach", "it serves no streams beside the CRI; read the container's log")
+        unimplemented("Attach", "it has no streaming server; read the container's log")
     }
 
     async fn port_forward(

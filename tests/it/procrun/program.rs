@@ -102,7 +102,7 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
     );
     let cmd = ["sh", "-c", &script].map(str::to_owned).into();
     client.exec_sync(ExecSyncRequest { container_id, cmd, timeout: 0 }).await.unwrap();
-    let line = runtime.logged("a process that had left its process group has ended").await;
+    let line = runtime.logged("process that had left the container's process groups exited").await;
     assert_eq!((line["exit"].as_i64(), line["program"].as_str()), (Some(9), Some("sh")), "{line}");
 }
 
@@ -128,7 +128,7 @@ async fn wrong_usage_and_places_that_are_taken_are_named() {
     let _procrun = Procrun::new(settings(&place.at(""))).unwrap();
     let answer = Answer::to(command(&place, &[])).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    assert!(answer.stderr.contains("another procrun works there"), "{answer:?}");
+    assert!(answer.stderr.contains("another procrun uses this directory"), "{answer:?}");
 }
 
 #[tokio::test]
