@@ -129,7 +129,7 @@ fn text(content: Vec<u8>) -> io::Result<String> {
 /// Returns the name of a file type other than a regular file.
 fn name_of(kind: FileType) -> &'static str {
     match kind {
-        _ if kind.is_dir() => "a folder",
+        _ if kind.is_dir() => "a directory",
         _ if kind.is_fifo() => "a FIFO",
         _ if kind.is_socket() => "a socket",
         _ if kind.is_char_device() || kind.is_block_device() => "a device",
@@ -198,7 +198,7 @@ mod tests {
         for (path, kind) in [
             (fifo.as_path(), "a FIFO"),
             (socket.as_path(), "a socket"),
-            (dir.path(), "a folder"),
+            (dir.path(), "a directory"),
             (Path::new("/dev/zero"), "a device"),
         ] {
             for refused in [read(path, 8).unwrap_err(), open_for_writing(path).unwrap_err()] {

@@ -94,7 +94,7 @@ fn the_message_of_a_flag_is_clear() {
         ),
         (
             "run --never-kill=pod=",
-            "label.NAME; * stands for anything, ? for one character; pod has no pattern",
+            "label.NAME; * matches any text, and ? one character; pod has no pattern",
         ),
         ("run --watch-runtime=no", "'--watch-runtime <on|off>'\n  [possible values: on, off]"),
         ("play a --enforce=kill", "'--enforce <MODE>'\n  [possible values: off, dry-run, restart]"),

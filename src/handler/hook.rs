@@ -80,7 +80,7 @@ async fn run_hook(
             sleep(Duration::from_secs((*seconds).into())).await;
             Ok(())
         }
-        Hook::Tcp => Err("tcpSocket is no handler of hooks".to_owned()),
+        Hook::Tcp => Err("tcpSocket is not a valid handler of hooks".to_owned()),
         Hook::Invalid(reason) => Err(reason.clone()),
     }
 }

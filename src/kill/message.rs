@@ -41,7 +41,7 @@ pub(crate) fn stopping(name: &str) -> String {
 
 /// Returns the message for a container that is restarted together with all others of its pod.
 pub(crate) fn restarting_all(name: &str) -> String {
-    format!("Container {name} is restarted with all others")
+    format!("Container {name} is restarted with all containers of its pod")
 }
 
 impl KillCause {

@@ -96,7 +96,7 @@ impl KillAttempt<'_> {
                     namespace,
                     pod,
                     container = container.name,
-                    "a preStop hook failed: {}",
+                    "preStop hook failed: {}",
                     sanitize(&error)
                 );
                 // The event omits the reason, as with the kubelet: it may contain secrets of the
@@ -105,7 +105,7 @@ impl KillAttempt<'_> {
             }
             Err(HookError::Panicked) => on_panic(),
             Err(HookError::TimedOut) => {
-                info!("a preStop hook has not ended within the grace period of {period:?}");
+                info!("preStop hook did not end within the grace period of {period:?}");
             }
         }
     }

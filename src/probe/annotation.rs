@@ -60,14 +60,16 @@ pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
             || name.strip_prefix(RESTART_POLICY).is_some_and(|of| of.len() > 1 && of.starts_with('.'))
         {
             if policy(text).is_none() {
-                problems.push(format!("annotation {key} is {text:?}; it must be Always, OnFailure or Never"));
+                problems.push(format!(
+                    "annotation {key}: Unsupported value: {text:?}: supported values: \"Always\", \"Never\", \"OnFailure\""
+                ));
             }
             continue;
         }
         let problem = match type_of(name).map(|probe_type| read_text(probe_type, text, redact)) {
             None => {
                 format!(
-                    "annotation {key} means nothing: its key must be {ANNOTATION_PREFIX}<liveness|readiness|startup>.<container> or {ANNOTATION_PREFIX}{RESTART_POLICY}[.<container>]"
+                    "annotation {key}: unknown key, must be {ANNOTATION_PREFIX}<liveness|readiness|startup>.<container> or {ANNOTATION_PREFIX}{RESTART_POLICY}[.<container>]"
                 )
             }
             Some(Err(reasons)) => {
@@ -89,7 +91,7 @@ fn type_of(name: &str) -> Option<ProbeType> {
 
 fn read_text(probe_type: ProbeType, text: &str, redact: bool) -> Result<Probe, Vec<String>> {
     let value: Value =
-        serde_json::from_str(text).map_err(|error| vec![format!("it is not JSON: {error}")])?;
+        serde_json::from_str(text).map_err(|error| vec![format!("must be JSON: {error}")])?;
     let node = Cursor::root("", &value);
     let node = if redact { node.secret() } else { node };
     let mut problems = Vec::new();

@@ -26,7 +26,7 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
             read_hook(&hook, &mut problems)
         }
         Err(error) => {
-            return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
+            return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER}: must be JSON: {error}")));
         }
     };
     let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -41,8 +41,8 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
 pub(super) fn grace_period<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Result<u32, String>> {
     let text = note(GRACE_PERIOD)?;
     let read = text.parse().ok().filter(|seconds| i32::try_from(*seconds).is_ok());
-    let reason = "it must be a whole number of seconds from 0 to 2147483647";
-    Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD} is {text:?}; {reason}")))
+    let reason = "must be an integer between 0 and 2147483647, inclusive";
+    Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD}: Invalid value: {text:?}: {reason}")))
 }
 
 /// Returns the named ports of the container.

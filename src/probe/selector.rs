@@ -13,8 +13,8 @@ const LABEL: &str = "label.";
 /// Reason for which a text is not a selector.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; \
-     * stands for anything, ? for one character{0}"
+    "must be KEY=PATTERN, or several separated by commas; the keys are namespace, pod, container, image and label.NAME; \
+     * matches any text, and ? one character{0}"
 )]
 pub struct SelectorError(String);
 
@@ -27,7 +27,7 @@ pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selec
     let glob = |node: &Cursor<'_>, problems: &mut Vec<Violation>| {
         let text = node.text(problems)?;
         if text.is_empty() {
-            node.error("must not be empty; * stands for anything, ? for one character", problems);
+            node.error("must not be empty; * matches any text, and ? one character", problems);
         }
         Some(WildMatch::new(&text))
     };
@@ -66,7 +66,7 @@ impl FromStr for Selector {
                 }
             };
             if field.replace(glob).is_some() {
-                return Err(SelectorError(format!("; {key} is there twice")));
+                return Err(SelectorError(format!("; {key} is given twice")));
             }
         }
         Ok(matches)
@@ -87,7 +87,7 @@ mod tests {
             ("pod=", "pod has no pattern"),
             ("label.=x", "\"label.\" is none of these"),
             ("name=web", "\"name\" is none of these"),
-            ("pod=a,pod=b", "pod is there twice"),
+            ("pod=a,pod=b", "pod is given twice"),
         ] {
             let error = wrong.parse::<Selector>().unwrap_err().to_string();
             assert!(error.contains(expected), "{wrong}: {error}");

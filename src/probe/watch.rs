@@ -128,7 +128,7 @@ pub(crate) async fn rescan_blocking(files: Files) -> (Files, bool) {
         (files, has_changed)
     });
     looked.await.unwrap_or_else(|_| {
-        error!("a fault of probeshim's own: manifests were not looked at, please report it");
+        error!("bug in probeshim: the scan of manifests panicked; please report it");
         (kept, false)
     })
 }

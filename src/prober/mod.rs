@@ -252,7 +252,7 @@ impl ProbeManager {
     /// Switches the enforcement mode. `by` names the client in the event.
     pub fn set_mode(&self, to: EnforcementMode, by: &str) {
         let from = self.shared.enforcement.set_mode(to);
-        let message = format!("From {} to {}, by {by}", from.name(), to.name());
+        let message = format!("Enforcement mode changed from {} to {} by {by}", from.name(), to.name());
         self.shared.events.log_and_record(Event::warning(reason::ENFORCEMENT_MODE_CHANGED, message));
     }
 

@@ -321,7 +321,7 @@ mod tests {
             (ended(0), ended(3), true, PodPhase::Failed),
         ] {
             let actual = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
-            assert_eq!(actual, expected, "a sidecar {side:?} beside {main:?}");
+            assert_eq!(actual, expected, "a sidecar {side:?} next to {main:?}");
         }
     }
 }

@@ -116,7 +116,7 @@ fn what_the_runtime_does_not_stop_is_tried_again() {
     let pod = probing.run(&manifest);
     probing.wait_for_event("deaf", "Killing", "", 1);
     probing.containerd.crash_and_restart();
-    probing.wait_for_event("deaf", "KillFailed", "The runtime has not stopped it: ", 1);
+    probing.wait_for_event("deaf", "KillFailed", "The runtime failed to stop the container: ", 1);
     probing.wait_for_event("deaf", "Killing", "", 2);
     let stops = probing.stops(&pod.containers[0], 2);
     let are_ok: Vec<bool> = stops.iter().map(|stop| stop["code"] == "OK").collect();

@@ -396,5 +396,5 @@ async fn others_have_their_turn_while_heads_come_without_end() {
     for _ in 0..20 {
         assert_eq!(probed(&healthy, "/", &[]).await, Ok(ProbeOutcome::Success("ok".to_owned())));
     }
-    assert!(floods.try_join_next().is_none(), "they go on");
+    assert!(floods.try_join_next().is_none(), "the floods continue");
 }

@@ -35,7 +35,7 @@ impl KillTask {
     /// the container.
     pub(super) async fn run(self) {
         if AssertUnwindSafe(self.kill()).catch_unwind().await.is_err() {
-            error!("a fault of probeshim's own: a container was not killed, please report it");
+            error!("bug in probeshim: the kill of a container panicked; please report it");
             self.shared.metrics.fault();
             self.release();
         }
@@ -52,19 +52,19 @@ impl KillTask {
                 }
                 KillResult::Stopped => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let message = "The runtime says that it has stopped it, and it still runs";
+                    let message = "The runtime reports that it has stopped the container, but the container still runs";
                     self.record_event(Event::warning(reason::KILL_FAILED, message));
                 }
                 KillResult::Aborted(KillAbort::Gone) => return,
                 KillResult::Aborted(abort) => {
-                    let message = format!("Is not stopped after all: {}", abort.reason());
+                    let message = format!("Kill aborted: {}", abort.reason());
                     self.record_event(Event::normal(reason::KILL_ABORTED, message));
                     self.release();
                     return;
                 }
                 KillResult::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let message = format!("The runtime has not stopped it: {}", sanitize(status.message()));
+                    let message = format!("The runtime failed to stop the container: {}", sanitize(status.message()));
                     self.record_event(Event::warning(reason::KILL_FAILED, message));
                     sleep(retry_delay()).await;
                 }

@@ -85,7 +85,7 @@ impl ManagerInner {
             for keys in keys.chunks(PODS_PER_TICK) {
                 for key in keys {
                     if catch_unwind(AssertUnwindSafe(|| self.look(key, is_kubelet_there))).is_err() {
-                        error!("a fault of probeshim's own: a pod was not looked at, please report it");
+                        error!("bug in probeshim: the check of a pod panicked; please report it");
                         self.metrics.fault();
                     }
                 }

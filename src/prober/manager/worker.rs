@@ -145,7 +145,7 @@ impl Worker {
         let Some(event) = self.pod.lock().panic_event(&self.signals) else { return };
         let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
         let container = event.container.as_ref().and_then(|container| container.name.as_deref());
-        error!(pod, container, "{}, please report it", event.message);
+        error!(pod, container, "bug in probeshim: {}; please report it", event.message);
         self.shared.events.record(event);
     }
 }

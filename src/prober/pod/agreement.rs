@@ -41,7 +41,7 @@ impl PodState {
                 let later = now.saturating_duration_since(since).as_secs_f64();
                 let probe = probe_type.name();
                 let message = format!(
-                    "The kubelet stops it, {later:.1}s after it would have been for its {probe} probe"
+                    "The kubelet stops the container {later:.1}s after the would-be kill for its {probe} probe"
                 );
                 self.confirm(index, probe_type, message, effects);
                 return;
@@ -49,7 +49,7 @@ impl PodState {
             if self.containers[index].result(probe_type) == Some(ProbeResult::Failure) {
                 // The prober makes no decision about a container that is being stopped, so there is
                 // no would-be kill.
-                let message = format!("The kubelet stops it, as its {} probe has failed", probe_type.name());
+                let message = format!("The kubelet stops the container, and its {} probe has failed", probe_type.name());
                 self.confirm(index, probe_type, message, effects);
                 return;
             }
@@ -77,7 +77,7 @@ impl PodState {
                 self.confirm_near_miss(index, probe_type, effects);
             } else if known.is_some() && self.enforcement.mode() == EnforcementMode::DryRun {
                 let message =
-                    format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
+                    format!("The kubelet has stopped and restarted the container for no known reason: {stood}");
                 let event = Event::warning(reason::KILL_UNPREDICTED, message);
                 effects.events.push(self.container_event(index, event));
             }
@@ -102,7 +102,9 @@ impl PodState {
 
     fn confirm_near_miss(&mut self, index: usize, probe_type: ProbeType, effects: &mut Effects) {
         let probe = probe_type.name();
-        let message = format!("The kubelet stops it; its {probe} probe was one failure short of that here");
+        let message = format!(
+            "The kubelet stops the container; here, its {probe} probe was one failure short of its threshold"
+        );
         self.confirm(index, probe_type, message, effects);
     }
 
@@ -139,7 +141,7 @@ impl PodState {
                 if is_running && is_kubelet_there {
                     let (probe, seconds) = (probe_type.name(), time_limit.as_secs_f64());
                     let message = format!(
-                        "The kubelet has not stopped it for its {probe} probe within {seconds:.1}s of when it would have been"
+                        "The kubelet has not stopped the container for its {probe} probe within {seconds:.1}s of the would-be kill"
                     );
                     let event = Event::warning(reason::KILL_NOT_OBSERVED, message);
                     effects.events.push(self.container_event(index, event));
@@ -181,7 +183,7 @@ impl ProbeWorker {
         let ours = match (self.state.run.last, self.failures.back()) {
             (Some(ProbeResult::Failure), Some(failure)) => {
                 format!(
-                    "{} of {threshold} failures, the last of them: {}",
+                    "{} of {threshold} failures, the last: {}",
                     self.state.run.length, failure.message
                 )
             }
@@ -189,6 +191,6 @@ impl ProbeWorker {
             (None, _) => "no attempt yet".to_owned(),
         };
         let theirs = self.last_kubelet_attempt.as_deref().unwrap_or("not seen");
-        format!("{probe}: {ours}; the kubelet's last: {theirs}")
+        format!("{probe}: {ours}; last attempt of the kubelet: {theirs}")
     }
 }

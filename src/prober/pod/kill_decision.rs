@@ -148,12 +148,12 @@ impl PodState {
     ) -> Option<(&'static str, String)> {
         let grace_period = kill.grace_period_after(Duration::ZERO);
         if !self.enforcement.mode().kills() {
-            let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but that {obstacle}"));
+            let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((reason::WOULD_KILL, would + &but.unwrap_or_default()));
         }
         if self.containers[index].is_protected {
-            return Some((reason::WOULD_KILL, "never killed: it is excluded".to_owned()));
+            return Some((reason::WOULD_KILL, "not stopped: it matches --never-kill".to_owned()));
         }
         if let Some(obstacle) = &kill.blocked_by {
             return Some((reason::KILL_SKIPPED, format!("not stopped: {obstacle}")));
@@ -161,16 +161,16 @@ impl PodState {
         if self.enforcement.mode() == EnforcementMode::Restart
             && !self.will_be_restarted(self.containers[index].name())
         {
-            return Some((reason::KILL_SKIPPED, "not stopped: nobody would start it again".to_owned()));
+            return Some((reason::KILL_SKIPPED, "not stopped: it would not be restarted".to_owned()));
         }
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
-            KillPermit::DryRun => Some((reason::WOULD_KILL, "dry-run since just now".to_owned())),
+            KillPermit::DryRun => Some((reason::WOULD_KILL, "dry-run: the enforcement mode has just changed".to_owned())),
             KillPermit::RateLimited { is_first } => {
                 if is_first {
                     effects.global_events.extend(self.enforcement.kills(now).most.map(KillLimit::event));
                 }
-                Some((reason::KILL_SKIPPED, "not stopped: there have been too many kills".to_owned()))
+                Some((reason::KILL_SKIPPED, "not stopped: --max-kills is reached".to_owned()))
             }
         }
     }
@@ -229,7 +229,7 @@ impl PodState {
     pub(in crate::prober) fn panic_event(&self, handle: &Arc<ProbeWorkerHandle>) -> Option<Event> {
         let worker = &self.workers[self.index_of(handle)?];
         let index = self.index_by_name(&worker.container)?;
-        let message = format!("{} probe was not made: probeshim panicked", worker.state.probe_type.title());
+        let message = format!("{} probe attempt failed: probeshim panicked", worker.state.probe_type.title());
         Some(self.container_event(index, Event::warning(reason::PROBE_PANICKED, message)))
     }
 }

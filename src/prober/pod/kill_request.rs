@@ -37,10 +37,10 @@ impl KillAbort {
     /// Returns the reason as a clause for an event's message.
     pub(in crate::prober) fn reason(self) -> &'static str {
         match self {
-            Self::Gone => "it does not run any more",
-            Self::Others => "it, or its pod, is being ended already",
-            Self::Excluded => "it is excluded by now",
-            Self::Switched => "nobody is killed by now",
+            Self::Gone => "the container no longer runs",
+            Self::Others => "the container or its pod is already being stopped",
+            Self::Excluded => "the container now matches --never-kill",
+            Self::Switched => "the enforcement mode no longer permits kills",
         }
     }
 }

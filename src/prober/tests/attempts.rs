@@ -186,7 +186,7 @@ async fn a_container_that_ran_before_is_not_taken_for_new() {
         node
     };
     let node = start(json!({"failureThreshold": 30}), 60).await;
-    assert!(node.container_of("web/main").is_started, "its startup probe would have ended it by now");
+    assert!(node.container_of("web/main").is_started, "its startup probe would have ended it");
     let results = ProbeType::ALL.map(|probe_type| node.result("web/main", probe_type));
     assert_eq!(results, [None; 3], "nothing is held of it yet");
     let node = start(json!({"failureThreshold": 300}), 60).await;
@@ -293,7 +293,7 @@ async fn a_panic_in_one_worker_is_reported_and_stops_no_other() {
     after(3.5).await;
     let faults =
         node.events_since(begin).into_iter().filter(|(_, what, _)| *what == reason::PROBE_PANICKED).count();
-    assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each goes on");
+    assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each worker continues");
     assert_eq!(node.workers(), ["bad/main liveness", "good/main liveness"]);
 }
 

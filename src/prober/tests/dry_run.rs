@@ -54,19 +54,19 @@ async fn stops_by_other_clients_are_compared() {
     let (node, begin) = start().await;
     after(21.0).await;
     let _call = node.stop("web/main");
-    let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
+    let expected = "The kubelet stops the container 1.0s after the would-be kill for its liveness probe";
     assert_eq!(last(&node, begin), (reason::KILL_PREDICTED, expected.to_owned()));
     // The reason of a stop is known once the container runs again.
     for (seconds, what, expected) in [
         (
             11.0,
             reason::KILL_PREDICTED,
-            "The kubelet stops it; its liveness probe was one failure short of that here",
+            "The kubelet stops the container; here, its liveness probe was one failure short of its threshold",
         ),
         (
             1.0,
             reason::KILL_UNPREDICTED,
-            "The kubelet has stopped and restarted it, and nothing here told why: liveness: 1 of 3 failures, the last of them: Liveness probe failed: ; the kubelet's last: exit code 1",
+            "The kubelet has stopped and restarted the container for no known reason: liveness: 1 of 3 failures, the last: Liveness probe failed: ; last attempt of the kubelet: exit code 1",
         ),
     ] {
         let (mut node, begin) = start().await;
@@ -79,7 +79,7 @@ async fn stops_by_other_clients_are_compared() {
         node.run("web/main#1");
         assert_eq!(last(&node, begin), (what, expected.to_owned()));
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
-        assert_eq!(run, u32::from(what == reason::KILL_UNPREDICTED), "the kubelet counts anew, and so do we");
+        assert_eq!(run, u32::from(what == reason::KILL_UNPREDICTED), "the kubelet and the prober reset their counters");
     }
     // A repeated stop counts once.
     let (mut node, begin) = start().await;
@@ -135,7 +135,7 @@ async fn stops_that_the_kubelet_has_announced_are_predicted() {
     drop(hook);
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
     let events = node.events_since(begin);
-    let expected = "The kubelet stops it, as its liveness probe has failed";
+    let expected = "The kubelet stops the container, and its liveness probe has failed";
     assert_eq!(events, [(0.0, reason::KILL_PREDICTED, expected.to_owned())]);
 }
 
@@ -195,7 +195,7 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
             .map(|(_, _, message)| message.as_str());
         // One period of the probe, the duration of its attempt, and two seconds.
         let expected =
-            "The kubelet has not stopped it for its liveness probe within 12.0s of when it would have been";
+            "The kubelet has not stopped the container for its liveness probe within 12.0s of the would-be kill";
         assert_eq!(message, is_kubelet_there.then_some(expected));
     }
 }

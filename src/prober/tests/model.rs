@@ -56,7 +56,7 @@ proptest::proptest! {
                 match played.get(usize::try_from(turn).unwrap()).copied().flatten() {
                     Some(true) => succeed(),
                     Some(false) => fail(),
-                    None => Err(Status::unavailable("nobody")),
+                    None => Err(Status::unavailable("no answer")),
                 }
             })
             .await;
