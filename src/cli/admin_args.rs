@@ -15,7 +15,7 @@ use crate::terminal::format::harmless_json;
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub(super) struct AdminArgs {
-    /// The admin socket of the probeshim to ask
+    /// Admin socket of the probeshim to query
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     admin: Option<SocketPath>,

@@ -25,7 +25,8 @@ enum BenchCommand {
     /// Measure ExecSync of a container, directly and through a running probeshim in turn:
     /// percentiles by phase, and processor time
     ///
-    /// The command is executed in the container as often as you say, twice over: mind what it does.
+    /// The command is executed the given number of times on each path, so make sure that it can be
+    /// repeated.
     Exec(BenchExec),
 }
 
@@ -35,27 +36,27 @@ struct BenchExec {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// The container, by its id or the beginning of it
+    /// Id of the container, or a prefix of it
     #[arg(long, value_name = "ID")]
     container: String,
 
-    /// Calls each way, 1 to 100000
+    /// Number of calls on each path, 1 to 100000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = whole_number::<usize, 1, 100_000>)]
     calls: usize,
 
-    /// Calls in flight at a time, 1 to 1000
+    /// Maximum number of calls in flight, 1 to 1000
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize, 1, 1_000>)]
     concurrency: usize,
 
-    /// After how many seconds the runtime kills the command; 0 for never
+    /// Timeout in seconds after which the runtime kills the command, or 0 for none
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_number::<u32, 0, { u32::MAX as u64 }>)]
     timeout: u32,
 
-    /// table or json
+    /// Output format: table or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
     output: OutputFormat,
 
-    /// What to execute, and its arguments
+    /// Command to execute, with its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<String>,
 }

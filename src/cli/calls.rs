@@ -27,42 +27,42 @@ pub struct CallsCommand {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Only calls to this method: its name in any case, such as ExecSync, or the path of one
-    /// outside the CRI that was called
+    /// Show only calls of this method: its name in any case, such as ExecSync, or the path of a
+    /// method outside the CRI that was called
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
-    /// Only calls about this pod: its name, NAMESPACE/NAME, its uid, or the beginning of its
+    /// Show only calls about this pod: its name, NAMESPACE/NAME, its uid, or a prefix of its
     /// sandbox's id
     #[arg(long, value_name = "POD")]
     pod: Option<String>,
 
-    /// Only calls about this container: its name, or the beginning of its id
+    /// Show only calls about this container: its name, or a prefix of its id
     #[arg(long, value_name = "CONTAINER")]
     container: Option<String>,
 
-    /// Only ExecSyncs of this probe or hook: liveness, readiness, startup, postStart, preStop,
-    /// ambiguous, probe (learned), unknown
+    /// Show only ExecSyncs of this probe or hook: liveness, readiness, startup, postStart, preStop,
+    /// ambiguous, probe (inferred from a regular period), unknown
     #[arg(long, value_name = "PROBE")]
     probe: Option<String>,
 
-    /// Only calls that ended within this time, such as 30s or 10m, up to 24h
+    /// Show only calls that ended within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<BoundedDuration>,
 
-    /// Only the last N calls
+    /// Show only the last N calls
     #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>)]
     last: Option<usize>,
 
-    /// Only the N calls that took longest, the slowest first
+    /// Show only the N slowest calls, the slowest first
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>, conflicts_with_all = ["last", "follow"])]
     slowest: Option<usize>,
 
-    /// Show calls as they end, after the last 10 or those that the other flags ask for
+    /// Show calls as they end, after the last 10 calls or those that the other flags select
     #[arg(short, long)]
     follow: bool,
 
-    /// table, or json: an array, with --follow an object a line
+    /// Output format: table, or json (an array; with --follow one object per line)
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
     output: OutputFormat,
 }

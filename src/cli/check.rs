@@ -14,12 +14,12 @@ use crate::terminal::screen::{Screen, print};
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckCommand {
-    /// Files and folders of manifests, in YAML or JSON
+    /// Files and directories of manifests, in YAML or JSON
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// A configuration file, whose rules count before the manifests [default:
-    /// /etc/probeshim/config.yaml, if it is there]
+    /// Configuration file, whose rules take precedence over manifests [default:
+    /// /etc/probeshim/config.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

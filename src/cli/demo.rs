@@ -9,7 +9,7 @@ use crate::config::BoundedDuration;
 /// Flags of `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// How long it lasts, 1s to 24h
+    /// Duration of the demo, 1s to 24h
     #[arg(long = "for", value_name = "DURATION", default_value = "30s", allow_hyphen_values = true)]
     lasts: BoundedDuration<1>,
 }

@@ -21,15 +21,15 @@ pub struct EventsCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// Only events that happened within this time, such as 30s or 10m, up to 24h
+    /// Show only events that happened within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<BoundedDuration>,
 
-    /// Show events as they happen, after those that are kept
+    /// Show events as they happen, after the recorded ones
     #[arg(short, long)]
     follow: bool,
 
-    /// table, or json: an array, with --follow an object a line
+    /// Output format: table, or json (an array; with --follow one object per line)
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
     output: OutputFormat,
 }

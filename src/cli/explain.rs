@@ -22,11 +22,11 @@ pub struct ExplainCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// The number of the call, as `probeshim calls` shows it
+    /// Id of the call, as shown by `probeshim calls`
     #[arg(value_name = "CALL", value_parser = number)]
     call: u64,
 
-    /// table: sentences, and a bar of the phases; or json
+    /// Output format: table (sentences, and bars of the phases) or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
     output: OutputFormat,
 }

@@ -49,77 +49,77 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub enum CliCommand {
-    /// Listen on a unix socket and forward every call to the runtime, until SIGTERM or SIGINT
+    /// Forward all calls on a unix socket to the runtime, until SIGTERM or SIGINT
     ///
-    /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and
-    /// --listen is not used.
+    /// If LISTEN_FDS is set (systemd socket activation), the socket from systemd is used instead of
+    /// --listen.
     Run(Flags),
 
-    /// Stand in for the kubelet: give pods, on a bare runtime, the life that a kubelet would give
-    /// them
+    /// Run pods from manifests on a runtime as a kubelet does, without a cluster
     ///
-    /// Sandbox, init containers, sidecars, probes, kills, restarts under back-off, and an orderly
-    /// end on Ctrl-C, which removes everything; a second Ctrl-C ends them at once. Ends by itself
-    /// once all pods have ended. Exit code 0: all have succeeded, or what --until says is so, or it
-    /// was told to stop; 1: a pod has failed, or a container was killed for good, or --timeout is
-    /// over.
+    /// Runs sandboxes, init containers, sidecars, probes and kills, and restarts containers with
+    /// back-off. Ctrl-C terminates and removes all pods in order; a second Ctrl-C removes them
+    /// immediately. Ends by itself once all pods have ended. Exit code 0: all pods have succeeded,
+    /// the condition of --until is met, or a signal arrived. Exit code 1: a pod has failed, a
+    /// container was killed and is not restarted, or --timeout has expired.
     #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_parser(play_mode())
-        .help("What is done about probes [default: restart]")),
-        mut_arg("max_kills", |arg| arg.help("How many containers may be killed for their probes within which time, such as 5/1h, or off \
-               for any number [default: off]")))]
+        .help("Enforcement mode: the action when a liveness or startup probe fails [default: restart]")),
+        mut_arg("max_kills", |arg| arg.help("Maximum number of kills because of probes within a period, such as 5/1h, or off for no \
+               limit [default: off]")))]
     Play(PlayFlags),
 
-    /// Show the calls that went through a running probeshim, as they ended
+    /// Show recorded calls
     ///
-    /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none:
-    /// client-reset (the client gave up, or its deadline was over), upstream-reset, refused (the
-    /// runtime never took the call), connection-lost (the runtime's connection broke), client-gone
-    /// (the client's connection ended first, or was cut at the end of a drain), no-status.
+    /// A CODE in capitals is the runtime's gRPC code. A CODE in lower case is the reason why there
+    /// is none: client-reset (the client cancelled the call, or its deadline expired),
+    /// upstream-reset, refused (the runtime did not accept the call), connection-lost (the
+    /// runtime's connection broke), client-gone (the client's connection closed before the call
+    /// ended, or was aborted at the end of a drain), no-status.
     Calls(CallsCommand),
 
-    /// Say in plain sentences whose an ExecSync was, where its time went, and what on the node
-    /// explains it
+    /// Explain an ExecSync: its probe or hook, its phases, and the causes on the node
     Explain(ExplainCommand),
 
-    /// Show what has happened to pods, containers, ExecSyncs and the runtime
+    /// Show recorded events of pods, containers, ExecSyncs and the runtime
     Events(EventsCommand),
 
-    /// Show how a running probeshim and the runtime behind it stand, and its pods; or one of them
+    /// Show the status of a running probeshim, its runtime and its pods, or of one pod
     ///
-    /// With a POD that is played: everything that is known of it, its events among it, as `kubectl
-    /// describe` would show it.
+    /// For a POD that probeshim manages, shows its details and events in the format of `kubectl
+    /// describe`.
     Status(StatusCommand),
 
-    /// Show or switch what a running probeshim does about probes that have failed
+    /// Show or change the enforcement mode of a running probeshim
     ///
-    /// dry-run: it is said what would be killed. kill: it is killed. Who has switched it, and when,
-    /// is among the events.
+    /// dry-run: report containers that would be killed. kill and restart: kill them. Each change is
+    /// recorded as an event, with the process that requested it.
     Mode(ModeCommand),
 
-    /// Validate manifests and the configuration by Kubernetes' rules, and show what would be probed
+    /// Validate manifests and the configuration by the rules of Kubernetes, and show their probes
     ///
-    /// Everything that is wrong is told at once, each with its file and path; the exit code is 2
-    /// then.
+    /// Reports all errors together, each with its file and path. The exit code is 2 if there are
+    /// any.
     Check(CheckCommand),
 
     /// Print the JSON schema of the configuration file
     Schema,
 
-    /// Measure what goes through a running probeshim
+    /// Measure calls through a running probeshim
     Bench(BenchArgs),
 
     /// Serve the CRI with containers that are plain processes of this host, until SIGTERM or SIGINT
     ///
     /// For demos, tests and laptops. Nothing is isolated: a container is a session of processes
-    /// with a working directory of its own. Images are only names; no command comes from them.
+    /// with its own working directory. Images are only names, and have no default commands.
     Runtime(RuntimeFlags),
 
-    /// See probeshim at work: two pods on a runtime of plain processes, made and probed through it
+    /// Run a demo: two pods on a runtime of plain processes, with their calls and probes through
+    /// probeshim
     ///
     /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early.
     Demo(Demo),
 
-    /// Guard the processes of one container of `runtime`, which starts it
+    /// Monitor the processes of one container. Started by `runtime`
     #[command(name = monitor::SUBCOMMAND, hide = true)]
     Monitor {
         /// Name of the container. It is only for readers of a process list.

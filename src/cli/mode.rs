@@ -11,8 +11,8 @@ use crate::terminal::screen::print;
 /// Arguments of `mode`.
 #[derive(Debug, Args)]
 pub struct ModeCommand {
-    /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without
-    /// it, what is done is shown
+    /// Enforcement mode to set: dry-run or kill, or dry-run or restart if probeshim restarts
+    /// containers itself. Without it, the current mode is shown
     #[arg(value_name = "MODE", value_parser = ["dry-run", "kill", "restart"])]
     to: Option<String>,
 

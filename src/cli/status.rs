@@ -30,11 +30,11 @@ pub struct StatusCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// Only this pod: NAME or NAMESPACE/NAME
+    /// Show only this pod: NAME or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: Option<String>,
 
-    /// table or json
+    /// Output format: table or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
     output: OutputFormat,
 }

@@ -56,75 +56,73 @@ pub const SCHEMA: &str = include_str!("schema.json");
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Flags {
-    /// Where clients connect: unix:///PATH or a bare path
+    /// Socket on which clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub listen: Option<SocketPath>,
 
-    /// The runtime's socket [default: unix:///run/containerd/containerd.sock]
+    /// Socket of the container runtime [default: unix:///run/containerd/containerd.sock]
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     pub upstream: Option<SocketPath>,
 
-    /// The admin socket, which `probeshim calls` and the like ask
+    /// Admin socket, to which `probeshim calls` and similar commands connect
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub admin: Option<SocketPath>,
 
-    /// Where /metrics, /metrics/probes, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
-    /// [default: 127.0.0.1:9754]
+    /// Loopback address and port of /metrics, /metrics/probes, /healthz and /readyz, or off;
+    /// port 0 selects a free port [default: 127.0.0.1:9754]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
 
-    /// Serve /pods on --http as well, as a kubelet does on its read-only port: every user of this
-    /// machine can read the commands, annotations and query strings of pods then. The admin socket
-    /// always serves it
+    /// Serve /pods on --http too, as a kubelet does on its read-only port. Every user of this
+    /// machine can then read the commands, annotations and query strings of pods. The admin socket
+    /// always serves /pods
     #[arg(long)]
     pub http_pods: bool,
 
-    /// The configuration: these flags under names such as drainTimeout, a kubelet to ask for its
-    /// pods, and rules for probes, in YAML; `probeshim schema` describes it. Flags win over it
-    /// [default: /etc/probeshim/config.yaml, if it is there]
+    /// Configuration file in YAML: these flags under names such as drainTimeout, a kubelet to query
+    /// for its pods, and rules for probes. `probeshim schema` describes it. Flags take precedence
+    /// [default: /etc/probeshim/config.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON:
-    /// Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob, List. May be given more
-    /// than once
+    /// File or directory of manifests from which probes are read, in YAML or JSON: Pod, Deployment,
+    /// DaemonSet, StatefulSet, ReplicaSet, Job, CronJob, List. May be repeated
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
 
-    /// What is done about probes [default: off]
+    /// Enforcement mode: the action when a liveness or startup probe fails [default: off]
     #[arg(long, value_name = "MODE", allow_hyphen_values = true, value_enum)]
     pub enforce: Option<EnforcementMode>,
 
-    /// How many containers may be killed within which time, such as 5/1h, or off for any number.
-    /// More are held, and told of [default: 30/10m]
+    /// Maximum number of kills within a period, such as 5/1h, or off for no limit. Further kills
+    /// are skipped and reported [default: 30/10m]
     #[arg(long, value_name = "N/DURATION", allow_hyphen_values = true)]
     pub max_kills: Option<OrOff<KillLimit>>,
 
-    /// Containers that are never killed: KEY=PATTERN, and more of them after commas, of namespace,
-    /// pod, container, image, label.NAME; * stands for anything, ? for one character. May be given
-    /// more than once
+    /// Containers that are never killed: KEY=PATTERN, or several separated by commas, all of which
+    /// must match. The keys are namespace, pod, container, image and label.NAME; * matches any
+    /// text, and ? one character. May be repeated
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub never_kill: Vec<Selector>,
 
-    /// Directory of recorded calls and of the state that outlives probeshim
+    /// Directory for recorded calls, and for state that outlives probeshim
     /// [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
     pub state_dir: Option<DirPath>,
 
-    /// Size limit of the recorded calls on disk, 1MiB to 1TiB; off records none [default: 64MiB]
+    /// Maximum disk space for recorded calls, 1MiB to 1TiB, or off to record none [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub record_limit: Option<OrOff<ByteSize>>,
 
-    /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector
-    /// (gRPC where the port is 4317, else HTTP), on for what the OTEL_ variables say, or off
-    /// [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
+    /// Collector to which a span for each call about a pod or container is sent: http://HOST:PORT
+    /// (gRPC if the port is 4317, otherwise HTTP), on for the endpoint in the OTEL_ variables, or
+    /// off [default: on if OTEL_EXPORTER_OTLP_ENDPOINT is set, otherwise off]
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
     pub otlp_endpoint: Option<OrOff<TraceConfig>>,
 
-    /// Whether the runtime is asked which pods and containers there are, and for its events
-    /// [default: on]
+    /// Whether probeshim queries the runtime itself, in addition to relaying calls [default: on]
     #[arg(long, value_name = "on|off", value_enum)]
     pub watch_runtime: Option<RuntimeWatch>,
 
@@ -132,17 +130,17 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow_threshold: Option<BoundedDuration>,
 
-    /// Show of commands only the program, never its arguments, nothing of what probes write, and no
-    /// query strings of their URLs: in no call, event, log, metric or trace, and not in /pods
+    /// Show only the program of each command, not its arguments, and hide the output of probes and
+    /// the query strings of their URLs: in calls, events, logs, metrics, traces and /pods
     #[arg(long)]
     pub redact_commands: bool,
 
-    /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
+    /// Time that calls in flight have to finish after SIGTERM or SIGINT, 0s to 24h [default: 30s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub drain_timeout: Option<BoundedDuration>,
 
-    /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives
-    /// [default: info]
+    /// Log filter: a level (off, error, warn, info, debug, trace), or targets with levels, such as
+    /// probeshim::relay=debug. The level debug logs each call [default: info]
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
     pub log: Option<telemetry::LogConfig>,
 }
@@ -150,9 +148,9 @@ pub struct Flags {
 /// Whether probeshim queries the runtime itself. `--help` prints the comments of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RuntimeWatch {
-    /// The runtime is asked
+    /// List pods and containers, and subscribe to events
     On,
-    /// Only what passes is seen, and not where the time of an ExecSync goes
+    /// Observe only relayed calls; phases of ExecSyncs stay unknown
     Off,
 }
 

@@ -23,48 +23,47 @@ const MAX_LOG_FILES: u64 = i32::MAX as u64;
 /// Flags of `play`. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlayFlags {
-    /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of
-    /// which one pod is played; with the ConfigMaps, Secrets and RuntimeClasses that they refer to.
-    /// A folder is watched: what is added is played, what is removed ends
+    /// Files and directories of manifests, in YAML or JSON: Pod, or a workload with a pod template,
+    /// of which one pod is run, and the ConfigMaps, Secrets and RuntimeClasses to which they refer.
+    /// A directory is watched: a new manifest starts a pod, a removed one terminates it
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// Leave out what a node alone cannot honour, such as volumes of a cluster's storage, and warn
-    /// of each; else it is an error
+    /// Ignore fields that a node without a cluster cannot honour, such as volumes of a cluster's
+    /// storage, with a warning for each. Without this flag they are errors
     #[arg(long)]
     pub ignore_unsupported: bool,
 
-    /// End once this is so, with exit code 0: all pods are ready, all have succeeded, or one
-    /// container has been restarted so often
+    /// Condition that ends play with exit code 0: all pods are ready, all pods have succeeded, or
+    /// one container has been restarted N times
     #[arg(long, value_name = "ready|succeeded|restarts=N", allow_hyphen_values = true)]
     pub until: Option<Until>,
 
-    /// End after so long, with exit code 1: 1s to 24h [default: never]
+    /// Time after which play ends with exit code 1, 1s to 24h [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub timeout: Option<BoundedDuration<1>>,
 
-    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs
-    /// below --state-dir; removed with each pod]
+    /// Directory for logs of pods, which are then kept [default: /var/log/pods, without root
+    /// pod-logs below --state-dir; removed with each pod]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
     pub pod_logs: Option<DirPath>,
 
-    /// Size from which the log of a container is rotated, as the kubelet's flag, such as 10Mi; -1
-    /// for never [default: 10Mi]
+    /// Size from which a container's log is rotated, such as 10Mi, or -1 for never, as in the
+    /// kubelet's flag [default: 10Mi]
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     pub container_log_max_size: Option<LogSizeLimit>,
 
-    /// Number of files that the log of a container may have, from 2, as the kubelet's flag
-    /// [default: 5]
+    /// Maximum number of log files per container, at least 2, as in the kubelet's flag [default: 5]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 2, MAX_LOG_FILES>)]
     pub container_log_max_files: Option<usize>,
 
-    /// Time from one check of the sizes of logs to the next, as the kubelet's
-    /// containerLogMonitorInterval: 3s to 24h [default: 10s]
+    /// Interval between checks of the sizes of logs, 3s to 24h, as in the kubelet's
+    /// containerLogMonitorInterval [default: 10s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub container_log_monitor_interval: Option<BoundedDuration<3>>,
 
-    /// Remove pods that were played before with this --state-dir and that no manifest has any more,
-    /// which an end by force has left; else they are told of
+    /// Remove pods of earlier runs with this --state-dir that no manifest names, which remain after
+    /// a forced end. Without this flag they are only reported
     #[arg(long)]
     pub prune: bool,
 

@@ -18,40 +18,41 @@ const MAX_SYNTHETIC_PODS: u64 = 100_000;
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct RuntimeFlags {
-    /// Where clients connect: unix:///PATH or a bare path
+    /// Socket on which clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/procrun.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub listen: Option<SocketPath>,
 
-    /// The folder below which containers have their working directories, removed with them
+    /// Directory below which each container has its working directory, which is removed with it
     /// [default: /var/lib/probeshim/procrun, without root in $XDG_STATE_HOME/probeshim]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
     pub root: Option<DirPath>,
 
-    /// What each ExecSync waits before its command starts, 0s to 24h
+    /// Delay before the command of each ExecSync starts, 0s to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub exec_delay: BoundedDuration,
 
-    /// What each StartContainer waits before its process starts, 0s to 24h
+    /// Delay before the process of each StartContainer starts, 0s to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub start_delay: BoundedDuration,
 
-    /// Begin with so many pods of one running container each that answer an ExecSync without a
-    /// process: exit code 1 to false, 0 to anything else
+    /// Number of synthetic pods, up to 100000. Each has one running container that answers ExecSync
+    /// without a process: with exit code 1 for the command false, and 0 for all others
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0,
         value_parser = whole_number::<u32, 0, MAX_SYNTHETIC_PODS>)]
     pub synthetic: u32,
 
-    /// How long an ExecSync whose command has ended waits for others to close its output, as
-    /// containerd's setting of this name; 0s for as long as it takes
+    /// Time that an ExecSync whose command has exited waits for other processes to close its
+    /// output, 0s to 24h, as in containerd's setting of this name; 0s for no limit
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     pub drain_exec_sync_io_timeout: BoundedDuration,
 
-    /// What an ExecSync that times out kills
+    /// Processes that are killed when an ExecSync times out
     #[arg(long, value_name = "SCOPE", allow_hyphen_values = true, value_enum, default_value_t)]
     pub exec_timeout_kills: TimeoutKillScope,
 
-    /// off, error, warn, info, debug, trace, or tracing directives
+    /// Log filter: a level (off, error, warn, info, debug, trace), or targets with levels, such as
+    /// probeshim::procrun=debug
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true, default_value = "info")]
     pub log: telemetry::LogConfig,
 }

@@ -13,18 +13,18 @@ use crate::inventory::{Container, Sandbox};
 use crate::probe::Selector;
 use crate::terminal::format;
 
-/// What is done about probes. `--help` prints the comments of the variants.
+/// Enforcement mode: the action when a liveness or startup probe fails. `--help` prints the
+/// comments of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum EnforcementMode {
-    /// Nothing is done
+    /// Run no probes
     #[default]
     Off,
-    /// Probes are made as the kubelet makes them, and it is said what would be killed; nothing is
+    /// Run probes as the kubelet does, and report containers that it would kill
     DryRun,
-    /// What has failed its liveness or startup probe is stopped; somebody else starts it again
+    /// Stop containers whose liveness or startup probe failed; a kubelet restarts them
     Kill,
-    /// Containers are kept alive as a kubelet would: what ends or is killed is started again, under
-    /// back-off
+    /// Restart containers that exited or were killed, with back-off, as a kubelet does
     Restart,
 }
 
