@@ -74,7 +74,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    #[expect(clippy::unnecessary_wraps, reason = "others do not go well")]
+    #[expect(clippy::unnecessary_wraps, reason = "other answers of tests are errors")]
     pub(crate) fn answer(exit_code: i32, stdout: &str, stderr: &str) -> Result<ExecSyncResponse, Status> {
         Ok(ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code })
     }

@@ -60,7 +60,7 @@ impl FromStr for Selector {
                 "image" => &mut matches.image,
                 _ => {
                     let label = key.strip_prefix(LABEL).filter(|label| !label.is_empty());
-                    let label = label.ok_or_else(|| SelectorError(format!("; {key:?} is none of these")))?;
+                    let label = label.ok_or_else(|| SelectorError(format!("; unknown key {key:?}")))?;
                     matches.labels.push((label.to_owned(), glob));
                     continue;
                 }
@@ -85,8 +85,8 @@ mod tests {
             ("", "must be KEY=PATTERN"),
             ("shop", "must be KEY=PATTERN"),
             ("pod=", "pod has no pattern"),
-            ("label.=x", "\"label.\" is none of these"),
-            ("name=web", "\"name\" is none of these"),
+            ("label.=x", "unknown key \"label.\""),
+            ("name=web", "unknown key \"name\""),
             ("pod=a,pod=b", "pod is given twice"),
         ] {
             let error = wrong.parse::<Selector>().unwrap_err().to_string();
