@@ -49,7 +49,7 @@ impl CriError {
         Self { message: format!("{}: {}", doing.join(": "), self.message), ..self }
     }
 
-    /// Whether the code is NotFound.
+    /// Whether the code is `NotFound`.
     pub(super) fn is_not_found(&self) -> bool {
         self.code == Code::NotFound
     }

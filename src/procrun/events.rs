@@ -32,7 +32,7 @@ impl EventBroadcast {
     }
 
     /// Returns a stream of all events from now on. If the subscriber lags behind, the stream ends
-    /// with the error DataLoss.
+    /// with the error `DataLoss`.
     pub(super) fn subscribe(
         &self,
     ) -> impl Stream<Item = Result<v1::ContainerEventResponse, Status>> + Send + use<> {

@@ -28,7 +28,7 @@ pub(super) struct Image {
 #[derive(Debug, Default)]
 pub(super) struct Images {
     used: Mutex<BTreeMap<String, Arc<Image>>>,
-    /// Images that ImageStatus has returned. Clients may use their ids as names.
+    /// Images that `ImageStatus` has returned. Clients may use their ids as names.
     listed: Mutex<BTreeMap<String, Arc<Image>>>,
 }
 

@@ -17,7 +17,7 @@ use crate::procrun::sandbox::ProcrunSandbox;
 type RuntimeAnswer<T> = Result<Response<T>, Status>;
 
 /// Version of the runtime API that the kubelet expects (`kubeRuntimeAPIVersion` in
-/// kuberuntime/kuberuntime_manager.go).
+/// `kuberuntime/kuberuntime_manager.go`).
 const KUBELET_API: &str = "0.1.0";
 
 impl Service {
@@ -51,7 +51,7 @@ impl Service {
     }
 }
 
-/// Turns the error NotFound into `None`, because a stop or removal of a missing object succeeds.
+/// Turns the error `NotFound` into `None`, because a stop or removal of a missing object succeeds.
 fn ignore_not_found<T>(found: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match found {
         Ok(found) => Ok(Some(found)),
