@@ -86,9 +86,10 @@ bench:
 	@tests/tools/install
 	cargo bench --bench relay -- $(PARTS)
 
-# Generates proto/generated from the protocol definitions in proto.
+# Generates proto/generated from the protocol definitions in proto, and docs/reference from the program.
 generate:
-	PROBESHIM_GENERATE=1 cargo test --test it the_generated_code_is_what_the_protocol_definitions_give
+	PROBESHIM_GENERATE=1 cargo test --test it -- generated:: reference::
+	PROBESHIM_GENERATE=1 cargo test --lib metric_reference
 
 # A minute of arbitrary bytes into the authority rewriter. Needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -9,6 +9,8 @@ pub mod api;
 mod client;
 mod host_check;
 mod listener;
+#[cfg(test)]
+mod metric_reference;
 mod readiness;
 mod routes;
 mod server;

@@ -82,7 +82,7 @@ pub struct ApiMetrics {
 
 impl ApiMetrics {
     /// Registers the metrics of all parts and of the journal.
-    fn register(&self, journal: Option<&Journal>) -> Registry {
+    pub(super) fn register(&self, journal: Option<&Journal>) -> Registry {
         let mut registry = metrics::registry();
         self.relay.register(&mut registry);
         self.tap.register(&mut registry);

@@ -50,6 +50,12 @@ impl MeteredChannel {
         Self { socket: socket.clone(), channel: lazy_channel(socket), calls: Family::default() }
     }
 
+    /// Creates a sample of the family, because families without samples are not encoded.
+    #[cfg(test)]
+    pub(crate) fn create_samples(&self) {
+        drop(self.calls.get_or_create(&CallLabels { method: "", code: "" }));
+    }
+
     /// Registers the counter.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("internal_calls", "Calls that probeshim made itself", self.calls.clone());

@@ -95,6 +95,16 @@ impl Default for ExecMetrics {
 }
 
 impl ExecMetrics {
+    /// Creates a sample of each family, because families without samples are not encoded.
+    #[cfg(test)]
+    pub(crate) fn create_samples(&self) {
+        drop(self.phases.get_or_create(&PhaseLabel { phase: "" }));
+        drop(self.states.get_or_create(&StateLabel { state: "" }));
+        drop(self.assessments.get_or_create(&AssessmentLabel { assessment: "" }));
+        drop(self.margins.get_or_create(&ProbeLabels::default()));
+        drop(self.stuck.get_or_create(&KindLabel { kind: "" }));
+    }
+
     /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(

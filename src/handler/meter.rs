@@ -23,7 +23,7 @@ tokio::task_local! {
 pub(crate) struct Series(pub(crate) Arc<Probed>);
 
 /// Identity of a probe: its type, container and pod.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Probed {
     pub(crate) probe_type: &'static str,
     pub(crate) container: String,

@@ -166,7 +166,9 @@ impl PodSource for ManifestWatch {
     async fn changed(&mut self) {
         if self.pod_sets.changed().await.is_err() {
             if !std::mem::replace(&mut self.is_lost, true) {
-                error!("bug in probeshim: manifest watch panicked; changes are ignored until a restart; please report it");
+                error!(
+                    "bug in probeshim: manifest watch panicked; changes are ignored until a restart; please report it"
+                );
             }
             std::future::pending::<()>().await;
         }

@@ -12,8 +12,9 @@ use crate::cri::labels::{POD_UID, STATE_LABEL};
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
-    ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
-    PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
+    Container, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandboxFilter, PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest,
+    VersionRequest,
 };
 use crate::cri::{
     MeteredChannel, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, image_client,
@@ -39,6 +40,13 @@ pub(super) struct RuntimeClients {
 /// Returns the identity of a sandbox's pod.
 fn identity_of(metadata: &PodSandboxMetadata) -> String {
     identity(&metadata.namespace, &metadata.name, &metadata.uid)
+}
+
+/// Returns whether PLEG reports changes of a container. A container that was created and not
+/// started wakes no pod worker: in the kubelet its state is `plegContainerUnknown`, whose events
+/// are not sent (`pleg/generic.go`: `convertState`, `Relist`).
+fn is_relevant(container: &Container) -> bool {
+    container.state() != ContainerState::ContainerCreated
 }
 
 impl RuntimeClients {
@@ -96,7 +104,7 @@ impl RuntimeClients {
             containers.retain(|it| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
         }
         let mut record: PodStates = sandboxes.iter().map(|it| (it.id.clone(), it.state)).collect();
-        record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
+        record.extend(containers.iter().filter(|it| is_relevant(it)).map(|it| (it.id.clone(), it.state)));
         let mut sandbox_statuses = Vec::new();
         for sandbox in sandboxes {
             let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
@@ -138,7 +146,7 @@ impl RuntimeClients {
             records.entry(pod.clone()).or_default().insert(sandbox.id.clone(), sandbox.state);
             pods.insert(sandbox.id, pod);
         }
-        for container in containers.containers {
+        for container in containers.containers.into_iter().filter(is_relevant) {
             if let Some(pod) = pods.get(&container.pod_sandbox_id) {
                 records.entry(pod.clone()).or_default().insert(container.id, container.state);
             }

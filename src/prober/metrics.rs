@@ -114,22 +114,32 @@ impl Default for ProberMetrics {
 }
 
 impl ProberMetrics {
+    /// Creates a sample of each family, because families without samples are not encoded.
+    #[cfg(test)]
+    pub(crate) fn create_samples(&self) {
+        let series = Series(Arc::default());
+        self.attempted(&series, ProbeResult::Success, Duration::ZERO, 0.0);
+        self.attempted(&series, ProbeResult::Failure, Duration::ZERO, 0.0);
+        self.errored(&series);
+        drop(self.discarded.get_or_create(&TotalLabels::new(&series, None)));
+        drop(self.caused_discards.get_or_create(&TotalLabels::new(&series, None)));
+        self.would_kill("");
+        self.killed("", true);
+        self.count_agreement(reason::KILL_PREDICTED);
+    }
+
     /// Registers the metrics that do not belong to single probes.
     pub fn register(&self, registry: &mut Registry) {
-        let late = "How late attempts of probes began";
+        let late = "Lateness of probe attempts at their start";
         registry.register_with_unit("prober_lateness", late, Unit::Seconds, self.late.clone());
-        registry.register("prober_workers", "Probes that are worked on", self.workers.clone());
+        registry.register("prober_workers", "Number of probe workers", self.workers.clone());
         registry.register(
             "prober_panics",
-            "Attempts of probes that ended with a panic of probeshim",
+            "Probe attempts that ended with a panic of probeshim",
             self.faults.clone(),
         );
-        registry.register(
-            "prober_would_kill",
-            "Containers that would have been killed",
-            self.verdicts.clone(),
-        );
-        let help = "Containers that were killed because a probe failed, or not, for the runtime failed";
+        registry.register("prober_would_kill", "Would-be kills of containers", self.verdicts.clone());
+        let help = "Kills of containers because a probe failed, by result";
         registry.register("kills", help, self.kills.clone());
         let help = "Kills by a kubelet that dry-run predicted or did not predict, and predicted kills that were not observed";
         registry.register("prober_agreement", help, self.agreement.clone());
@@ -142,36 +152,36 @@ impl ProberMetrics {
         let since = Gauge::<f64, AtomicU64>::default();
         since.set(self.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         vec![
-            alone("process_start_time_seconds", "When the process started, in seconds since 1970", since),
-            alone("prober_probe", "Attempts of probes, by what came of them", self.total.clone()),
+            alone("process_start_time_seconds", "Start time of the process in seconds since 1970", since),
+            alone("prober_probe", "Probe attempts by result", self.total.clone()),
             alone(
                 "prober_probe_duration_seconds",
-                "How long attempts took that went well",
+                "Duration of successful probe attempts",
                 self.durations.clone(),
             ),
             alone(
                 "probeshim_prober_failure_duration_seconds",
-                "How long attempts took that failed",
+                "Duration of failed probe attempts",
                 self.failures.clone(),
             ),
             alone(
                 "probeshim_prober_timeout_margin_seconds",
-                "What was left of the timeout when an attempt ended",
+                "Time left until the timeout at the end of a probe attempt",
                 self.margins.clone(),
             ),
             alone(
                 "probeshim_prober_errors",
-                "Attempts of which it is not known what came of them: they count for nothing",
+                "Probe attempts whose outcome is unknown, which count neither as success nor as failure",
                 self.errors.clone(),
             ),
             alone(
                 "probeshim_prober_discarded_attempts",
-                "Attempts discarded because the prober's thread was late",
+                "Probe attempts discarded because the prober's thread was late",
                 self.discarded.clone(),
             ),
             alone(
                 "probeshim_prober_caused_discards",
-                "Attempts of other probes that were discarded while this one took most of the prober's time",
+                "Probe attempts of other probes that were discarded while this probe took most of the prober's time",
                 self.caused_discards.clone(),
             ),
         ]

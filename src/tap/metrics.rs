@@ -58,6 +58,16 @@ impl Default for TapMetrics {
 }
 
 impl TapMetrics {
+    /// Creates a sample of each family, because families without samples are not encoded.
+    #[cfg(test)]
+    pub(crate) fn create_samples(&self) {
+        drop(self.calls.get_or_create(&CallLabels { method: "", code: "" }));
+        drop(self.call_duration.get_or_create(&CallLabels { method: "", code: "" }));
+        drop(self.request_bytes.get_or_create(&MethodLabels { method: "" }));
+        drop(self.response_bytes.get_or_create(&MethodLabels { method: "" }));
+        drop(self.decode_failures.get_or_create(&DecodeFailureLabels { reason: "" }));
+    }
+
     /// Registers all families.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("calls", "Calls that ended", self.calls.clone());

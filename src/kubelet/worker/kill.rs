@@ -100,11 +100,7 @@ impl PodWorker {
         };
         let on_panic = || {
             let pod = self.pod.full_name();
-            error!(
-                pod,
-                container = name,
-                "bug in probeshim: a preStop hook panicked; please report it"
-            );
+            error!(pod, container = name, "bug in probeshim: a preStop hook panicked; please report it");
         };
         match attempt.run(|| None::<Infallible>, on_panic).await {
             KillResult::Stopped => Ok(()),

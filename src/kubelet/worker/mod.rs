@@ -269,8 +269,10 @@ impl PodWorker {
         let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
         let synced = self.run_publishing_status(&runtime_status, work).await;
         if let Ok(SyncResult::Retry(_)) = synced
-            && let Ok(runtime_status) = self.context.pod_status(&self.pod).await
+            && let Ok((runtime_status, _)) = self.context.runtime.pod_status(&self.pod).await
         {
+            // The PLEG cache keeps its states. A container that exited during the sync wakes the
+            // worker at the next relist.
             // Publishes why containers wait. No other event may wake the worker before the next
             // attempt.
             let _ = self.update_status(&runtime_status, report.as_ref(), false).await;

@@ -79,11 +79,7 @@ impl PodWorker {
                 }
                 Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
                     let (pod, error) = (self.pod.full_name(), sanitize(&error.to_string()));
-                    warn!(
-                        pod,
-                        container = name,
-                        "unmount of a subPath failed and is retried: {error}"
-                    );
+                    warn!(pod, container = name, "unmount of a subPath failed and is retried: {error}");
                 }
                 Ok(Err(_)) | Err(_) => {}
             }

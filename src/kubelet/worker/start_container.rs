@@ -174,7 +174,9 @@ impl PodWorker {
         let reason = match hooked.run(hook, self.context.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => sanitize(&reason),
-            Err(HookError::TimedOut | HookError::Panicked) => "probeshim panicked while it ran the hook".to_owned(),
+            Err(HookError::TimedOut | HookError::Panicked) => {
+                "probeshim panicked while it ran the hook".to_owned()
+            }
         };
         self.record_event(
             Some(names),

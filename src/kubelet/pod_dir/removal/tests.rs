@@ -94,8 +94,7 @@ fn what_is_mounted_in_a_tree_is_not_removed() {
         }
         mount_bind(&source, &point).unwrap();
         let error = remove(&parent, OsStr::new("tree")).unwrap_err();
-        let is_reported =
-            error.to_string().contains("is a mount point; mounted files are not removed");
+        let is_reported = error.to_string().contains("is a mount point; mounted files are not removed");
         // The directories above the mount point may have been moved, and the mount point with them.
         let name = point.file_name().unwrap();
         let points = super::super::mountinfo::mounted_below(&dir.path().canonicalize().unwrap()).unwrap();
