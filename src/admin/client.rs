@@ -41,8 +41,8 @@ pub struct Followed {
 pub enum ClientError {
     /// No process listens on the socket.
     #[error(
-        "no probeshim answers on {socket} ({source}); is `probeshim run` running, with this --admin? \
-         One that root runs is asked by root"
+        "no probeshim listens on {socket}: {source}; check that it is running with this --admin, and run this command as \
+         root if root started it"
     )]
     NotRunning {
         /// The admin socket.
@@ -51,15 +51,15 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The socket belongs to another user.
-    #[error("{0} is not ours to open; ask as the user that probeshim runs as, or as root")]
+    #[error("permission denied to open {0}; run this command as the user that runs probeshim, or as root")]
     Denied(SocketPath),
     /// The server on the socket does not speak the admin API, but for example the CRI.
-    #[error("what answers on {0} is not the admin socket of a probeshim")]
+    #[error("the server on {0} is not the admin API of a probeshim")]
     NotAdmin(SocketPath),
     /// The probeshim speaks another version of the API.
     #[error(
-        "the probeshim on {socket} speaks version {theirs:?} of the admin API, and this program version {API_VERSION:?}; \
-         use a program of the version that runs"
+        "the probeshim on {socket} has version {theirs:?} of the admin API, and this program has version \
+         {API_VERSION:?}; use the program of the probeshim that is running"
     )]
     OtherVersion {
         /// The admin socket.
@@ -71,7 +71,7 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// The probeshim did not answer within the time limit.
-    #[error("the probeshim on {0} does not answer within {REQUEST_TIMEOUT:?}")]
+    #[error("the probeshim on {0} did not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut(SocketPath),
     /// The response is invalid, or an error other than a refusal.
     #[error("the probeshim on {socket} failed: {reason}")]
@@ -188,7 +188,7 @@ impl Client {
         match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
             Ok(refusal) => Err(self.broken(&refusal.error)),
-            Err(_) => Err(self.broken(&format!("it answers {status}"))),
+            Err(_) => Err(self.broken(&format!("unexpected response {status}"))),
         }
     }
 

@@ -79,7 +79,7 @@ pub(super) fn private() -> Router<Arc<Admin>> {
 }
 
 async fn not_found() -> Response {
-    refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())
+    refusal(StatusCode::NOT_FOUND, "no such path".to_owned())
 }
 
 async fn readyz(State(admin): ApiContext) -> Response {
@@ -100,7 +100,7 @@ async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
 async fn pods(State(admin): ApiContext) -> Response {
     let Some(kubelet) = admin.state.kubelet.get() else {
         let reason =
-            "no pods are played here: a kubelet tells of its own, and `probeshim play` would of others";
+            "this probeshim runs no pods; `probeshim play` serves the pods of manifests here, and a kubelet serves its own";
         return refusal(StatusCode::NOT_FOUND, reason.to_owned());
     };
     let items = kubelet.to_json();
@@ -189,14 +189,14 @@ async fn switch_mode(
     let to = [EnforcementMode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
     let name = kill.name();
     let to =
-        to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
+        to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} must be dry-run or {name}")))?;
     let prober = admin.state.prober.as_ref().ok_or_else(|| {
         RequestError::BadRequest(format!(
-            "no probes are made: start probeshim with --enforce dry-run or {name}"
+            "no probes are run: start probeshim with --enforce dry-run or {name}"
         ))
     })?;
     if prober.mode() != to {
-        prober.set_mode(to, &asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
+        prober.set_mode(to, &asker.map_or_else(|| "an unknown client".to_owned(), |peer| peer.to_string()));
     }
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }
@@ -215,7 +215,7 @@ async fn follow(
 ) -> Result<Response, RequestError> {
     let Query(query) = query?;
     if query.slowest.is_some() {
-        return Err(RequestError::BadRequest("slowest cannot be followed".to_owned()));
+        return Err(RequestError::BadRequest("slowest and follow exclude each other".to_owned()));
     }
     let filter = filter(&query, &admin)?;
     let permit = follow_permit(&admin, &slot)?;
@@ -234,9 +234,9 @@ async fn explain(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, RequestError> {
     let Path(id) =
-        id.map_err(|_| RequestError::BadRequest("a call is asked for by its number".to_owned()))?;
+        id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
     let record = admin.state.calls.get(id).ok_or_else(|| {
-        RequestError::BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
+        RequestError::BadRequest(format!("call {id} is not recorded; `probeshim calls` shows the recorded calls"))
     })?;
     let sentences = execsync::explain(&record);
     Ok(Json(api::Explanation { call: (&*record).into(), sentences }).into_response())
@@ -327,7 +327,7 @@ fn probe(name: String) -> Result<String, RequestError> {
         return Ok(name);
     }
     Err(RequestError::BadRequest(format!(
-        "probe {name:?} is none; there are {}",
+        "probe {name:?} must be one of {}",
         ProbeMatch::LABELS.join(", ")
     )))
 }
@@ -339,7 +339,7 @@ fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
     known.or_else(called).ok_or_else(|| {
         let names: Vec<&str> = Method::all().map(Method::name).collect();
         RequestError::BadRequest(format!(
-            "method {name:?} is neither one of the CRI nor the path of a call that is kept; the CRI has {}",
+            "method {name:?} must be the path of a recorded call or a method of the CRI: {}",
             names.join(", ")
         ))
     })

@@ -94,7 +94,7 @@ impl ApiMetrics {
         if let Some(traces) = &self.traces {
             traces.register(&mut registry);
         }
-        let help = "Panics in the observation of calls, which are forwarded all the same";
+        let help = "Panics in the observation of calls, which are forwarded nevertheless";
         registry.register("panics", help, self.panics.clone());
         registry
     }

@@ -58,7 +58,7 @@ pub enum DemoError {
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
     /// The embedded manifests are invalid, which is a bug in probeshim.
-    #[error("the demo's own manifests are wrong, please report it: {0}")]
+    #[error("the manifests of the demo are invalid; please report this bug: {0}")]
     Manifests(String),
     /// The files of the demo cannot be removed.
     #[error("cannot remove the files of the demo: {0}")]

@@ -88,12 +88,12 @@ impl RunningKubelet {
             tokio::select! {
                 ended = &mut self.task => return ended.unwrap_or(false),
                 name = signals.next() => {
-                    warn!(signal = name, "told again: the pods are removed at once");
+                    warn!(signal = name, "second signal: pods are removed immediately");
                     self.kubelet.force_terminate();
                 }
                 () = &mut deadline, if !deadline_passed => {
                     deadline_passed = true;
-                    warn!("the pods have not ended within {}: they are removed at once", format::duration(limit));
+                    warn!("pods have not ended within {}: they are removed immediately", format::duration(limit));
                     self.kubelet.force_terminate();
                 }
             }

@@ -44,7 +44,7 @@ pub enum PlayError {
     #[error("--listen: is needed")]
     NoSocket,
     /// The built-in kubelet ended because of a bug.
-    #[error("what plays the pods ended by itself")]
+    #[error("the built-in kubelet ended unexpectedly")]
     Ended,
     /// Pods have failed, or containers were killed and are not restarted.
     #[error("{0}")]
@@ -83,7 +83,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         warn!("left out: {}", sanitize(&warning));
     }
     for (kind, count) in documents.ignored_kinds() {
-        info!(count, kind = %sanitize(&kind), "passed over: no node knows of it");
+        info!(count, kind = %sanitize(&kind), "manifests ignored: play does not run their kind");
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
@@ -100,7 +100,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let end = tokio::select! {
         name = signals.next() => {
-            info!(signal = name, "told to stop: the pods are ended");
+            info!(signal = name, "signal received: pods are terminated");
             ExitReason::Signalled
         }
         end = watched(&playing.kubelet, until) => end,
@@ -116,7 +116,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     shim.ended().await?;
     match end {
         _ if !is_clean => {
-            Err(PlayError::Failed("not all of the pods are gone: the log tells which".to_owned()))
+            Err(PlayError::Failed("some pods were not removed; the log has the reasons".to_owned()))
         }
         ExitReason::Done | ExitReason::Signalled => Ok(()),
         ExitReason::Failed(error) => Err(error),
@@ -200,7 +200,7 @@ fn failed(published: &PublishedPod) -> String {
     });
     let ended: Vec<String> = ended.collect();
     let reason = published.status().and_then(|status| status.reason.clone());
-    let killed = || "a container was killed for good".to_owned();
+    let killed = || "a container was killed and is not restarted".to_owned();
     let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
     format!("pod {namespace}/{name} has failed: {why}")
 }

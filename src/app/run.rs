@@ -37,21 +37,21 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     match UnixStream::connect(upstream.as_path()).await {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            warn!(%upstream, %error, "upstream is not ours to open: clients are refused");
+            warn!(%upstream, %error, "permission denied to connect to upstream: clients are refused");
         }
         Err(error) => {
-            warn!(%upstream, %error, "upstream is not there yet: clients are refused until it is");
+            warn!(%upstream, %error, "cannot connect to upstream yet: clients are refused until it listens");
         }
     }
 
     tokio::select! {
-        name = signals.next() => info!(signal = name, "told to stop"),
+        name = signals.next() => info!(signal = name, "signal received: draining"),
         _ = shim.ended() => return Err(RunError::RelayEnded),
     }
     drop(recorder);
     shim.drain().await;
     tokio::select! {
-        name = signals.next() => warn!(signal = name, "told again: ending at once"),
+        name = signals.next() => warn!(signal = name, "second signal: ending immediately"),
         summary = shim.ended() => {
             let summary = summary?;
             info!(connections = summary.connections, cut = summary.aborted, "probeshim stopped");

@@ -74,7 +74,7 @@ pub enum RunError {
     #[error("--otlp-endpoint: {0}")]
     Traces(#[from] TracesError),
     /// The relay ended because of a bug.
-    #[error("the relay ended by itself")]
+    #[error("the relay ended unexpectedly")]
     RelayEnded,
 }
 

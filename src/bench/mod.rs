@@ -58,13 +58,13 @@ pub struct BenchSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The runtime does not answer, or does not know the container.
-    #[error("the runtime answers: {}", .0.message())]
+    #[error("the runtime returned an error: {}", .0.message())]
     Runtime(#[from] Status),
     /// The runtime returned no status of the container.
-    #[error("the runtime tells nothing of container {0}")]
+    #[error("the runtime returned no status of container {0}")]
     NoContainer(String),
     /// A call before the measurement failed.
-    #[error("an ExecSync of the command fails: {}", .0.message())]
+    #[error("ExecSync of the command failed: {}", .0.message())]
     Exec(Status),
     /// The node's processor time cannot be read.
     #[error("cannot read /proc/stat: {0}")]
@@ -245,7 +245,7 @@ fn busy() -> Result<Duration, BenchError> {
 /// Returns the next event; never completes if there are no events.
 async fn next(events: &mut Option<TaskEvents>) -> Result<crate::containerd::TimestampedEvent, Status> {
     let Some(events) = events else { return std::future::pending().await };
-    events.next().await.unwrap_or_else(|| Err(Status::unavailable("containerd's events have ended")))
+    events.next().await.unwrap_or_else(|| Err(Status::unavailable("containerd's event stream has ended")))
 }
 
 #[cfg(test)]

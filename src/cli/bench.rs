@@ -72,7 +72,7 @@ impl BenchArgs {
 impl BenchExec {
     async fn run(self) -> Result<(), CliError> {
         let status = self.at.client()?.status().await?;
-        let status: Status = serde_json::from_slice(&status).context("the answer is not a status")?;
+        let status: Status = serde_json::from_slice(&status).context("the response is not a status")?;
         let socket = |what: &str, uri: &str| {
             SocketPath::parse(uri)
                 .map_err(|error| CliError::from_display(format!("the probeshim's {what} {uri:?} {error}")))
@@ -98,7 +98,7 @@ impl BenchExec {
 
 fn text(report: &BenchReport, screen: Screen) -> String {
     let columns = [
-        Column::text("WAY"),
+        Column::text("PATH"),
         Column::text("PHASE"),
         Column::numeric("CALLS"),
         Column::numeric("P50"),
@@ -121,11 +121,11 @@ fn summary(way: &PathResult, calls: usize) -> String {
     let untold = match calls.saturating_sub(way.explained) {
         0 => String::new(),
         untold => format!(
-            "  of {untold} calls it is not known which execution was theirs; start and run are those of all executions\n"
+            "  {untold} calls were not matched to exec instances; start and run are those of all exec instances\n"
         ),
     };
     format!(
-        "{}: {rate:.1} calls a second, {cpu} of processor time on the node for each{failed}\n{untold}",
+        "{}: {rate:.1} calls per second, {cpu} of processor time on the node per call{failed}\n{untold}",
         way.way
     )
 }

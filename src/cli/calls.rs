@@ -90,7 +90,7 @@ impl CallsCommand {
 
 async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     let calls: Vec<Call> =
-        serde_json::from_slice(&client.calls(query).await?).context("the answer is not a list of calls")?;
+        serde_json::from_slice(&client.calls(query).await?).context("the response is not a list of calls")?;
     if calls.is_empty() {
         print("no calls\n")?;
         return Ok(());
@@ -103,7 +103,7 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
 async fn json(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     let answer = client.calls(query).await?;
     let calls: Vec<&RawValue> =
-        serde_json::from_slice(&answer).context("the answer is not a list of calls")?;
+        serde_json::from_slice(&answer).context("the response is not a list of calls")?;
     print(&array(&calls))?;
     Ok(())
 }
@@ -113,10 +113,10 @@ async fn follow(client: &Client, mut query: CallsQuery, output: OutputFormat) ->
         query.last = Some(FOLLOW_BACKLOG);
     }
     let read = |line: &[u8]| {
-        Ok(match serde_json::from_slice(line).context("the answer has a line that is not a call")? {
+        Ok(match serde_json::from_slice(line).context("the response has a line that is not a call")? {
             LogLine::Call(call) => FollowItem::Row(row(&call)),
             LogLine::Missed { missed } => FollowItem::Remark(format!(
-                "({missed} calls, of any method, went by too fast to be looked at)"
+                "(missed {missed} calls, of any method, because they arrived too fast)"
             )),
         })
     };

@@ -29,13 +29,13 @@ impl CheckCommand {
     /// first.
     pub fn run(self) -> Result<(), CliError> {
         if self.paths.is_empty() && self.config.is_none() {
-            return Err(CliError::Usage("nothing to check: name files, folders, or a --config".to_owned()));
+            return Err(CliError::Usage("nothing to check: name files, directories or a --config".to_owned()));
         }
         let (specs, ignored_kinds) =
             config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
         let described = specs.describe_all();
         let mut text = if described.is_empty() {
-            "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
+            "no errors, and no probes\n".to_owned()
         } else {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
             Table::new(columns(), Screen::stdout()).render(&rows)
@@ -45,7 +45,7 @@ impl CheckCommand {
         let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let ignored: Vec<String> = ignored.collect();
         if !ignored.is_empty() {
-            text += &["passed over, since no pods come of it: ", &harmless_text(&ignored.join(", ")), "\n"]
+            text += &["ignored, since they define no pods: ", &harmless_text(&ignored.join(", ")), "\n"]
                 .concat();
         }
         print(&text)?;
@@ -61,15 +61,15 @@ pub fn schema() -> Result<(), CliError> {
 
 fn columns() -> [Column; 9] {
     [
-        Column::text("WHOSE"),
+        Column::text("OWNER"),
         Column::text("CONTAINER"),
         Column::text("PROBE"),
-        Column::numeric("AFTER").optional(),
-        Column::numeric("EVERY"),
+        Column::numeric("DELAY").optional(),
+        Column::numeric("PERIOD"),
         Column::numeric("TIMEOUT"),
-        Column::numeric("FAILS AT"),
-        Column::numeric("WELL AT").optional(),
-        Column::text("WHAT"),
+        Column::numeric("#FAILURE"),
+        Column::numeric("#SUCCESS").optional(),
+        Column::text("HANDLER"),
     ]
 }
 

@@ -45,7 +45,7 @@ impl EventsCommand {
             (false, OutputFormat::Json) => {
                 let answer = client.events(&query).await?;
                 let events: Vec<&RawValue> =
-                    serde_json::from_slice(&answer).context("the answer is not a list of events")?;
+                    serde_json::from_slice(&answer).context("the response is not a list of events")?;
                 print(&array(&events))?;
                 Ok(())
             }
@@ -55,7 +55,7 @@ impl EventsCommand {
 
 async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
     let events: Vec<Event> =
-        serde_json::from_slice(&client.events(query).await?).context("the answer is not a list of events")?;
+        serde_json::from_slice(&client.events(query).await?).context("the response is not a list of events")?;
     if events.is_empty() {
         print("no events\n")?;
         return Ok(());
@@ -67,10 +67,10 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
 
 async fn follow(client: &Client, query: &EventsQuery, output: OutputFormat) -> Result<(), CliError> {
     let read = |line: &[u8]| {
-        Ok(match serde_json::from_slice(line).context("the answer has a line that is not an event")? {
+        Ok(match serde_json::from_slice(line).context("the response has a line that is not an event")? {
             EventLine::Event(event) => FollowItem::Row(row(&event)),
             EventLine::Missed { missed } => {
-                FollowItem::Remark(format!("({missed} events went by too fast to be looked at)"))
+                FollowItem::Remark(format!("(missed {missed} events because they arrived too fast)"))
             }
         })
     };

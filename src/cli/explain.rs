@@ -35,7 +35,7 @@ impl ExplainCommand {
     /// Queries the explanation of a call and prints it.
     pub async fn run(self) -> Result<(), CliError> {
         let answer = self.at.client()?.explain(self.call).await?;
-        let not_one = "the answer is not an explanation";
+        let not_one = "the response is not an explanation";
         let text = match self.output {
             OutputFormat::Json => {
                 let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
@@ -49,7 +49,7 @@ impl ExplainCommand {
 }
 
 fn number(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "it is not the number of a call, such as 17; `probeshim calls` shows them")
+    text.parse().map_err(|_| "must be the id of a call, such as 17; `probeshim calls` shows the ids")
 }
 
 /// Returns the sentences, wrapped, and below them the bars of the phases.

@@ -29,7 +29,7 @@ pub(super) async fn follow(
     let mut is_read = output == OutputFormat::Json || print(&(table.header() + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {
-            return Err(anyhow::anyhow!("the probeshim has ended").into());
+            return Err(anyhow::anyhow!("probeshim has ended").into());
         };
         let text = match output {
             OutputFormat::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",

@@ -28,7 +28,7 @@ impl ModeCommand {
             Some(to) => client.switch_mode(to).await?,
             None => client.mode().await?,
         };
-        let now: ModeBody = serde_json::from_slice(&answer).context("the answer is not a mode")?;
+        let now: ModeBody = serde_json::from_slice(&answer).context("the response is not a mode")?;
         print(&(now.mode + "\n"))?;
         Ok(())
     }

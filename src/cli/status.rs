@@ -51,11 +51,11 @@ impl StatusCommand {
         let text = match self.output {
             OutputFormat::Json => {
                 let status: &RawValue =
-                    serde_json::from_slice(&answer).context("the answer is not a status")?;
+                    serde_json::from_slice(&answer).context("the response is not a status")?;
                 harmless_json(status.get()) + "\n"
             }
             OutputFormat::Table => table(
-                &serde_json::from_slice(&answer).context("the answer is not a status")?,
+                &serde_json::from_slice(&answer).context("the response is not a status")?,
                 Screen::stdout(),
             ),
         };
@@ -71,33 +71,33 @@ async fn describe_pod(
     name: &str,
     output: OutputFormat,
 ) -> Result<String, CliError> {
-    let status: api::Status = serde_json::from_slice(answer).context("the answer is not a status")?;
+    let status: api::Status = serde_json::from_slice(answer).context("the response is not a status")?;
     let pod = find(&status.pods, name)?;
     if pod.status.is_none() {
         return Ok(match output {
-            OutputFormat::Json => harmless_json(&serde_json::to_string(pod).context("it is no JSON")?) + "\n",
+            OutputFormat::Json => harmless_json(&serde_json::to_string(pod).context("the pod cannot be written as JSON")?) + "\n",
             OutputFormat::Table => {
                 tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned()
             }
         });
     }
     let list: Value =
-        serde_json::from_slice(&client.pods().await?).context("the answer is not a list of pods")?;
+        serde_json::from_slice(&client.pods().await?).context("the response is not a list of pods")?;
     let is_it = |item: &&Value| {
         let text = |field: &str| item["metadata"][field].as_str().map(str::to_owned);
         (text("namespace"), text("name")) == (pod.namespace.clone(), pod.name.clone())
     };
     let items = list["items"].as_array().into_iter().flatten();
-    let item = items.into_iter().find(is_it).context("the pod has gone meanwhile")?;
+    let item = items.into_iter().find(is_it).context("the pod was removed meanwhile")?;
     if matches!(output, OutputFormat::Json) {
         return Ok(harmless_json(&item.to_string()) + "\n");
     }
     let events = client.events(&api::EventsQuery { since_ms: None }).await?;
     let events: Vec<api::Event> =
-        serde_json::from_slice(&events).context("the answer is not a list of events")?;
+        serde_json::from_slice(&events).context("the response is not a list of events")?;
     let of_it = |event: &&api::Event| event.namespace == pod.namespace && event.pod == pod.name;
     let events: Vec<&api::Event> = events.iter().filter(of_it).collect();
-    let item = Pod::deserialize(item).context("the answer is not a list of pods")?;
+    let item = Pod::deserialize(item).context("the response is not a list of pods")?;
     Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 
@@ -121,13 +121,13 @@ fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod
     let name = shortened(name, MAX_NAME_WIDTH);
     match found.last() {
         Some(pod) if count == 1 => Ok(pod),
-        Some(_) => Err(CliError::Usage(format!("POD {name:?} is one of {shown}; write which"))),
+        Some(_) => Err(CliError::Usage(format!("POD {name:?} is ambiguous: it may be {shown}"))),
         None if pods.is_empty() => {
-            Err(CliError::Usage(format!("POD {name:?} is not there: there is no pod")))
+            Err(CliError::Usage(format!("POD {name:?} not found: there are no pods")))
         }
         None => {
             let (_, known) = names(&pods.iter().collect::<Vec<_>>());
-            Err(CliError::Usage(format!("POD {name:?} is not there; there are {known}")))
+            Err(CliError::Usage(format!("POD {name:?} not found; the pods are {known}")))
         }
     }
 }
@@ -145,7 +145,7 @@ fn table(status: &api::Status, screen: Screen) -> String {
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
-        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::text), screen).render(&rows);
+        text += &Table::new(["STUCK", "OBJECT", "MESSAGE"].map(Column::text), screen).render(&rows);
     }
     text
 }
@@ -259,7 +259,7 @@ fn probe_columns() -> [Column; 9] {
         Column::text("READY").optional(),
         Column::text("HANDLER").optional(),
         Column::text("SOURCE").optional(),
-        Column::text("VERDICT"),
+        Column::text("RESULT"),
         Column::text("RUN"),
         Column::numeric("WOULD HAVE KILLED").optional(),
         Column::numeric("KILLED"),
@@ -335,7 +335,7 @@ fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
     let is_any = predicted + unpredicted + not_observed > 0;
     let style = if unpredicted + not_observed > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
     let text = format!(
-        "of the kubelet's kills {predicted} predicted, {unpredicted} unpredicted; {not_observed} predicted and not observed"
+        "kills by the kubelet: {predicted} predicted, {unpredicted} unpredicted; {not_observed} predicted but not observed"
     );
     is_any.then_some(("agreement", text, style))
 }
@@ -355,20 +355,20 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
         None => ("off".to_owned(), Style::new()),
         Some(api::DirStatus { dir, failure: None }) => (dir.clone(), Style::new()),
         Some(api::DirStatus { failure: Some(why), .. }) => {
-            (format!("not now, because {why}"), AnsiColor::Yellow.on_default())
+            (format!("no: {why}"), AnsiColor::Yellow.on_default())
         }
     };
     let state = status.state.as_ref().map(|state| match &state.failure {
         None => ("state", state.dir.clone(), Style::new()),
         Some(why) => {
-            let text = format!("{}, not written now, because {why}", state.dir);
+            let text = format!("{}, not written: {why}", state.dir);
             ("state", text, AnsiColor::Yellow.on_default())
         }
     });
     let panics = (status.panics > 0).then(|| {
         (
             "panics",
-            format!("{} in the observation of calls; the log has each", status.panics),
+            format!("{} in the observation of calls; see the log", status.panics),
             AnsiColor::Red.on_default(),
         )
     });
@@ -390,7 +390,7 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
         (
             "calls",
             format!(
-                "{} in flight, {} seen, {} kept, {} dropped",
+                "{} in flight, {} observed, {} kept, {} dropped",
                 status.calls.in_flight, status.calls.observed, status.calls.kept, status.calls.dropped
             ),
             dropped,

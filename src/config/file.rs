@@ -174,7 +174,7 @@ fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
     node.deny_unknown(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
     let chosen = node.field("match");
     if chosen.is_none() {
-        node.missing("match", "must say which containers; {} is all of them", problems);
+        node.missing("match", "must select containers; {} selects all", problems);
     }
     let selector = chosen.map(|chosen| matches(&chosen, problems)).unwrap_or_default();
     let before = problems.len();
@@ -190,7 +190,7 @@ fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
         }
     }
     if probes.is_empty() && problems.len() == before {
-        node.error("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
+        node.error("must have at least one of startupProbe, readinessProbe and livenessProbe", problems);
     }
     Rule { selector, probes }
 }
@@ -214,24 +214,24 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         (Some(_), None) => {
-            node.missing("keyFile", "must be there beside certificateFile", problems);
+            node.missing("keyFile", "must be set together with certificateFile", problems);
             None
         }
         (None, Some(_)) => {
-            node.missing("certificateFile", "must be there beside keyFile", problems);
+            node.missing("certificateFile", "must be set together with keyFile", problems);
             None
         }
     };
     let url = url?;
     let is_https = url.scheme() == "https";
     if is_https && authority.is_none() && !is_anyone {
-        let reason = "must name the file with the certificate that signs the kubelet's, unless insecureSkipVerify is true";
+        let reason = "must be a file with the certificate that signs the kubelet's certificate, unless insecureSkipVerify is true";
         node.missing("authorityFile", reason, problems);
     }
     for field in ["tokenFile", "certificateFile"] {
         if let Some(credential) = node.field(field).filter(|_| !is_https) {
             credential
-                .error("must not be there where the url is http: it would be sent in the open", problems);
+                .error("must not be set if the url is http: it would be sent unencrypted", problems);
         }
     }
     Some(KubeletClient {

@@ -278,7 +278,7 @@ impl Settings {
         if mode != EnforcementMode::Off && !watch_runtime {
             let name = mode.name();
             let reason =
-                format!("cannot be off beside --enforce {name}: it would not be known what to probe");
+                format!("cannot be off with --enforce {name}: the prober would not know the containers");
             validator.error("--watch-runtime", Some("off"), reason);
         }
         protected.extend(flags.never_kill);
@@ -299,7 +299,7 @@ impl Settings {
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
-                let reason = format!("is the socket of {other} as well; choose another path");
+                let reason = format!("is also the socket of {other}; choose another path");
                 validator.error("--admin", Some(&admin.to_string()), reason);
             }
         }

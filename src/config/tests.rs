@@ -43,7 +43,7 @@ fn all_problems_of_flags_are_reported_at_once() {
     assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
     assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
     assert!(
-        lines[2].starts_with("--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
+        lines[2].starts_with("--watch-runtime \"off\" cannot be off with --enforce dry-run"),
         "{error}"
     );
 }
@@ -64,7 +64,7 @@ fn the_admin_socket_is_no_other() {
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     assert_eq!(
         error,
-        "--admin \"unix:///run/a.sock\" is the socket of --upstream as well; choose another path"
+        "--admin \"unix:///run/a.sock\" is also the socket of --upstream; choose another path"
     );
 }
 
@@ -179,13 +179,13 @@ probes:
         "/config.yaml: slowThreshold is \"1 fortnight\"; it must be a duration from 0s to 24h",
         "/config.yaml: manifests is \"none\"; it must be a list",
         "/config.yaml: kubelet.interval is \"1ms\"; it must be a duration from 1s to 24h",
-        "/config.yaml: kubelet.certificateFile is missing; it must be there beside keyFile",
-        "/config.yaml: kubelet.tokenFile is \"/a\"; it must not be there where the url is http",
-        "/config.yaml: probes[0].match is missing; it must say which containers",
+        "/config.yaml: kubelet.certificateFile is missing; it must be set together with keyFile",
+        "/config.yaml: kubelet.tokenFile is \"/a\"; it must not be set if the url is http",
+        "/config.yaml: probes[0].match is missing; it must select containers",
         "/config.yaml: probes[0].livenessProbe.periodSecs is 3; it must not be there: known fields are exec,",
         "/config.yaml: probes[1].match.pods is \"*\"; it must not be there: known fields are namespace,",
         "/config.yaml: probes[1].match.pod is \"\"; it must not be empty",
-        "/config.yaml: probes[1] is an object with match; it must have one at least of startupProbe,",
+        "/config.yaml: probes[1] is an object with match; it must have at least one of startupProbe,",
         "/config.yaml: probes[2].startupProbe is \"soon\"; it must be a probe, or off",
         "/config.yaml: probes[2].readinessProbe.httpGet.port is 0; it must be a port's number",
     ] {
@@ -215,12 +215,12 @@ fn a_message_names_where_a_value_is_written() {
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let message = error.replace(&dir.path().display().to_string(), "");
     assert!(
-        message.starts_with("/config.yaml: watchRuntime \"off\" cannot be off beside --enforce kill"),
+        message.starts_with("/config.yaml: watchRuntime \"off\" cannot be off with --enforce kill"),
         "{message}"
     );
     let flags = Flags { watch_runtime: Some(RuntimeWatch::Off), ..flags };
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    assert!(error.starts_with("--watch-runtime \"off\" cannot be off beside --enforce kill"), "{error}");
+    assert!(error.starts_with("--watch-runtime \"off\" cannot be off with --enforce kill"), "{error}");
     let flags = Flags { enforce: Some(EnforcementMode::Off), ..flags };
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "flags win");
 }

@@ -131,7 +131,7 @@ impl FromStr for LogSizeLimit {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         as_int64(text).map(|bytes| Self(u64::try_from(bytes).ok())).ok_or_else(|| {
             ValueError::expected(
-                "a number of bytes as Kubernetes writes it, such as 10Mi, or -1 for no rotation",
+                "a Kubernetes quantity of bytes, such as 10Mi, or -1 for no rotation",
             )
         })
     }
@@ -244,7 +244,7 @@ mod tests {
         ];
         let valid = valid.map(|(text, bytes)| (text, LogSizeLimit(bytes)));
         let invalid = ["", "-", "10MiB", "1.5", "1.5Ki", "1000m", "--1", "ten"];
-        check(&valid, &invalid, "must be a number of bytes as Kubernetes writes it, such as");
+        check(&valid, &invalid, "must be a Kubernetes quantity of bytes, such as");
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl Reporter {
         let look = [&program, "calls", "-f", "--admin", &admin].map(str::to_owned);
         let look = format::command(&look);
         account.print(&format!(
-            "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
-             runtime   {upstream}\nprobeshim {listen}\n{http}pods      {}\nlook      {look}\n\n",
+            "{}\n\nprobeshim relays its calls for {}, or until Ctrl-C:\n\
+             runtime   {upstream}\nprobeshim {listen}\n{http}pods      {}\nobserve   {look}\n\n",
             procrun::WARNING,
             format::duration(lasts),
             pods.display(),
@@ -107,7 +107,7 @@ impl Reporter {
         let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(
             text,
-            "\n{calls} calls went through probeshim byte for byte, {unseen} of them unseen. Pods, processes and files are gone."
+            "\n{calls} calls passed through probeshim unchanged, {unseen} of them unobserved. All pods, processes and files were removed."
         );
         self.print(&text);
     }

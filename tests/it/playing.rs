@@ -139,7 +139,7 @@ async fn it_ends_with_its_pods_and_tells_how_they_ended() {
             ),
             &[],
             1,
-            "probeshim: pod test/a has failed: a container was killed for good",
+            "probeshim: pod test/a has failed: a container was killed and is not restarted",
         ),
         (
             pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}"),
@@ -199,7 +199,7 @@ async fn what_is_wrong_is_told_before_anything_is_made() {
     }
     assert_eq!((answer.code, answer.stderr.lines().count()), (Some(2), 4), "{answer:?}");
     let nothing = played(&place, "{kind: Service, metadata: {name: s}}", &[]).await;
-    assert!(nothing.code == Some(2) && nothing.stderr.contains("PATH has no pod in it"), "{nothing:?}");
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("PATH contains no pod"), "{nothing:?}");
     assert_eq!(sandboxes(&mut runtime).await, 0);
     let ignored = pod("b", "true", &format!("{claim}, restartPolicy: Never"), "");
     let answer = played(&place, &ignored, &["--ignore-unsupported"]).await;

@@ -317,7 +317,7 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
         .unwrap();
     let answer = probeshim(&["check", others.to_str().unwrap()]).await;
     assert!(
-        answer.stdout.ends_with("passed over, since no pods come of it: 1 Deploymnt, 2 Service\n"),
+        answer.stdout.ends_with("ignored, since they define no pods: 1 Deploymnt, 2 Service\n"),
         "{answer:?}"
     );
     let answer = probeshim(&["check", good, bad, "/nowhere"]).await;
@@ -344,7 +344,7 @@ async fn what_enforce_cannot_be_is_said() {
             &["--enforce", "shoot"][..],
             "'shoot' for '--enforce <MODE>'\n  [possible values: off, dry-run, kill, restart]",
         ),
-        (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
+        (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off with --enforce dry-run"),
         (&["--manifests", "/nowhere.yaml"], "--manifests /nowhere.yaml: No such file"),
     ] {
         let (code, told) = place.refused(place.command("shim.sock", flags)).await;

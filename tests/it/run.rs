@@ -234,7 +234,7 @@ async fn a_second_instance_is_refused_and_the_first_serves_on() {
 async fn a_missing_upstream_is_a_warning_and_may_come_later() {
     let place = Place::new();
     let shim = place.start(&[]).await;
-    let line = shim.logged("upstream is not there yet: clients are refused until it is").await;
+    let line = shim.logged("cannot connect to upstream yet: clients are refused until it listens").await;
     assert_eq!(line["level"], "WARN");
     let runtime = Runtime::listen(&place.at("runtime.sock"));
     serves(&shim, &runtime).await;
@@ -274,7 +274,7 @@ async fn both_signals_drain_and_a_second_one_ends_at_once() {
         assert!(UnixStream::connect(&shim.socket).is_err(), "new clients are refused");
         shim.signal(signal);
         assert_eq!(shim.ended().await, Some(0));
-        shim.logged("told again: ending at once").await;
+        shim.logged("second signal: ending immediately").await;
         soon(response).await.unwrap_err();
     }
 }

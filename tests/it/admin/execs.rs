@@ -122,9 +122,9 @@ async fn an_exec_is_explained_by_its_number() {
     let text = place.ask(&["explain", "1"]).await.stdout;
     assert!(text.contains("exited with code 3") && text.contains("only the whole time is known"), "{text}");
     for (arguments, code, told) in [
-        (&["explain", "7"][..], 2, "call 7 is not kept"),
-        (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': it is not the number of a call"),
-        (&["calls", "--probe", "lively"], 2, "probe \"lively\" is none; there are liveness, readiness"),
+        (&["explain", "7"][..], 2, "call 7 is not recorded"),
+        (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': must be the id of a call"),
+        (&["calls", "--probe", "lively"], 2, "probe \"lively\" must be one of liveness, readiness"),
         (&["events", "--since", "soon"], 2, "'soon' for '--since <DURATION>': must be a duration"),
     ] {
         let answer = place.ask(arguments).await;

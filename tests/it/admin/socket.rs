@@ -34,7 +34,7 @@ async fn status_and_readiness_tell_whether_the_runtime_answers() {
     let table = place.ask(&["status"]).await.stdout;
     assert!(
         table.contains(&format!("procrun {version}"))
-            && table.contains("0 in flight, 0 seen, 0 kept, 0 dropped"),
+            && table.contains("0 in flight, 0 observed, 0 kept, 0 dropped"),
         "{table}"
     );
     assert!(get(&http, "/readyz").await.starts_with("HTTP/1.1 200"));
@@ -77,7 +77,7 @@ async fn an_admin_socket_that_is_silent_is_given_up() {
     let _silent = UnixListener::bind(place.at("admin.sock")).unwrap();
     let answer = place.ask(&["status"]).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    assert!(answer.stderr.contains("does not answer within 10s"), "{answer:?}");
+    assert!(answer.stderr.contains("did not answer within 10s"), "{answer:?}");
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
     };
     let nobody = place.ask(&["status"]).await.stderr;
     let told = format!(
-        "probeshim: no probeshim answers on unix://{} (No such file or directory (os error 2)); \
-         is `probeshim run` running, with this --admin? One that root runs is asked by root\n",
+        "probeshim: no probeshim listens on unix://{}: No such file or directory (os error 2); \
+         check that it is running with this --admin, and run this command as root if root started it\n",
         place.at("admin.sock").display()
     );
     assert_eq!(nobody, told);
@@ -124,13 +124,13 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
 
     // A runtime's socket.
     let runtime = Procrun::start_at(&place.at("admin.sock"));
-    refused("is not the admin socket of a probeshim").await;
+    refused("is not the admin API of a probeshim").await;
     runtime.end().await;
 
     let stranger = tokio::net::UnixListener::bind(place.at("admin.sock")).unwrap();
     for (header, told) in [
-        ("", "is not the admin socket of a probeshim"),
-        ("probeshim-api: 2\r\n", "speaks version \"2\" of the admin API"),
+        ("", "is not the admin API of a probeshim"),
+        ("probeshim-api: 2\r\n", "has version \"2\" of the admin API"),
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\n{{}}");
         let answering = async {
@@ -152,5 +152,5 @@ async fn the_admin_socket_is_its_owners_and_says_so_to_others() {
     stranger.arg("status").arg("--admin").arg(place.at("admin.sock")).uid(65_534).gid(65_534);
     let answer = Answer::to(stranger).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    assert!(answer.stderr.contains("is not ours to open"), "{answer:?}");
+    assert!(answer.stderr.contains("permission denied to open"), "{answer:?}");
 }

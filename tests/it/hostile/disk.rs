@@ -79,7 +79,7 @@ async fn recording_comes_back_when_the_disk_has_room_again() {
     })
     .await;
     let table = place.ask(&["status"]).await.stdout;
-    assert!(table.contains("recorded     not now, because No space left on device"), "{table}");
+    assert!(table.contains("recorded     no: No space left on device"), "{table}");
     fs::remove_file(&filler).unwrap();
     until_recorded(&place, &shim, |record| record["failure"].is_null()).await;
     let events = place.ask(&["events", "-o", "json"]).await.json();

@@ -125,7 +125,7 @@ async fn no_name_breaks_a_table_and_json_has_all_of_it() {
     let sentences = place.ask(&["explain", &call]).await.stdout;
     assert!(sentences.contains("exited with code 3"), "what stands behind the name is shown");
     let refused = place.ask(&["status", "none"]).await.stderr;
-    assert!(refused.contains("POD \"none\" is not there; there are it/") && refused.len() < 10_000);
+    assert!(refused.contains("POD \"none\" not found; the pods are it/") && refused.len() < 10_000);
 
     let mut shim = shim;
     shim.signal(Signal::TERM);

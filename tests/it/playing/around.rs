@@ -187,8 +187,8 @@ async fn a_pod_is_described() {
             .contains("Readiness:        exec (manifest) delay=0s timeout=1s period=1s")
     );
     let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
-    let one = "probeshim: POD \"a\" is one of other/a, test/a; write which\n";
-    let none = "probeshim: POD \"c\" is not there; there are other/a, test/a, test/b\n";
+    let one = "probeshim: POD \"a\" is ambiguous: it may be other/a, test/a\n";
+    let none = "probeshim: POD \"c\" not found; the pods are other/a, test/a, test/b\n";
     assert_eq!(told, [one, none].map(|text| (Some(2), text.to_owned())));
     let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
     assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));

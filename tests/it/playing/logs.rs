@@ -58,7 +58,7 @@ async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
 async fn limits_of_logs_that_the_kubelet_refuses_are_refused() {
     let place = Place::new();
     let limits = [
-        ("--container-log-max-size", "10MiB", "must be a number of bytes as Kubernetes writes it"),
+        ("--container-log-max-size", "10MiB", "must be a Kubernetes quantity of bytes"),
         ("--container-log-max-files", "1", "must be a whole number from 2"),
         ("--container-log-monitor-interval", "2s", "must be a duration from 3s to 24h"),
     ];
