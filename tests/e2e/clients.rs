@@ -1,4 +1,4 @@
-//! Clients that are not crictl on a good day.
+//! Other CRI clients than crictl, and crictl on a draining upstream.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use fixtures::shim::Probeshim;
 use probeshim::cri::v1::VersionResponse;
 use prost::Message as _;
 
-/// Calls Version on the target that its argument names, and prints whether it is containerd that answered.
+/// Script that calls Version on the target in its argument and prints whether containerd answered.
 const PYTHON: &str = r#"
 import sys, grpc
 with grpc.insecure_channel(sys.argv[1]) as channel:
@@ -47,14 +47,14 @@ async fn crictl_sends_a_call_again_that_a_draining_upstream_refused() {
     let crictl = need!(Crictl::new("crictl-1.36", &shim.path(), folder.path()));
     let version = tokio::task::spawn_blocking(move || crictl.run(&["version"]));
 
-    // The first connection leaves when the first call arrives, without having taken it.
+    // The first connection sends GOAWAY when the first call arrives, without processing that call.
     let mut leaving = Wire(runtime.accept_raw().await);
     leaving.expect_hello().await;
     leaving.send(&frame(SETTINGS, 0, 0, &[])).await;
     leaving.next_of(HEADERS).await;
     leaving.send(&frame(GOAWAY, 0, 0, &[word(0), word(0)].concat())).await;
 
-    // The call comes again on a second one.
+    // crictl repeats the call on a second connection.
     let mut serving = runtime.accept().await;
     let answer = VersionResponse {
         version: "0.1.0".into(),

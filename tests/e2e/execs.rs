@@ -1,4 +1,5 @@
-//! Where the time of an ExecSync goes, on real containerd: what probeshim says of calls whose answer is known.
+//! ExecSync analysis on real containerd: probeshim's report of calls whose analysis is known
+//! beforehand.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The period of calls by which a habit is learned. A tenth of it may be lost by starting a call.
+/// Period of the calls from which a periodicity is learned. Starting crictl may shift a call by a
+/// tenth of the period.
 const PERIOD: Duration = Duration::from_secs(3);
 
 #[test]
@@ -46,7 +48,7 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
         probe(&["test", "!", "-f", "/tmp/x"], 3),
         json!({"type": "liveness", "source": "manifest", "confidence": 1.0, "periodMs": 10000.0})
     );
-    assert_eq!(probe(&["test", "!", "-f", "/tmp/x"], 4), json!(null), "another timeout, another caller");
+    assert_eq!(probe(&["test", "!", "-f", "/tmp/x"], 4), json!(null), "another timeout means another caller");
     let both = probe(&["true"], 2);
     assert_eq!((&both["type"], &both["candidates"]), (&json!("ambiguous"), &json!(["startup", "readiness"])));
     assert_eq!(probe(&["echo", "$(FILE)"], 0)["type"], "postStart");
@@ -61,12 +63,13 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
     );
     execs.explains(&call, &["The command belongs to the preStop hook"]);
 
-    // Calls that begin every three seconds, give or take what starting crictl takes, are known by that sooner or later.
+    // Calls begin every three seconds, plus or minus the start time of crictl. probeshim learns the
+    // period after a few of them.
     let (mut begins, begun) = (0, Instant::now());
-    let learned = wait_for("a habit is learned", || {
+    let learned = wait_for("a periodicity is learned", || {
         wait_for("the next call is due", || (begun.elapsed() >= PERIOD * begins).then_some(()));
         begins += 1;
-        assert!(begins < 30, "nothing is learned");
+        assert!(begins < 30, "no periodicity is learned");
         let probe = execs.exec_in(&pod, &["true"], 60)["exec"]["probe"].clone();
         (!probe.is_null()).then_some(probe)
     });
@@ -83,7 +86,8 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
 fn that_are_stuck_are_told_of_while_they_last() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
-    // The command exits, and what it left keeps the output open: containerd does not answer, timeout or not.
+    // The command exits and leaves a child that keeps the output open: containerd does not answer,
+    // with or without a timeout.
     let [held, left_over] = [100_000, 200_000].map(|base| (base + std::process::id()).to_string());
     let holder = execs.spawn(&["sh", "-c", &format!("sleep {held} & exit 0")], 1);
     let stuck = |kind: &str| {
@@ -105,18 +109,18 @@ fn that_are_stuck_are_told_of_while_they_last() {
     for reason in ["ExecSyncOverdue", "ExecSyncUnanswered", "ExecSyncEnded", "ExecSyncAnswered"] {
         assert!(events.contains(reason), "no {reason} in {events}");
     }
-    // What is left of a call that is over.
+    // A process that an ended call has left behind.
     let left = execs.exec(&["sh", "-c", &format!("sleep {left_over} >/dev/null 2>&1 & exit 0")], 60);
-    let told = wait_for("left", || stuck("leaked"));
+    let told = wait_for("the leaked process is reported", || stuck("leaked"));
     assert_eq!((&told["call"], &told["command"]), (&left["id"], &json!(["sleep", left_over])));
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", told["pid"])).unwrap();
     assert_eq!(comm, "sleep\n");
     end_sleep(&left_over);
-    wait_for("nothing is left", || stuck("leaked").is_none().then_some(()));
+    wait_for("the leaked process is no longer reported", || stuck("leaked").is_none().then_some(()));
     execs.end();
 }
 
-/// Kills the `sleep` in a container that sleeps for so long.
+/// Kills the `sleep` in a container that has this argument.
 fn end_sleep(seconds: &str) {
     let pid = process_with("sleep", seconds).and_then(|pid| Pid::from_raw(pid.cast_signed()));
     kill_process(pid.unwrap(), Signal::KILL).unwrap();
@@ -127,7 +131,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
     let running = execs.spawn(&["sleep", "60"], 0);
-    wait_for("it runs", || {
+    wait_for("the call is in flight", || {
         let metrics = execs.shim.metrics();
         metrics.contains("probeshim_exec_in_flight 1").then_some(())
     });
@@ -177,7 +181,7 @@ fn are_measured_directly_and_through_the_relay() {
                 (&json!(6), &json!(6), &json!(0)),
                 "{way:#}"
             );
-            // The runtime tells of a start a little late, so that half of the time is enough.
+            // The runtime reports a start a little late, so half of the 0.5 s is enough.
             assert!(
                 run["p50Ms"].as_f64().unwrap() >= 250.0 && total["p50Ms"].as_f64() > run["p50Ms"].as_f64(),
                 "{way:#}"

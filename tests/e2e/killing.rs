@@ -1,4 +1,5 @@
-//! Containers that probeshim kills on a real containerd: with crictl as the one who starts them again, and with a real kubelet.
+//! Kills by probeshim on a real containerd: with crictl restarting the containers, and next to a
+//! real kubelet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use fixtures::scenarios::probing::{PROBES, Probing};
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
-/// A pod whose container `main` runs a command, with a probe that fails.
+/// Returns a pod whose container `main` runs a command and has a failing probe.
 fn pod(name: &str, command: &Value, more: &Value, grace: u32) -> Value {
     let mut main = json!({"name": "main", "command": command});
     main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -31,7 +32,7 @@ fn time(written: &Value) -> jiff::Timestamp {
     written.as_str().unwrap().parse().unwrap()
 }
 
-/// How long a call took, in seconds.
+/// Returns the duration of a call in seconds.
 fn took(call: &Value) -> f64 {
     call["durationMs"].as_f64().unwrap() / 1e3
 }
@@ -49,7 +50,7 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
     let mut hooked = failing("livenessProbe", exec());
     hooked["lifecycle"] = json!({"preStop": {"httpGet": {"path": "/healthz", "port": 8080}}});
     let http = json!({"httpGet": {"path": "/healthz", "port": 8080}});
-    // What it is given, how it ends, and how long that takes at least.
+    // Each row: pod, expected grace period, exit code, minimum duration of the stop in seconds.
     let rows = [
         (pod("exec", &polite, &failing("livenessProbe", exec()), 7), 7, 0, 0.0),
         (pod("http", &serve, &failing("livenessProbe", http), 8), 8, 2, 0.0),
@@ -73,10 +74,11 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
             "{name}"
         );
         assert_eq!(stop["kill"]["failures"].as_array().map(Vec::len), Some(2), "{name}: {stop:#}");
-        // Not as long as it would have had otherwise.
+        // The upper bound shows that the stop ends long before the commands would end by
+        // themselves.
         assert!(took(stop) >= *least && took(stop) < 60.0, "{name}: {stop:#}");
         let [first, last] = [0, 1].map(|place| time(&stop["kill"]["failures"][place]["time"]));
-        // The kill follows the last of them.
+        // The kill follows the last failure.
         assert!(first < last && last <= time(&stop["start"]), "{name}: {stop:#}");
         let exited = wait_for(name, || {
             let containers = probing.status(name)["containers"].as_array()?.clone();
@@ -88,17 +90,17 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
         assert!(probing.count(name, "Killing", "Container main failed ") >= 1, "{name}");
     }
     assert_eq!(probing.count("hooked", "FailedPreStopHook", ""), 0, "{:#?}", probing.events("hooked"));
-    // The hook that hangs was given all of the grace period, and ended with its container.
+    // The hanging hook had all of the grace period and ended with its container.
     let hook = wait_for("the hook ends", || {
         let execs = probing.shim.list(&["calls", "--method", "ExecSync", "--pod", "parity/hanging"]);
         execs.into_iter().find(|exec| exec["exec"]["timeoutSeconds"] == 0)
     });
     assert!(took(&hook) >= 4.0, "{hook:#}");
-    // Somebody starts one again: it is killed again, each time once.
+    // crictl starts another instance of a killed container. probeshim kills each instance once.
     for attempt in 1..=2 {
         let id = probing.restart(&pods[0], &manifests[0], attempt);
         assert_eq!(probing.stops(&id, 1).len(), 1);
-        wait_for("it has ended", || {
+        wait_for("the restarted container is killed", || {
             let containers = probing.status("exec")["containers"].as_array()?.clone();
             containers.iter().any(|it| it["id"] == id.as_str() && it["state"] == "exited").then_some(())
         });
@@ -139,7 +141,9 @@ fn a_runtime_that_answers_late_is_waited_for() {
     assert_eq!(probing.count("late", "Killing", ""), 1);
 }
 
-/// The kubelet probes as well, and starts again what has ended, whoever ended it. It may stop what we have just had stopped; we never do.
+/// The kubelet probes as well, and restarts each container that has ended. The kubelet may stop a
+/// container that probeshim has just stopped; probeshim never stops a container that the kubelet
+/// has stopped.
 #[test]
 fn beside_a_kubelet_no_kill_of_ours_follows_its_own() {
     let node = need!(Node::start_probing("kill"));

@@ -1,4 +1,5 @@
-//! A real kubelet through the relay; `make conformance` has the long form, compared with a kubelet on the runtime itself.
+//! A real kubelet through the relay. `make conformance` has the long form, compared with a kubelet
+//! directly on the runtime.
 
 use fixtures::accounts;
 use fixtures::need;

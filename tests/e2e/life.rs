@@ -1,4 +1,5 @@
-//! The whole life of a pod, directly and through the relay: the same output, the same exit codes.
+//! The whole life of a pod, directly and through the relay: both have the same output and the same
+//! exit codes.
 
 use fixtures::containerd::{Containerd, Version};
 use fixtures::crictl::{Crictl, Running};
@@ -28,7 +29,8 @@ fn of_a_pod_on_containerd_1_6() {
 fn of_a_pod_on_procrun() {
     let procrun = Procrun::start();
     let crictl = need!(Crictl::new("crictl-1.36", &procrun.socket(), procrun.folder()));
-    // The second to live finds the images that the first has used.
+    // The relayed life comes second and finds the images that the direct life has pulled, so pull
+    // them before both.
     for image in [BUSYBOX, "127.0.0.1:1/nobody/is:here"] {
         crictl.ok(&["pull", image]);
     }
@@ -43,7 +45,7 @@ fn goes_on_when_containerd_is_killed_and_comes_back() {
     let crictl = need!(Crictl::new("crictl-1.36", shim.socket(), containerd.folder()));
     let direct = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let pod = Pod::new(&crictl, containerd.folder(), "survivor");
-    // Calls in flight are lost, with the relay as without it.
+    // Calls in flight are lost, both with the relay and without it.
     let in_flight =
         [&crictl, &direct].map(|crictl| crictl.spawn(&["exec", "-s", &pod.container, "sleep", "60"]));
     pod.runs_twice(&crictl, "sleep 60");

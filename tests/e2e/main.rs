@@ -1,4 +1,4 @@
-//! The real thing: containerd, runc, CNI and crictl, directly and through the relay.
+//! End-to-end tests with containerd, runc, CNI and crictl, directly and through the relay.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

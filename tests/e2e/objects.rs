@@ -1,4 +1,5 @@
-//! ConfigMaps, Secrets and RuntimeClasses on containerd: pods wait for those that are missing, and follow those that change.
+//! ConfigMaps, Secrets and RuntimeClasses on containerd: a pod waits for missing objects and
+//! follows changes of objects.
 
 use fixtures::containerd::{Containerd, Version};
 use fixtures::crictl::Crictl;
@@ -9,7 +10,7 @@ use fixtures::scenarios::play::Player;
 use fixtures::wait::wait_for;
 use serde_json::Value;
 
-/// A pod of this name, with more of the pod and of its container.
+/// Returns a pod of this name with additional fields of the pod and of its container.
 fn pod(name: &str, of_pod: &str, of_container: &str) -> String {
     format!(
         "{{kind: Pod, metadata: {{name: {name}, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 1{of_pod}, \
@@ -26,7 +27,7 @@ fn secret(value: &str) -> String {
     format!("{{kind: Secret, metadata: {{name: keys, namespace: e2e}}, stringData: {{token: {value}}}}}")
 }
 
-/// Waits until the container of a pod waits for this reason. Returns the message.
+/// Waits until the container of a pod waits for this reason, and returns the message.
 fn waiting(player: &Player, name: &str, reason: &str) -> String {
     wait_for(&format!("{name}: {reason}"), || {
         let state = player.pod(name)?["status"]["containerStatuses"][0]["state"].clone();
@@ -35,7 +36,7 @@ fn waiting(player: &Player, name: &str, reason: &str) -> String {
     })
 }
 
-/// Returns the id of the pod's container, once it runs.
+/// Returns the id of the pod's container once the container is running.
 fn running(player: &Player, name: &str) -> String {
     wait_for(&format!("{name} runs"), || {
         let status = player.pod(name)?["status"]["containerStatuses"][0].clone();
@@ -88,9 +89,9 @@ fn a_pod_waits_for_missing_objects_runs_once_they_exist_and_follows_their_change
     let before = failed();
     player.forget("keys");
     wait_for("the missing secret is reported", || (failed() > before).then_some(()));
-    assert_eq!(running(&player, "files"), files, "a pod that runs keeps its files");
+    assert_eq!(running(&player, "files"), files, "a running pod keeps its files");
     player.crash_and_restart();
-    assert_eq!([running(&player, "files"), running(&player, "env")], [files, id], "both are adopted");
+    assert_eq!([running(&player, "files"), running(&player, "env")], [files, id], "both pods are adopted");
     assert!(player.stop().success());
 }
 
@@ -103,13 +104,13 @@ fn the_final_status_of_a_pod_can_be_read_once_its_manifest_is_removed() {
     player.run("a", &manifest);
     running(&player, "a");
     player.forget("a");
-    let removed = wait_for("its final status", || player.removed("a"));
+    let removed = wait_for("the final status of the removed pod", || player.removed("a"));
     assert_eq!(removed["status"]["phase"], "Failed", "{removed:#}");
     let ended = &removed["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!((&ended["exitCode"], &ended["reason"]), (&7.into(), &"Error".into()), "{removed:#}");
-    assert_eq!(crictl.ok(&["pods", "-q"]), "", "nothing is left of it");
+    assert_eq!(crictl.ok(&["pods", "-q"]), "", "the runtime has no sandbox of the removed pod");
     player.run("a", &manifest);
     running(&player, "a");
-    assert!(player.removed("a").is_none(), "there is one pod of a name");
+    assert!(player.removed("a").is_none(), "the restarted pod replaces the removed pod of its name");
     assert!(player.stop().success());
 }

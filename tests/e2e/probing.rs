@@ -1,4 +1,4 @@
-//! Probes, made by probeshim on a real containerd: a few of the rows of `make parity`.
+//! Probes run by probeshim on a real containerd: a few of the rows of `make parity`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use fixtures::scenarios::parity::{self, Row};
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
-/// One row for each handler and each type of probe.
+/// Rows of the parity tables: one for each handler and each probe type.
 const ROWS: [&str; 8] = [
     "restarted, exec cat",
     "restarted, /healthz http",
@@ -41,7 +41,8 @@ fn a_kubelet_kills_what_was_foreseen() {
     assert!(foreseen >= verdict.kills && foreseen <= verdict.stopped as u64, "{verdict:#?}");
 }
 
-/// The kubelet kills what its probe finds dead; probeshim beside it, told of the pod by that kubelet, sees the same coming.
+/// The kubelet kills the container when its probe fails. probeshim knows the pod's probes from that
+/// kubelet and predicts the kill.
 #[test]
 fn beside_a_kubelet_the_same_is_found_dead() {
     let node = need!(Node::start_probing("dry-run"));
@@ -58,7 +59,7 @@ fn beside_a_kubelet_the_same_is_found_dead() {
     let events = || -> Vec<Value> {
         shim.list(&["events"]).into_iter().filter(|event| event["pod"] == name.as_str()).collect()
     };
-    let compared = wait_for("what the kubelet does is compared", || {
+    let compared = wait_for("the kubelet's kill is compared", || {
         events().into_iter().find(|event| event["reason"] == "KillPredicted")
     });
     assert_eq!(compared["container"], "main");

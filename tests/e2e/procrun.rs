@@ -1,5 +1,5 @@
-//! procrun beside containerd: every mistake of a client is told with the same code and in the same words, which are in one table, and
-//! held calls are held on both.
+//! procrun compared with containerd: both answer each invalid request with the same code and
+//! message, which are in one table, and both hold ExecSync while a child keeps the output open.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use fixtures::runtime::Runtime;
 use fixtures::scenarios::mistakes;
 use tokio::time::Instant;
 
-/// What containerd 2.2 says.
+/// Table of containerd 2.2's answers.
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/src/scenarios/mistakes.txt");
 
 #[tokio::test]
@@ -39,7 +39,8 @@ fn a_child_that_keeps_the_output_holds_a_call_to_containerd() {
     need!(is_held(&containerd));
 }
 
-/// Calls whose command ends, or is killed, within its timeout, and whose child keeps the output for longer.
+/// Checks calls whose command ends, or is killed, within its timeout, and whose child keeps the
+/// output open for longer.
 fn is_held(runtime: &impl Runtime) -> Result<(), String> {
     let crictl = Crictl::new("crictl-1.36", &runtime.socket(), runtime.folder())?;
     let pod = Pod::new(&crictl, runtime.folder(), "held");
@@ -49,7 +50,7 @@ fn is_held(runtime: &impl Runtime) -> Result<(), String> {
         assert!(start.elapsed() >= held, "the call was not held: {output:?}");
         output
     };
-    // The timeout is the command's alone.
+    // The timeout applies to the command only.
     let ended = exec(5, "sleep 8 & echo said", Duration::from_secs(8));
     assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "said"), "{ended:?}");
     let killed = exec(1, "sleep 3 & exec sleep 100", Duration::from_secs(3));
@@ -64,6 +65,6 @@ async fn compare(runtime: &impl Runtime) {
     let table = fs::read_to_string(Path::new(TABLE)).unwrap();
     let table: Vec<&str> = table.lines().collect();
     let differing: Vec<_> = told.iter().zip(&table).filter(|(told, in_table)| told != in_table).collect();
-    assert!(differing.is_empty(), "what was told, and what is in the table:\n{differing:#?}");
+    assert!(differing.is_empty(), "answers of the runtime and of the table differ:\n{differing:#?}");
     assert_eq!(told.len(), table.len());
 }

@@ -1,4 +1,5 @@
-//! Spans at a real collector, and secrets that are in none of what probeshim tells.
+//! Spans at a real OpenTelemetry collector, and planted secrets that none of probeshim's outputs
+//! contains.
 
 use fixtures::collector::Collector;
 use fixtures::containerd::{Containerd, Version};
@@ -17,7 +18,7 @@ use tonic::Request;
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// Executes something as a part of a trace.
+/// Executes a command with ExecSync as a part of the trace.
 fn exec_in_trace(execs: &Execs, command: &[&str]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -31,7 +32,7 @@ fn exec_in_trace(execs: &Execs, command: &[&str]) {
     });
 }
 
-/// The span of the traced call, and those of its phases.
+/// Returns the spans of the traced call and of its phases.
 fn spans_of_trace(collector: &Collector) -> Vec<String> {
     wait_for("the spans of a call and its phases", || {
         let spans = collector.spans();
@@ -64,7 +65,7 @@ fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
         };
         assert!(spans.iter().any(|span| is_phase(&span)), "no {phase} in {spans:#?}");
     }
-    // Calls outside of any trace begin one of their own; lists are no spans.
+    // A call outside of any trace begins its own trace. Lists have no spans.
     execs.exec(&["true"], 0);
     wait_for("the span of an untraced call", || {
         let all = collector.spans();
@@ -91,10 +92,10 @@ fn no_secret_is_in_anything_that_is_told() {
     let print = format!("echo {} {}; echo $TOKEN >&2; exit 0", PLANTED[2], PLANTED[3]);
     let call = execs.exec(&["sh", "-c", &print], 5);
     assert_eq!((&call["exec"]["command"], &call["exec"]["commandTruncated"]), (&json!(["sh"]), &json!(true)));
-    // One that leaves a process behind, and one that times out.
+    // One command leaves a process behind, and one times out.
     execs.exec(&["sh", "-c", &format!("sleep 20 >/dev/null 2>&1 & : {}", PLANTED[3])], 5);
     execs.exec(&["sh", "-c", &format!("sleep 7; : {}", PLANTED[3])], 1);
-    wait_for("what is left is told of", || {
+    wait_for("the leaked process is reported", || {
         execs.shim.ask(&["events"]).contains("ExecProcessLeaked").then_some(())
     });
     wait_for("the spans", || (collector.spans().len() >= 10).then_some(()));
@@ -109,9 +110,9 @@ fn no_secret_is_in_anything_that_is_told() {
     ]
     .concat();
     for (place, text) in told.iter().enumerate() {
-        assert!(text.len() > 100, "{place}: there is nothing to look at: {text}");
+        assert!(text.len() > 100, "output {place} is too short to be checked: {text}");
         for planted in PLANTED {
-            assert!(!text.contains(planted), "{planted} is in {place}: {text}");
+            assert!(!text.contains(planted), "{planted} is in output {place}: {text}");
         }
     }
     pod.remove(&execs.crictl);

@@ -1,4 +1,4 @@
-//! subPaths on containerd: what containers find there, and what is left mounted.
+//! subPaths on containerd: their content in containers, and the mounts that remain.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ use fixtures::scenarios::play::Player;
 use fixtures::wait::{looks, wait_for};
 use serde_json::Value;
 
-/// A pod whose init container fills a volume of which its other container has parts.
+/// Returns a pod whose init container fills a volume, and whose main container mounts parts of that
+/// volume.
 fn manifest(name: &str) -> String {
     let container = format!("image: {BUSYBOX}, imagePullPolicy: Never");
     format!(
@@ -43,7 +44,7 @@ spec:
     )
 }
 
-/// The manifest with one container more, which has a subPath too.
+/// Returns the manifest with an additional container that also has a subPath.
 fn with_extra(name: &str) -> String {
     let extra = format!(
         "  - {{name: extra, image: {BUSYBOX}, imagePullPolicy: Never, command: [sleep, '100000'], volumeMounts: [{{name: c, mountPath: /config, subPath: key}}]}}\n  volumes:"
@@ -51,7 +52,7 @@ fn with_extra(name: &str) -> String {
     manifest(name).replace("  volumes:", &extra)
 }
 
-/// Mounts of subPaths that this host has for the pods of a player.
+/// Returns the mount points of subPaths that this host has for the pods of a player.
 fn mounted(folder: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
@@ -62,7 +63,7 @@ fn mounted(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The id of the pod's container, once it runs.
+/// Returns the id of the pod's container once the container is running.
 fn running(player: &Player, name: &str) -> String {
     wait_for(&format!("{name} runs"), || {
         let status = player.pod(name)?["status"]["containerStatuses"][0].clone();
@@ -91,8 +92,8 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
         find(&id, name);
         id
     });
-    // The init containers' are gone with them.
-    wait_for("the mounts of what runs alone are left", || (mounted(&folder).len() == 6).then_some(()));
+    // The mounts of the init containers are gone with the init containers.
+    wait_for("only mounts of running containers are left", || (mounted(&folder).len() == 6).then_some(()));
     assert!(mounted(&folder).iter().all(|point| point.contains("/main/")), "{:?}", mounted(&folder));
 
     player.crash_and_restart();
@@ -101,7 +102,7 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
         find(id, name);
     }
     assert_eq!(mounted(&folder).len(), 6);
-    // A process has its working directory on a mount of a pod that goes.
+    // A process has its working directory on a mount of the pod that is removed.
     let point = mounted(&folder)
         .into_iter()
         .find(|point| point.contains("uid-of-first") && Path::new(point).is_dir());
@@ -111,17 +112,17 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
     let is_retried = looks().any(|()| player.log().contains(retried));
     busy.kill().unwrap();
     busy.wait().unwrap();
-    assert!(is_retried, "what is in use is tried again: {}", player.log());
-    wait_for("the mounts of a pod are gone with it", || (mounted(&folder).len() == 3).then_some(()));
-    wait_for("its files are gone", || (!folder.join("state/pods/uid-of-first").exists()).then_some(()));
+    assert!(is_retried, "the removal of a mount in use is retried: {}", player.log());
+    wait_for("the mounts of the removed pod are gone", || (mounted(&folder).len() == 3).then_some(()));
+    wait_for("the first pod's files are gone", || (!folder.join("state/pods/uid-of-first").exists()).then_some(()));
 
-    // Nothing has the other one any more when probeshim comes back.
+    // No source has the other pod any more when probeshim restarts.
     player.crash();
     assert_eq!(mounted(&folder).len(), 3);
     player.forget("second");
     player.restart();
     wait_for("the mounts of an earlier run are gone", || mounted(&folder).is_empty().then_some(()));
-    wait_for("its files are gone", || (!folder.join("state/pods/uid-of-second").exists()).then_some(()));
+    wait_for("the second pod's files are gone", || (!folder.join("state/pods/uid-of-second").exists()).then_some(()));
     let wrong = need!(player.ends_cleanly(&containerd));
     assert_eq!(wrong, Vec::<String>::new());
 }
@@ -134,23 +135,23 @@ fn a_container_that_has_left_its_manifest_leaves_no_mounts() {
     let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
     player.run("pod", &with_extra("pod"));
     wait_for("both containers have their mounts", || (mounted(&folder).len() == 4).then_some(()));
-    let extra = wait_for("the one runs that is about to leave", || {
+    let extra = wait_for("the container that leaves the manifest runs", || {
         let ids = crictl.ok(&["ps", "-q", "--name", "extra", "--state", "running"]);
         Some(ids.trim().to_owned()).filter(|id| !id.is_empty())
     });
     player.run("pod", &manifest("pod"));
-    wait_for("it has left", || {
+    wait_for("the container has left the manifest", || {
         let count = player.pod("pod")?["spec"]["containers"].as_array()?.len();
         (count == 1).then_some(())
     });
-    assert_eq!(mounted(&folder).len(), 4, "it runs on");
+    assert_eq!(mounted(&folder).len(), 4, "the container still runs");
     crictl.ok(&["stop", "-t", "0", &extra]);
-    wait_for("its mounts are gone", || (mounted(&folder).len() == 3).then_some(()));
+    wait_for("the mounts of the stopped container are gone", || (mounted(&folder).len() == 3).then_some(()));
     let wrong = need!(player.ends_cleanly(&containerd));
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// As under systemd with `PrivateMounts=`.
+/// The mount namespace is private, as under systemd with `PrivateMounts=`.
 #[test]
 fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_directory_for_its_subpath() {
     let containerd = need!(Containerd::start(Version::V2_2));
@@ -158,7 +159,7 @@ fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_director
     let unshare = ["unshare", "--mount", "--propagation", "private"];
     let player = Player::start_by(&unshare, containerd.folder(), &containerd.socket(), &[]);
     let told = "the runtime (pid ";
-    wait_for("it is told at the start", || {
+    wait_for("the private mount namespace is reported at the start", || {
         let is_it = |event: &Value| {
             event["reason"] == "MountsUnreachable"
                 && event["message"].as_str().is_some_and(|it| {
@@ -168,7 +169,7 @@ fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_director
         player.list(&["events"]).iter().any(is_it).then_some(())
     });
     player.run("private", &manifest("private"));
-    let message = wait_for("it is told at the container", || {
+    let message = wait_for("the private mount namespace is reported at the container", || {
         let waiting =
             player.pod("private")?["status"]["initContainerStatuses"][0]["state"]["waiting"].clone();
         (waiting["reason"] == "CreateContainerConfigError")
