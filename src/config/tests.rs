@@ -1,9 +1,12 @@
 //! Tests of accepted and refused flags and fields.
 
-use crate::manifest::ProbeType;
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::json;
+
 use super::*;
+use crate::manifest::ProbeType;
 
 /// Parses flags in the form of a command line.
 fn parsed<T: Args>(arguments: &[&str]) -> Result<T, clap::Error> {
@@ -174,20 +177,20 @@ probes:
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let text = error.replace(&dir.path().display().to_string(), "");
     for expected in [
-        "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
-        "/config.yaml: drainTimeout is 5; it must be a string",
-        "/config.yaml: slowThreshold is \"1 fortnight\"; it must be a duration from 0s to 24h",
-        "/config.yaml: manifests is \"none\"; it must be a list",
-        "/config.yaml: kubelet.interval is \"1ms\"; it must be a duration from 1s to 24h",
-        "/config.yaml: kubelet.certificateFile is missing; it must be set together with keyFile",
-        "/config.yaml: kubelet.tokenFile is \"/a\"; it must not be set if the url is http",
-        "/config.yaml: probes[0].match is missing; it must select containers",
-        "/config.yaml: probes[0].livenessProbe.periodSecs is 3; it must not be there: known fields are exec,",
-        "/config.yaml: probes[1].match.pods is \"*\"; it must not be there: known fields are namespace,",
-        "/config.yaml: probes[1].match.pod is \"\"; it must not be empty",
-        "/config.yaml: probes[1] is an object with match; it must have at least one of startupProbe,",
-        "/config.yaml: probes[2].startupProbe is \"soon\"; it must be a probe, or off",
-        "/config.yaml: probes[2].readinessProbe.httpGet.port is 0; it must be a port's number",
+        "/config.yaml: unknown field \"upsteam\", did you mean \"upstream\"?",
+        "/config.yaml: drainTimeout: Invalid value: 5: must be a string",
+        "/config.yaml: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h",
+        "/config.yaml: manifests: Invalid value: \"none\": must be a list",
+        "/config.yaml: kubelet.interval: Invalid value: \"1ms\": must be a duration from 1s to 24h",
+        "/config.yaml: kubelet.certificateFile: Required value: must be set together with keyFile",
+        "/config.yaml: kubelet.tokenFile: Invalid value: \"/a\": must not be set if the url is http",
+        "/config.yaml: probes[0].match: Required value: must select containers",
+        "/config.yaml: unknown field \"probes[0].livenessProbe.periodSecs\", did you mean \"periodSeconds\"?",
+        "/config.yaml: unknown field \"probes[1].match.pods\", did you mean \"pod\"?",
+        "/config.yaml: probes[1].match.pod: Invalid value: \"\": must not be empty",
+        "/config.yaml: probes[1]: Invalid value: an object with match: must have at least one of startupProbe,",
+        "/config.yaml: probes[2].startupProbe: Invalid value: \"soon\": must be a probe, or off",
+        "/config.yaml: probes[2].readinessProbe.httpGet.port: Invalid value: 0: must be an integer",
     ] {
         assert!(text.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{text}");
     }
@@ -197,11 +200,15 @@ probes:
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let text = error.replace(&dir.path().display().to_string(), "");
     assert!(
-        text.contains("/config.yaml: slowThreshold is \"1 fortnight\"; it must be a duration from 0s to 24h"),
+        text.contains(
+            "/config.yaml: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h"
+        ),
         "{text}"
     );
     assert!(
-        text.contains("/config.yaml: enforce is \"shoot\"; it must be one of off, dry-run, kill, restart"),
+        text.contains(
+            "/config.yaml: enforce: Invalid value: \"shoot\": must be one of off, dry-run, kill, restart"
+        ),
         "{text}"
     );
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
@@ -229,7 +236,7 @@ fn a_message_names_where_a_value_is_written() {
 fn a_wrong_field_of_a_file_is_reported_once() {
     let (_dir, flags) = file("listen: tcp://a\nadmin: /run/b.sock\n");
     let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
-    assert!(error.contains("listen is \"tcp://a\"; it has the scheme tcp://"), "{error}");
+    assert!(error.contains("listen: Invalid value: \"tcp://a\": has the scheme tcp://"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
@@ -241,41 +248,60 @@ fn fields(schema: &serde_json::Value, pointer: &str) -> Vec<String> {
     fields
 }
 
-/// The parser accepts exactly the fields of the schema: it refuses an unknown field with the names
-/// of the known fields.
+/// Returns the last component of the path of an unknown field.
+fn unknown_field(error: &str) -> Option<&str> {
+    let (_, path) = error.split_once("unknown field \"")?;
+    path.split('"').next()?.rsplit('.').next()
+}
+
+/// Returns the name of a flag in camel case.
+fn camel_case(flag: &str) -> String {
+    let mut words = flag.split('-').map(str::to_owned);
+    let first = words.next().unwrap_or_default();
+    words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
+}
+
+/// The parser accepts exactly the fields of the schema: in each object it refuses the fields of all
+/// other objects, and all flags that are not fields.
 #[test]
 fn the_schema_describes_what_is_read() {
     let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
     let (_dir, flags) = file(WHOLE);
     assert!(Settings::new(&flags, &around(true, None)).is_ok());
-    for (pointer, text) in [
-        ("", "unknown: 1"),
-        ("/$defs/kubelet", "kubelet: {url: 'http://a', unknown: 1}"),
-        ("/$defs/rule", "probes: [{match: {}, livenessProbe: off, unknown: 1}]"),
-        ("/$defs/match", "probes: [{match: {unknown: 1}, livenessProbe: off}]"),
-        ("/$defs/probe", "probes: [{match: {}, livenessProbe: {exec: {command: [x]}, unknown: 1}}]"),
-        (
-            "/$defs/probe/properties/exec",
-            "probes: [{match: {}, livenessProbe: {exec: {command: [x], unknown: 1}}}]",
-        ),
+    let rule = |probe: serde_json::Value| json!({"probes": [{"match": {}, "livenessProbe": probe}]});
+    let exec = rule(json!({"exec": {"command": ["x"]}}));
+    let objects = [
+        ("", "", json!({})),
+        ("/$defs/kubelet", "/kubelet", json!({"kubelet": {"url": "http://a"}})),
+        ("/$defs/rule", "/probes/0", exec.clone()),
+        ("/$defs/match", "/probes/0/match", exec.clone()),
+        ("/$defs/probe", "/probes/0/livenessProbe", exec.clone()),
+        ("/$defs/probe/properties/exec", "/probes/0/livenessProbe/exec", exec),
         (
             "/$defs/probe/properties/httpGet",
-            "probes: [{match: {}, livenessProbe: {httpGet: {port: 1, unknown: 1}}}]",
+            "/probes/0/livenessProbe/httpGet",
+            rule(json!({"httpGet": {"port": 1}})),
         ),
         (
             "/$defs/probe/properties/tcpSocket",
-            "probes: [{match: {}, livenessProbe: {tcpSocket: {port: 1, unknown: 1}}}]",
+            "/probes/0/livenessProbe/tcpSocket",
+            rule(json!({"tcpSocket": {"port": 1}})),
         ),
-        (
-            "/$defs/probe/properties/grpc",
-            "probes: [{match: {}, livenessProbe: {grpc: {port: 1, unknown: 1}}}]",
-        ),
-    ] {
-        let (_dir, flags) = file(text);
+        ("/$defs/probe/properties/grpc", "/probes/0/livenessProbe/grpc", rule(json!({"grpc": {"port": 1}}))),
+    ];
+    let mut candidates: BTreeSet<String> =
+        objects.iter().flat_map(|(pointer, ..)| fields(&schema, pointer)).collect();
+    let command = Flags::augment_args(clap::Command::new("probeshim"));
+    candidates.extend(command.get_arguments().filter_map(|flag| flag.get_long()).map(camel_case));
+    for (pointer, place, mut document) in objects {
+        let object = document.pointer_mut(place).unwrap().as_object_mut().unwrap();
+        for name in &candidates {
+            object.entry(name).or_insert(json!(1));
+        }
+        let (_dir, flags) = file(&document.to_string());
         let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-        let known = error.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {error}"));
-        let mut known: Vec<String> = known.split(", ").map(str::to_owned).collect();
-        known.sort();
-        assert_eq!(known, fields(&schema, pointer), "{text}");
+        let unknown: BTreeSet<&str> = error.lines().filter_map(unknown_field).collect();
+        let known: Vec<&String> = candidates.iter().filter(|name| !unknown.contains(name.as_str())).collect();
+        assert_eq!(known, fields(&schema, pointer).iter().collect::<Vec<_>>(), "{place}: {error}");
     }
 }

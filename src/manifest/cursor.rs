@@ -6,13 +6,22 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
+use strsim::jaro_winkler;
 
-/// An error in a document.
+use crate::manifest::validation::NON_NEGATIVE;
+
+/// Maximum number of known fields that the error about an unknown field lists.
+const MAX_LISTED_FIELDS: usize = 5;
+
+/// Minimum similarity, from 0 to 1, of a known field that the error about an unknown field suggests.
+const MIN_SIMILARITY: f64 = 0.8;
+
+/// An error in a document, in the words of kubectl and the API server
+/// (`apimachinery/pkg/util/validation/field/errors.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     path: String,
-    value: String,
-    reason: Cow<'static, str>,
+    message: String,
     /// Whether the value is valid in Kubernetes, but probeshim does not support it.
     pub(crate) is_unsupported: bool,
 }
@@ -95,11 +104,9 @@ impl<'a> Cursor<'a> {
         if self.is_lenient() {
             return;
         }
-        let unknown = |(name, value): (&String, &'a Value)| {
-            (!fields.contains(&name.as_str())).then(|| self.child(self.path_of(name), value))
-        };
-        for field in self.value.as_object().into_iter().flatten().filter_map(unknown) {
-            field.error(format!("must not be there: known fields are {}", fields.join(", ")), problems);
+        let names = self.value.as_object().into_iter().flat_map(Map::keys);
+        for name in names.filter(|name| !fields.contains(&name.as_str())) {
+            self.unknown_field(name, fields, problems);
         }
     }
 
@@ -110,8 +117,12 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn text(&self, problems: &mut Vec<Violation>) -> Option<String> {
-        self.read(self.value.as_str(), "must be a string; quote it if it looks like something else", problems)
-            .map(str::to_owned)
+        self.read(
+            self.value.as_str(),
+            "must be a string; quote a value that YAML reads as another type",
+            problems,
+        )
+        .map(str::to_owned)
     }
 
     pub(crate) fn string_list(&self, problems: &mut Vec<Violation>) -> Vec<String> {
@@ -134,8 +145,8 @@ impl<'a> Cursor<'a> {
         let text = self.text(problems)?;
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
         if found.is_none() {
-            let allowed: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            self.error(format!("must be one of {}", allowed.join(", ")), problems);
+            let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            self.unknown_value(&known, problems);
         }
         found
     }
@@ -143,14 +154,13 @@ impl<'a> Cursor<'a> {
     /// Reads a number of seconds from 0 to 2147483647, the range of Kubernetes. Returns `default`
     /// for 0.
     pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
-        let reason = "must be a whole number of seconds from 0 to 2147483647";
-        let seconds = self.number(0..=i32::MAX.into(), reason, problems);
+        let seconds = self.number(0..=i32::MAX.into(), NON_NEGATIVE, problems);
         seconds.filter(|seconds| *seconds != 0).unwrap_or(default)
     }
 
     /// Reads a count from 0 to 2147483647, the range of Kubernetes. Returns `default` for 0.
     pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
-        let count = self.number(0..=i32::MAX.into(), "must be a whole number from 0 to 2147483647", problems);
+        let count = self.number(0..=i32::MAX.into(), NON_NEGATIVE, problems);
         count.filter(|count| *count != 0).unwrap_or(default)
     }
 
@@ -165,30 +175,83 @@ impl<'a> Cursor<'a> {
         self.read(number.and_then(|number| T::try_from(number).ok()), reason, problems)
     }
 
-    /// Reports that a required field is missing.
-    pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Violation>) {
-        let (path, value) = (self.path_of(field), "missing".to_owned());
-        problems.push(Violation { path, value, reason: reason.into(), is_unsupported: false });
+    /// Reports an unknown field of this object, and suggests the most similar known field. Without
+    /// a similar field, reports the known fields, if they are few.
+    pub(crate) fn unknown_field(&self, name: &str, known: &[&str], problems: &mut Vec<Violation>) {
+        let path = self.path_of(name);
+        let hint = match most_similar(name, known) {
+            Some(similar) => format!(", did you mean {similar:?}?"),
+            None if known.len() <= MAX_LISTED_FIELDS => format!(": known fields: {}", quoted(known)),
+            None => String::new(),
+        };
+        let message = format!("unknown field {path:?}{hint}");
+        problems.push(Violation { path, message, is_unsupported: false });
+    }
+
+    /// Reports that a required field of this object is missing. An empty `detail` is omitted.
+    pub(crate) fn missing(&self, field: &str, detail: &'static str, problems: &mut Vec<Violation>) {
+        problems.push(Violation::new(self.path_of(field), &["Required value", detail]));
+    }
+
+    /// Reports that this value is required, but empty. An empty `detail` is omitted.
+    pub(crate) fn empty(&self, detail: &str, problems: &mut Vec<Violation>) {
+        problems.push(Violation::new(self.path.clone(), &["Required value", detail]));
     }
 
     /// Reports an invalid value.
-    pub(crate) fn error(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
-        problems.push(self.problem(reason.into(), false));
+    pub(crate) fn error(&self, detail: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
+        let parts = ["Invalid value", &self.shown(), &detail.into()];
+        problems.push(Violation::new(self.path.clone(), &parts));
+    }
+
+    /// Reports an invalid key of this object, for example of labels. Errors show keys even if values
+    /// may be secret, because the paths of values contain keys.
+    pub(crate) fn invalid_key(&self, key: &str, detail: &str, problems: &mut Vec<Violation>) {
+        let parts = ["Invalid value", &format!("{key:?}"), detail];
+        problems.push(Violation::new(self.path.clone(), &parts));
+    }
+
+    /// Reports a value that is not one of the known values.
+    pub(crate) fn unknown_value(&self, known: &[&str], problems: &mut Vec<Violation>) {
+        let detail = format!("supported values: {}", quoted(known));
+        let parts = ["Unsupported value", &self.shown(), &detail];
+        problems.push(Violation::new(self.path.clone(), &parts));
+    }
+
+    /// Reports a reference to an object that does not exist.
+    pub(crate) fn not_found(&self, detail: &str, problems: &mut Vec<Violation>) {
+        problems.push(Violation::new(self.path.clone(), &["Not found", &self.shown(), detail]));
+    }
+
+    /// Reports a field of this object whose value another object has already.
+    pub(crate) fn duplicate(&self, field: &str, value: &str, problems: &mut Vec<Violation>) {
+        let value = if self.is_secret { String::new() } else { format!("{value:?}") };
+        problems.push(Violation::new(self.path_of(field), &["Duplicate value", &value]));
+    }
+
+    /// Reports a list with more items than `max`.
+    pub(crate) fn too_many(&self, max: usize, problems: &mut Vec<Violation>) {
+        let count = self.value.as_array().map_or(0, Vec::len);
+        let parts = ["Too many", &count.to_string(), &format!("must have at most {max} items")];
+        problems.push(Violation::new(self.path.clone(), &parts));
+    }
+
+    /// Reports a value that is not allowed together with other values.
+    pub(crate) fn forbidden(&self, detail: &str, problems: &mut Vec<Violation>) {
+        problems.push(Violation::new(self.path.clone(), &["Forbidden", detail]));
+    }
+
+    /// Reports a value that is valid in Kubernetes, but that probeshim does not support.
+    pub(crate) fn unsupported(&self, detail: &str, problems: &mut Vec<Violation>) {
+        let is_scalar = !self.value.is_object() && !self.value.is_array();
+        let value = if is_scalar { self.shown() } else { String::new() };
+        let violation = Violation::new(self.path.clone(), &["Unsupported by probeshim", &value, detail]);
+        problems.push(Violation { is_unsupported: true, ..violation });
     }
 
     /// Returns whether an error was reported for exactly this path.
     pub(crate) fn has_error(&self, problems: &[Violation]) -> bool {
         problems.iter().any(|problem| problem.path == self.path)
-    }
-
-    /// Reports a value that is valid in Kubernetes, but that probeshim does not support.
-    pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
-        problems.push(self.problem(reason.into(), true));
-    }
-
-    fn problem(&self, reason: Cow<'static, str>, is_unsupported: bool) -> Violation {
-        let value = if self.is_secret { "something else".to_owned() } else { shown(self.value) };
-        Violation { path: self.path.clone(), value, reason, is_unsupported }
     }
 
     fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Violation>) -> Option<T> {
@@ -198,36 +261,151 @@ impl<'a> Cursor<'a> {
         value
     }
 
+    /// Returns a scalar as written, and a description of a list or object, because a whole object
+    /// would hide the error in it. Returns an empty text for a value that may be secret.
+    fn shown(&self) -> String {
+        if self.is_secret {
+            return String::new();
+        }
+        match self.value {
+            Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
+            Value::Object(object) => {
+                let fields: Vec<&str> = object.keys().take(3).map(String::as_str).collect();
+                let more = if object.len() > fields.len() { ", …" } else { "" };
+                format!("an object with {}{more}", fields.join(", "))
+            }
+            Value::Array(list) if list.is_empty() => "an empty list".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::String(text) if text.chars().count() > 60 => "a long string".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
     fn path_of(&self, field: &str) -> String {
         let is_begin = self.path.is_empty() || self.path.ends_with(' ');
         if is_begin { format!("{}{field}", self.path) } else { format!("{}.{field}", self.path) }
     }
 }
 
-/// Returns a scalar as written, and a description of a list or object, because a whole object would
-/// hide the error in it.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
-        Value::Object(object) => {
-            let fields: Vec<&str> = object.keys().take(3).map(String::as_str).collect();
-            let more = if object.len() > fields.len() { ", …" } else { "" };
-            format!("an object with {}{more}", fields.join(", "))
-        }
-        Value::Array(list) if list.is_empty() => "an empty list".to_owned(),
-        Value::Array(_) => "a list".to_owned(),
-        Value::String(text) if text.chars().count() > 60 => "a long string".to_owned(),
-        other => other.to_string(),
+impl Violation {
+    /// Returns an error of the parts `TYPE: VALUE: DETAIL`. Empty parts, and the empty path of a
+    /// document, are omitted.
+    fn new(path: String, parts: &[&str]) -> Self {
+        let parts = [path.trim_end_matches(": ")].into_iter().chain(parts.iter().copied());
+        let message = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+        Self { path, message, is_unsupported: false }
     }
+}
+
+/// Returns the known field that is most similar to an unknown one, without regard to case.
+fn most_similar<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let name = name.to_ascii_lowercase();
+    let similarity = |known: &&'a str| (jaro_winkler(&name, &known.to_ascii_lowercase()), *known);
+    let similar = known.iter().map(similarity).filter(|(similarity, _)| *similarity > MIN_SIMILARITY);
+    similar.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, known)| known)
+}
+
+fn quoted(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    quoted.join(", ")
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, value, reason, is_unsupported: _ } = self;
-        if path.is_empty() || path.ends_with(' ') {
-            write!(f, "{path}it {reason}, not {value}")
-        } else {
-            write!(f, "{path} is {value}; it {reason}")
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the errors that `report` reports about a document.
+    fn errors(value: &Value, report: impl Fn(&Cursor<'_>, &mut Vec<Violation>)) -> Vec<String> {
+        let mut problems = Vec::new();
+        report(&Cursor::root("", value), &mut problems);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_unknown_field_is_reported_with_the_most_similar_known_field() {
+        let known = ["image", "imagePullPolicy", "command", "args", "env", "envFrom", "livenessProbe"];
+        for (name, suggestion) in [
+            ("comand", Some("command")),
+            ("Command", Some("command")),
+            ("arg", Some("args")),
+            ("image_pull_policy", Some("imagePullPolicy")),
+            ("livenessprobe", Some("livenessProbe")),
+            ("envs", Some("env")),
+            ("future", None),
+            ("x", None),
+            ("", None),
+            ("größe", None),
+        ] {
+            let found = errors(&json!({name: 1}), |root, problems| root.deny_unknown(&known, problems));
+            let hint = suggestion.map(|known| format!(", did you mean \"{known}\"?")).unwrap_or_default();
+            assert_eq!(found, [format!("unknown field \"{name}\"{hint}")]);
         }
+    }
+
+    #[test]
+    fn an_unknown_field_that_resembles_no_other_is_reported_with_the_known_fields_if_they_are_few() {
+        let document = json!({"a": {"exec": {"frequency": 1}}});
+        let found = errors(&document, |root, problems| {
+            root.at(&["a", "exec"]).unwrap().deny_unknown(&["command"], problems);
+            root.at(&["a"]).unwrap().deny_unknown(&["port", "host"], problems);
+        });
+        let expected = [
+            "unknown field \"a.exec.frequency\": known fields: \"command\"",
+            "unknown field \"a.exec\": known fields: \"port\", \"host\"",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn errors_have_the_words_of_the_api_server() {
+        let document = json!({"name": "x", "list": [1, 2], "object": {"a": 1}});
+        let found = errors(&document, |root, problems| {
+            let [name, list, object] = ["name", "list", "object"].map(|field| root.field(field).unwrap());
+            root.missing("image", "", problems);
+            root.missing("port", "must be a number", problems);
+            name.empty("", problems);
+            name.error("must be y", problems);
+            object.error("must be y", problems);
+            object.invalid_key("a", "must be b", problems);
+            name.unknown_value(&["a", "b"], problems);
+            name.not_found("", problems);
+            root.duplicate("name", "x", problems);
+            list.too_many(1, problems);
+            name.forbidden("may not be set", problems);
+            name.unsupported("no reason", problems);
+            object.unsupported("no reason", problems);
+            root.error("must be a list", problems);
+            root.clone().with_path("Pod a/b: ").error("must be a list", problems);
+            root.clone().secret().field("name").unwrap().error("must be y", problems);
+            root.clone().secret().field("name").unwrap().unknown_value(&["a"], problems);
+        });
+        let expected = [
+            "image: Required value",
+            "port: Required value: must be a number",
+            "name: Required value",
+            "name: Invalid value: \"x\": must be y",
+            "object: Invalid value: an object with a: must be y",
+            "object: Invalid value: \"a\": must be b",
+            "name: Unsupported value: \"x\": supported values: \"a\", \"b\"",
+            "name: Not found: \"x\"",
+            "name: Duplicate value: \"x\"",
+            "list: Too many: 2: must have at most 1 items",
+            "name: Forbidden: may not be set",
+            "name: Unsupported by probeshim: \"x\": no reason",
+            "object: Unsupported by probeshim: no reason",
+            "Invalid value: an object with list, name, object: must be a list",
+            "Pod a/b: Invalid value: an object with list, name, object: must be a list",
+            "name: Invalid value: must be y",
+            "name: Unsupported value: supported values: \"a\"",
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -212,7 +212,7 @@ fn list_items<F>(
         (Some(kind), _) => kind.text(problems),
         (None, Some(kind)) => Some(kind.to_owned()),
         (None, None) => {
-            node.error("must have a kind, such as Pod or Deployment", problems);
+            node.missing("kind", "for example Pod or Deployment", problems);
             None
         }
     };
@@ -235,13 +235,13 @@ fn list_items<F>(
     let before = problems.len();
     check_api_version(node, maker.versions(), problems);
     let owner = owner(node, maker, problems);
-    let template = match maker {
-        WorkloadKind::Pod => Some(node.clone()),
-        WorkloadKind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
-        _ => node.at(&["spec", "template"]),
+    let path: &[&str] = match maker {
+        WorkloadKind::Pod => &[],
+        WorkloadKind::CronJob => &["spec", "jobTemplate", "spec", "template"],
+        _ => &["spec", "template"],
     };
-    let Some(template) = template else {
-        node.error("must have a pod template in its spec", problems);
+    let Some(template) = node.at(path) else {
+        node.missing(&path.join("."), "", problems);
         return;
     };
     let labels = labels(&template, problems);
@@ -265,7 +265,7 @@ fn item_path<'a>(item: Cursor<'a>, kind: Option<&str>) -> Cursor<'a> {
 
 fn owner(node: &Cursor<'_>, kind: WorkloadKind, problems: &mut Vec<Violation>) -> Option<Workload> {
     let Some(named) = node.at(&["metadata", "name"]) else {
-        node.error("must have a name in its metadata", problems);
+        node.missing("metadata.name", "", problems);
         return None;
     };
     let name = named.text(problems)?;

@@ -50,7 +50,7 @@ pub struct KubeletClient {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KubeletError {
     /// The token file cannot be read.
-    #[error("its token cannot be read: {path}: {source}")]
+    #[error("cannot read the token file {path}: {source}")]
     Token {
         /// Path of the token file.
         path: PathBuf,
@@ -58,25 +58,25 @@ pub(crate) enum KubeletError {
         source: std::io::Error,
     },
     /// The token contains characters that an HTTP header cannot contain.
-    #[error("its token is none: {0} has characters that no header has")]
+    #[error("token file {0} has characters that an HTTP header cannot contain")]
     NoToken(PathBuf),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The connection cannot be established, or TLS rejects the certificate of the kubelet.
-    #[error("it cannot be reached: {0}")]
+    #[error("cannot connect: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The HTTP exchange failed.
-    #[error("it does not answer as it should: {0}")]
+    #[error("request failed: {0}")]
     Answer(Box<dyn std::error::Error + Send + Sync>),
     /// The kubelet returned another status than 200.
-    #[error("it answers {0}; it tells those who may get nodes/proxy, or nodes/pods")]
+    #[error("status {0}; the credentials must have permission to get nodes/proxy or nodes/pods")]
     Refused(StatusCode),
     /// The response is not JSON.
-    #[error("its answer is no list of pods: {0}")]
+    #[error("the response is not a list of pods: {0}")]
     NotPodList(#[from] serde_json::Error),
     /// The kubelet did not respond within the timeout.
-    #[error("it does not answer within {REQUEST_TIMEOUT:?}")]
+    #[error("no response within {REQUEST_TIMEOUT:?}")]
     TimedOut,
 }
 
@@ -143,7 +143,7 @@ where
     }
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
     let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
-        Ok(_) => KubeletError::Answer("it is longer than 64 MiB".into()),
+        Ok(_) => KubeletError::Answer("the body is longer than 64 MiB".into()),
         Err(error) => KubeletError::Answer(error),
     })?;
     Ok(body.to_bytes())

@@ -34,7 +34,7 @@ impl PodSet {
             let (kind, namespace, name) = document.key();
             if let Some(first) = places.get(&(kind, namespace, name)) {
                 let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-                set.problems.push(format!("{}: {kind} {name} is in {first} already", document.at));
+                set.problems.push(format!("{}: {kind} {name} already exists in {first}", document.at));
                 continue;
             }
             places.insert((kind, namespace, name), &document.at);
@@ -53,7 +53,7 @@ impl PodSet {
         let uid = &pod.uid;
         if self.pods.iter().any(|known| known.uid == *uid) {
             self.invalid.insert(pod.full_name());
-            self.problems.push(format!("{at}: metadata.uid is {uid:?}; it must be the uid of one pod only"));
+            self.problems.push(format!("{at}: metadata.uid: Duplicate value: {uid:?}"));
         } else {
             self.pods.push(pod.clone());
         }

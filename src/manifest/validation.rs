@@ -1,24 +1,35 @@
-//! Checks of names and labels by the rules of the API server, and the error texts for them.
+//! Checks of names and labels by the rules of the API server, and the error texts for them. The texts
+//! follow `apimachinery/pkg/api/validate/content` and `apimachinery/pkg/util/validation`.
+
+/// Error about an integer that is negative or no 32-bit integer.
+pub(crate) const NON_NEGATIVE: &str = "must be an integer between 0 and 2147483647, inclusive";
+
+/// Error about an integer that is not positive or no 32-bit integer.
+pub(crate) const POSITIVE: &str = "must be an integer between 1 and 2147483647, inclusive";
+
+/// Error about the number of a port.
+pub(crate) const PORT_NUMBER: &str = "must be an integer between 1 and 65535, inclusive";
+
+/// Error about an IP address.
+pub(crate) const IP_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
 /// Format of a DNS label, such as the name of a container.
-pub(crate) const DNS_LABEL: &str =
-    "must be a name of up to 63 lower-case letters, digits and -, with a letter or digit at each end";
+pub(crate) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', must start and end with an alphanumeric character, and must be no more than 63 characters";
 
 /// Format of a DNS subdomain, such as the names of most objects.
-pub(crate) const DNS_SUBDOMAIN: &str = "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end";
+pub(crate) const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', must start and end with an alphanumeric character, and must be no more than 253 characters";
 
 /// Format of the key of a label or annotation.
-pub(crate) const QUALIFIED_NAME: &str = "must have a key of up to 63 letters, digits, -, _ and ., with a letter or digit at each end, after a prefix such as example.com/ if there is one";
+pub(crate) const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric character, and must be no more than 63 characters, with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 
 /// Format of the value of a label.
-pub(crate) const LABEL_VALUE: &str =
-    "must be empty, or up to 63 letters, digits, -, _ and ., with a letter or digit at each end";
+pub(crate) const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', must start and end with an alphanumeric character, and must be no more than 63 characters";
 
 /// Format of the name of a port.
-pub(crate) const PORT_NAME: &str = "must be a name of up to 15 lower-case letters, digits and -, with a letter in it, a letter or digit at each end and no -- between";
+pub(crate) const PORT_NAME: &str = "must be no more than 15 characters, must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-), must contain at least one letter (a-z), and must not begin or end with a hyphen or contain consecutive hyphens";
 
 /// Format of the name of a kernel parameter.
-pub(crate) const SYSCTL: &str = "must be the name of a kernel parameter: words of lower-case letters, digits, - and _, with . or / between them";
+pub(crate) const SYSCTL: &str = "must have at most 253 characters, and parts of lower case alphanumeric characters, '-' and '_', separated by '.' or '/'";
 
 pub(crate) fn is_dns_label(name: &str) -> bool {
     name.len() <= 63 && is_word(name, is_small, b"-")

@@ -171,7 +171,7 @@ async fn one_that_is_broken_harms_nobody_else() {
         &place,
         "",
         "InvalidSpec",
-        "wrong.yaml: spec.containers[0].livenessProbe.exec.command is an empty list",
+        "wrong.yaml: spec.containers[0].livenessProbe.exec.command: Required value",
         1,
     )
     .await;
@@ -269,18 +269,12 @@ async fn a_kubelet_tells_of_its_pods() {
     ]);
     place.configure(&format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
-    told(&place, "", "InvalidSpec", "it answers 401 Unauthorized; it tells those who may get", 1).await;
-    told(&place, "", "InvalidSpec", "its answer is no list of pods", 1).await;
+    told(&place, "", "InvalidSpec", "status 401 Unauthorized; the credentials must have", 1).await;
+    told(&place, "", "InvalidSpec", "the response is not a list of pods", 1).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
     assert_eq!(probes[0]["source"], "kubelet");
-    told(
-        &place,
-        "",
-        "InvalidSpec",
-        "Pod default/bad: spec.containers[0].livenessProbe is an empty object",
-        1,
-    )
-    .await;
+    told(&place, "", "InvalidSpec", "Pod default/bad: spec.containers[0].livenessProbe: Required value", 1)
+        .await;
     runtime.end().await;
 }
 
@@ -323,8 +317,8 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
     let answer = probeshim(&["check", good, bad, "/nowhere"]).await;
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""));
     for expected in [
-        "bad.yaml: spec.containers[0].livenessProbe.exec.command is missing; it must be a list",
-        "bad.yaml: spec.containers[0].livenessProbe.periodSeconds is \"soon\"; it must be a whole number",
+        "bad.yaml: spec.containers[0].livenessProbe.exec.command: Required value",
+        "bad.yaml: spec.containers[0].livenessProbe.periodSeconds: Invalid value: \"soon\": must be an integer",
         "/nowhere: No such file or directory",
     ] {
         assert!(answer.stderr.contains(expected), "{expected} is not in {}", answer.stderr);

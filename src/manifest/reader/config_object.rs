@@ -18,7 +18,7 @@ pub(in crate::manifest) const KINDS: [&str; 3] = ["ConfigMap", "Secret", RUNTIME
 const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
 
 /// Format of a key of a ConfigMap or Secret.
-const KEY: &str = "must be a key of letters, digits, -, _ and .";
+const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.', and must not be '.' or start with '..'";
 
 const DATA: FieldSet = FieldSet {
     known: &["data", "binaryData", "stringData"],
@@ -55,10 +55,10 @@ pub(in crate::manifest) fn key(kind: &str, node: &Cursor<'_>) -> Option<(&'stati
 
 fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, String)> {
     let Some(metadata) = node.field("metadata") else {
-        node.missing("metadata", "must have a name", problems);
+        node.missing("metadata.name", "", problems);
         return None;
     };
-    let name = required(&metadata, "name", "must be there", problems)?;
+    let name = required(&metadata, "name", "", problems)?;
     if !is_dns_subdomain(&name) {
         metadata.field("name").inspect(|at| at.error(DNS_SUBDOMAIN, problems));
     }
@@ -73,7 +73,7 @@ fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Con
     RUNTIME_CLASS.check(node, problems);
     check_api_version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
     let (_, name) = name(node, problems)?;
-    let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
+    let handler = required(node, "handler", "must be the name of a handler of the runtime", problems)?;
     if !is_dns_label(&handler) {
         node.field("handler").inspect(|at| at.error(DNS_LABEL, problems));
     }
@@ -96,9 +96,9 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
             let Some(at) = node.field(&key) else { continue };
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
-                at.error(KEY, problems);
+                node.invalid_key(&key, KEY, problems);
             } else if !is_secret && entries.contains_key(&key) {
-                at.error("must not be in binaryData as well", problems);
+                node.invalid_key(&key, "duplicate of key present in binaryData", problems);
             }
             let content = if is_encoded {
                 let packed: String = text.split_ascii_whitespace().collect();
@@ -113,7 +113,7 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
                     }
                     entries.insert(key, content);
                 }
-                None => at.error("must be base64", problems),
+                None => at.error("must be base64-encoded", problems),
             }
         }
     }

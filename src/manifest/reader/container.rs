@@ -10,7 +10,7 @@ use crate::manifest::reader::env::{self, quantity};
 use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, text};
 use crate::manifest::reader::security;
 use crate::manifest::reader::volume::{self, Volumes};
-use crate::manifest::validation::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
+use crate::manifest::validation::{DNS_LABEL, PORT_NAME, PORT_NUMBER, is_dns_label, is_port_name};
 use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
 /// Default path of the termination message.
@@ -43,7 +43,7 @@ const CONTAINER: FieldSet = FieldSet {
         "tty",
     ],
     ignored: &["resizePolicy"],
-    unsupported: &[("volumeDevices", "it takes a cluster's storage")],
+    unsupported: &[("volumeDevices", "requires the storage of a cluster")],
 };
 
 const LIFECYCLE: FieldSet = FieldSet {
@@ -61,7 +61,7 @@ const PORT: FieldSet = FieldSet {
 const RESOURCES: FieldSet = FieldSet {
     known: &["requests", "limits"],
     ignored: &[],
-    unsupported: &[("claims", "devices are claimed from an API server")],
+    unsupported: &[("claims", "the scheduler of a cluster allocates resource claims")],
 };
 
 /// Properties of the pod on which its containers depend.
@@ -94,13 +94,15 @@ pub(super) fn read(
         if !is_dns_label(&name) {
             at.error(DNS_LABEL, problems);
         } else if !taken.names.insert(name.clone()) {
-            at.error("must be the name of one container only", problems);
+            node.duplicate("name", &name, problems);
         }
     }
-    let reason = "must be the name of an image";
     match (node.field("image"), &spec.image) {
-        (None, _) => node.missing("image", reason, problems),
-        (Some(at), Some(image)) if image.trim() != image || image.is_empty() => at.error(reason, problems),
+        (None, _) => node.missing("image", "", problems),
+        (Some(at), Some(image)) if image.is_empty() => at.empty("", problems),
+        (Some(at), Some(image)) if image.trim() != image => {
+            at.error("must not have leading or trailing whitespace", problems);
+        }
         _ => {}
     }
     let texts = |field: &str, problems: &mut Vec<Violation>| {
@@ -113,9 +115,8 @@ pub(super) fn read(
             if let (Some(Hook::Sleep(seconds)), Some(at)) = (hook, lifecycle.at(&[field, "sleep", "seconds"]))
                 && *seconds > grace
             {
-                let reason =
-                    format!("must not be more than terminationGracePeriodSeconds, which is {grace} here");
-                at.error(reason, problems);
+                let limit = format!("terminationGracePeriodSeconds ({grace})");
+                at.error(format!("must be non-negative and less than or equal to {limit}"), problems);
             }
         }
     }
@@ -169,7 +170,7 @@ fn ports(
             continue;
         }
         let Some(number) = node.field("containerPort") else {
-            node.missing("containerPort", "must be a port's number from 1 to 65535", problems);
+            node.missing("containerPort", "", problems);
             continue;
         };
         let Some(number) = number.value().as_u64().and_then(|number| u16::try_from(number).ok()) else {
@@ -180,14 +181,13 @@ fn ports(
             if !is_port_name(&name) {
                 at.error(PORT_NAME, problems);
             } else if !names.insert(name.clone()) {
-                at.error("must be the name of one port of the container only", problems);
+                node.duplicate("name", &name, problems);
             }
         }
-        let reason = "must be a port's number from 1 to 65535";
         let at = node.field("hostPort").filter(|port| port.value() != 0);
-        let host = at.as_ref().and_then(|port| port.number(1..=65_535, reason, problems));
+        let host = at.as_ref().and_then(|port| port.number(1..=65_535, PORT_NUMBER, problems));
         if let Some(at) = at.filter(|_| is_host_network && host.is_some_and(|host: u16| host != number)) {
-            at.error("must be the containerPort where hostNetwork is true", problems);
+            at.error("must match `containerPort` when `hostNetwork` is true", problems);
         }
         let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];
         let protocol = node.field("protocol").filter(|protocol| protocol.value() != "");
@@ -197,8 +197,8 @@ fn ports(
         let (host_ip, protocol) =
             (address(&node, problems).unwrap_or_default(), protocol.unwrap_or(Protocol::Tcp));
         if host != 0 && !taken.host_ports.insert((host, host_ip.clone(), protocol.into())) {
-            let protocol = protocol.as_str_name();
-            node.error(format!("must not be another one with the host's port {host} ({protocol})"), problems);
+            let port = format!("{}/{host_ip}/{host}", protocol.as_str_name());
+            node.duplicate("hostPort", &port, problems);
         }
         ports.push(PortMapping { name, container: number, host, host_ip, protocol });
     }
@@ -223,7 +223,7 @@ fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources
             let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
             let is_huge = name.starts_with("hugepages-");
             if !is_known && !is_huge {
-                at.unsupported("cannot be had here: there is nothing that hands out devices", problems);
+                at.unsupported("requires a device plugin", problems);
                 continue;
             }
             let Some(quantity) = quantity(&at, problems) else { continue };
@@ -233,10 +233,13 @@ fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources
                 let limit = resources.limits.get(name);
                 // The error of an invalid limit has been reported.
                 let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
-                if is_huge && (is_missing || limit.is_some_and(|limit| quantity != *limit)) {
-                    at.error("must be as much as the limit, which must be there", problems);
+                if is_huge && is_missing {
+                    let reason = "Limit must be set for non overcommitable resources";
+                    node.missing(&format!("limits.{name}"), reason, problems);
+                } else if is_huge && limit.is_some_and(|limit| quantity != *limit) {
+                    at.error(format!("must be equal to {name} limit"), problems);
                 } else if limit.is_some_and(|limit| quantity > *limit) {
-                    at.error("must not be more than the limit", problems);
+                    at.error(format!("must be less than or equal to {name} limit"), problems);
                 }
                 resources.requests.insert(name.clone(), quantity);
             }

@@ -12,7 +12,7 @@ const VARIABLE: FieldSet =
 const VALUE_FROM: FieldSet = FieldSet {
     known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
     ignored: &[],
-    unsupported: &[("fileKeyRef", "variables from files of volumes are behind a feature gate that is off")],
+    unsupported: &[("fileKeyRef", "variables from files are not implemented")],
 };
 
 const ENV_FROM: FieldSet =
@@ -27,8 +27,49 @@ const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
 
 const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
 
+/// Error about several sources of a variable.
+const ONE_FIELD: &str = "may not have more than one field specified at a time";
+
 /// Resources to which a variable may refer, in addition to huge pages.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Limits and requests to which a variable may refer, for errors.
+const RESOURCE_FIELDS: [&str; 8] = [
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.hugepages-SIZE",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.hugepages-SIZE",
+    "requests.memory",
+];
+
+/// Fields of the pod to which a variable may refer, for errors.
+const VARIABLE_FIELDS: [&str; 11] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.labels['KEY']",
+    "metadata.annotations['KEY']",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+
+/// Fields of the pod to which a file may refer, for errors.
+const FILE_FIELDS: [&str; 7] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.labels",
+    "metadata.annotations",
+    "metadata.labels['KEY']",
+    "metadata.annotations['KEY']",
+];
 
 /// Reads the variables of a container, in their order.
 pub(super) fn variables(
@@ -46,20 +87,25 @@ fn variable(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> 
     VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
         if node.value().is_object() {
-            node.missing("name", "must be the name of a variable", problems);
+            node.missing("name", "", problems);
         }
         return None;
     };
     let text = name.value().as_str()?;
-    if text.is_empty() || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-        name.error("must be the name of a variable: printable characters of ASCII, without =", problems);
+    if text.is_empty() {
+        name.empty("", problems);
+    } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        name.error(
+            "a valid environment variable name must consist only of printable ASCII characters other than '='",
+            problems,
+        );
     }
     let literal = node.field("value").and_then(|value| value.value().as_str());
     let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
     let value = match (node.field("valueFrom"), literal) {
         (None, literal) => VariableValue::Literal(literal.unwrap_or_default()),
         (Some(from), Some(_)) => {
-            from.error("must not be there beside value", problems);
+            from.forbidden("may not be specified when `value` is not empty", problems);
             return None;
         }
         (Some(from), None) => value_from(&from, pod, problems)?,
@@ -74,9 +120,13 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
         if !node.value().is_object() {
             return None;
         }
-        let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
-        if !nothing_to_say {
-            node.error(format!("must have one of {}", VALUE_FROM.known.join(", ")), problems);
+        if there.len() > 1 {
+            node.forbidden(ONE_FIELD, problems);
+        } else if node.field("fileKeyRef").is_none() {
+            node.empty(
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+                problems,
+            );
         }
         return None;
     }
@@ -91,7 +141,7 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
         (None, node) => (node?, DataKind::Secret),
     };
     KEY_REF.check(&node, problems);
-    let key = required(&node, "key", "must be the key whose value it is", problems);
+    let key = required(&node, "key", "", problems);
     let object = data_ref(&node, "name", kind, problems)?;
     Some(VariableValue::Key { object, key: key? })
 }
@@ -105,9 +155,13 @@ pub(super) fn env_from(container: &Cursor<'_>, problems: &mut Vec<Violation>) ->
         let (from, kind) = match (node.field("configMapRef"), node.field("secretRef")) {
             (Some(from), None) => (from, DataKind::ConfigMap),
             (None, Some(from)) => (from, DataKind::Secret),
-            _ => {
+            (Some(_), Some(_)) => {
+                node.forbidden(ONE_FIELD, problems);
+                continue;
+            }
+            (None, None) => {
                 if node.value().is_object() {
-                    node.error("must have one of configMapRef, secretRef", problems);
+                    node.empty("must specify one of: `configMapRef` or `secretRef`", problems);
                 }
                 continue;
             }
@@ -125,7 +179,7 @@ pub(super) fn data_ref(
     kind: DataKind,
     problems: &mut Vec<Violation>,
 ) -> Option<DataRef> {
-    let name = required(node, field, "must name it", problems);
+    let name = required(node, field, "", problems);
     let is_optional = flag(node, "optional", problems);
     Some(DataRef { kind, name: name?, is_optional })
 }
@@ -134,7 +188,7 @@ pub(super) fn data_ref(
 /// annotations.
 pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<EnvField> {
     FIELD_REF.check(node, problems);
-    let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
+    let path = required(node, "fieldPath", "", problems)?;
     let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
     let found = match path.as_str() {
         "metadata.name" => Some(EnvField::Name),
@@ -153,12 +207,8 @@ pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violati
             .or_else(|| of_map("metadata.annotations").map(|key| EnvField::Annotation(key.to_owned()))),
     };
     if found.is_none() {
-        let all = if is_file {
-            "metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, metadata.labels['KEY'], metadata.annotations['KEY']"
-        } else {
-            "metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP, status.podIPs"
-        };
-        node.field("fieldPath")?.error(format!("must be one of {all}"), problems);
+        let known = if is_file { &FILE_FIELDS[..] } else { &VARIABLE_FIELDS[..] };
+        node.field("fieldPath")?.unknown_value(known, problems);
     }
     found
 }
@@ -172,16 +222,16 @@ pub(super) fn resource(
 ) -> Option<ResourceField> {
     RESOURCE_REF.check(node, problems);
     let container = if is_file {
-        Some(required(node, "containerName", "must be the name of a container", problems)?)
+        Some(required(node, "containerName", "", problems)?)
     } else {
         text(node, "containerName", problems)
     };
     if let Some(name) = container.as_ref().filter(|name| pod.container(name).is_none()) {
         let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
-        let reason = format!("must be the name of a container of the pod, which has {}", names.join(", "));
-        node.field("containerName").filter(|at| at.value() == name.as_str())?.error(reason, problems);
+        let detail = format!("the containers of the pod are: {}", names.join(", "));
+        node.field("containerName").filter(|at| at.value() == name.as_str())?.not_found(&detail, problems);
     }
-    let resource = required(node, "resource", "must be a limit or request, such as limits.cpu", problems)?;
+    let resource = required(node, "resource", "", problems)?;
     let split = resource.split_once('.').and_then(|(kind, name)| match kind {
         "limits" => Some((true, name)),
         "requests" => Some((false, name)),
@@ -189,11 +239,7 @@ pub(super) fn resource(
     });
     let is_known = |name: &str| RESOURCES.contains(&name) || name.starts_with("hugepages-");
     let Some((is_limit, name)) = split.filter(|(_, name)| is_known(name)) else {
-        let at = node.field("resource")?;
-        at.error(
-            "must be limits. or requests. and one of cpu, memory, ephemeral-storage, hugepages-SIZE",
-            problems,
-        );
+        node.field("resource")?.unknown_value(&RESOURCE_FIELDS, problems);
         return None;
     };
     let divisor = node.field("divisor").map(|divisor| quantity(&divisor, problems));
@@ -209,7 +255,7 @@ pub(super) fn quantity(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Opti
     };
     let read = Quantity::parse(&text);
     if read.is_none() {
-        node.error("must be a quantity that is not negative, such as 100m, 0.5, 128Mi", problems);
+        node.error("must be a non-negative quantity, such as 100m, 0.5 or 128Mi", problems);
     }
     read
 }

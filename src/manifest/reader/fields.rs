@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::validation::{IP_ADDRESS, NON_NEGATIVE};
 
 /// Names of the fields that an object can have.
 pub(in crate::manifest) struct FieldSet {
@@ -36,12 +37,8 @@ impl FieldSet {
                 None if node.is_lenient() => {}
                 // `spec::reject_misplaced_probes` reports misspelt names of probes.
                 None if field.has_error(problems) => {}
-                Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
-                None => {
-                    let known: Vec<&str> = [self.known, self.ignored].concat();
-                    let reason = format!("must not be there: known fields are {}", known.join(", "));
-                    field.error(reason, problems);
-                }
+                Some((_, why)) => field.unsupported(why, problems),
+                None => node.unknown_field(name, &[self.known, self.ignored].concat(), problems),
             }
         }
     }
@@ -67,7 +64,7 @@ pub(in crate::manifest) fn text(
     node.field(field)?.text(problems).filter(|text| !text.is_empty())
 }
 
-/// Reads a required string, which must not be empty.
+/// Reads a required string, which must not be empty. An empty `reason` is omitted from the error.
 pub(in crate::manifest) fn required(
     node: &Cursor<'_>,
     field: &str,
@@ -84,7 +81,7 @@ pub(in crate::manifest) fn required(
         Some(found) => {
             let text = found.text(problems)?;
             if text.is_empty() {
-                found.error(reason, problems);
+                found.empty(reason, problems);
             }
             Some(text).filter(|text| !text.is_empty())
         }
@@ -108,14 +105,13 @@ pub(in crate::manifest) fn list<'a>(
 /// Reports a string that is not an IP address.
 pub(in crate::manifest) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
-        at.error("must be an address", problems);
+        at.error(IP_ADDRESS, problems);
     }
 }
 
 /// Reads the id of a user or group, from 0 to 2147483647.
 pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
-    let reason = "must be a whole number from 0 to 2147483647";
-    node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
+    node.field(field)?.number(0..=i32::MAX.into(), NON_NEGATIVE, problems)
 }
 
 /// Reports an `apiVersion` that is not in `known`.
@@ -126,6 +122,6 @@ pub(in crate::manifest) fn check_api_version(
 ) {
     let Some(at) = node.field("apiVersion") else { return };
     if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
-        at.error(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
+        at.unknown_value(known, problems);
     }
 }

@@ -14,8 +14,8 @@ use crate::manifest::reader::spec::{SpecReading, read_spec};
 use crate::manifest::reader::{security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
-    DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
-    is_qualified_name,
+    DNS_LABEL, DNS_SUBDOMAIN, IP_ADDRESS, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_label,
+    is_dns_subdomain, is_label_value, is_qualified_name,
 };
 use crate::manifest::workload::WorkloadKind;
 
@@ -45,7 +45,8 @@ const METADATA: FieldSet = FieldSet {
     unsupported: &[],
 };
 
-const SCHEDULER: &str = "a node alone claims nothing";
+/// Reason why probeshim does not support resource claims.
+const SCHEDULER: &str = "the scheduler of a cluster allocates resource claims";
 
 const SPEC: FieldSet = FieldSet {
     known: &[
@@ -86,14 +87,14 @@ const SPEC: FieldSet = FieldSet {
         "preemptionPolicy",
     ],
     unsupported: &[
-        ("ephemeralContainers", "an API server adds them"),
-        ("readinessGates", "their conditions are set at an API server: the pod would never be ready"),
+        ("ephemeralContainers", "ephemeral containers are added through the API server"),
+        ("readinessGates", "their conditions are set in the API server, so the pod would never be ready"),
         ("resourceClaims", SCHEDULER),
-        ("resources", "limits of whole pods are not played"),
-        ("overhead", "the admission of an API server sets it"),
-        ("subdomain", "it takes the domain of a cluster"),
-        ("setHostnameAsFQDN", "it takes the domain of a cluster"),
-        ("hostnameOverride", "the kubelet's feature gate for it is off"),
+        ("resources", "pod-level resources are not implemented"),
+        ("overhead", "the API server sets it at admission"),
+        ("subdomain", "requires the domain of a cluster"),
+        ("setHostnameAsFQDN", "requires the domain of a cluster"),
+        ("hostnameOverride", "not implemented"),
     ],
 };
 
@@ -110,8 +111,9 @@ const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[
 
 /// Limits of the API server for `dnsConfig` (`core/validation/validation.go`: `MaxDNSNameservers`,
 /// `MaxDNSSearchPaths`).
-const MAX_DNS_NAMESERVERS: MaxItems = MaxItems { count: 3, reason: "must have at most 3 addresses" };
-const MAX_DNS_SEARCH_PATHS: MaxItems = MaxItems { count: 32, reason: "must have at most 32 domains" };
+const MAX_DNS_NAMESERVERS: MaxItems = MaxItems { count: 3, reason: "must not have more than 3 nameservers" };
+const MAX_DNS_SEARCH_PATHS: MaxItems =
+    MaxItems { count: 32, reason: "must not have more than 32 search paths" };
 
 /// Maximum length of a list, and the error for a longer list.
 #[derive(Clone, Copy)]
@@ -143,15 +145,14 @@ fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mu
     let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
     let policy = spec.field("restartPolicy");
     let said = policy.as_ref().and_then(|policy| policy.value().as_str());
-    let of_jobs = "must be OnFailure or Never for a Job";
     let ends = matches!(kind, WorkloadKind::Job | WorkloadKind::CronJob);
     match (policy, said) {
         _ if kind == WorkloadKind::Pod => {}
-        (None, _) if ends => spec.missing("restartPolicy", of_jobs, problems),
-        (Some(at), Some("Always")) if ends => at.error(of_jobs, problems),
-        (Some(at), Some("OnFailure" | "Never")) if !ends => {
-            at.error(format!("must be Always for a {}", kind.name()), problems);
+        (None, _) if ends => {
+            spec.missing("restartPolicy", "valid values: \"OnFailure\", \"Never\"", problems);
         }
+        (Some(at), Some("Always")) if ends => at.unknown_value(&["OnFailure", "Never"], problems),
+        (Some(at), Some("OnFailure" | "Never")) if !ends => at.unknown_value(&["Always"], problems),
         // `read_spec` reports other values.
         _ => {}
     }
@@ -185,7 +186,7 @@ pub(in crate::manifest) fn read(
     // `document` has reported a uid that is not a string.
     let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
     let Some(spec) = pod.field("spec") else {
-        pod.missing("spec", "must say which containers there are", problems);
+        pod.missing("spec", "", problems);
         return None;
     };
     let SpecReading { spec: pod_spec, containers: nodes } = read_spec(pod, &spec, Source::Manifest, problems);
@@ -195,7 +196,7 @@ pub(in crate::manifest) fn read(
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
     let shares_processes = is("shareProcessNamespace");
     if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
-        at.error("must not be true where hostPID is", problems);
+        at.error("ShareProcessNamespace and HostPID cannot both be enabled", problems);
     }
     ignored_fields(&spec, problems);
     let around = PodContext { spec: &pod_spec, volumes: &volumes, is_host_network: host.network };
@@ -216,7 +217,7 @@ pub(in crate::manifest) fn read(
     }
     let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
-        spec.missing("containers", "must have at least one container", problems);
+        spec.missing("containers", "", problems);
     }
     let hostname = text(&spec, "hostname", problems);
     if let Some(at) =
@@ -225,8 +226,7 @@ pub(in crate::manifest) fn read(
         at.error(DNS_LABEL, problems);
     }
     let deadline = spec.field("activeDeadlineSeconds");
-    let reason = "must be a whole number of seconds from 1 to 2147483647";
-    let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), reason, problems));
+    let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), POSITIVE, problems));
     let host_aliases = host_aliases(&spec, problems);
     let dns = dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
@@ -273,12 +273,11 @@ fn deletion(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Dele
         ["deletionTimestamp", "deletionGracePeriodSeconds"].map(|name| metadata.field(name));
     if !metadata.is_lenient() {
         for at in since.iter().chain(&seconds) {
-            at.unsupported("cannot be had here: it is being deleted", problems);
+            at.unsupported("the pod is being deleted", problems);
         }
         return None;
     }
-    let reason = "must be a whole number of seconds from 0 to 2147483647";
-    let grace_period = seconds.and_then(|at| at.number(0..=i32::MAX.into(), reason, problems));
+    let grace_period = seconds.and_then(|at| at.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
     since.map(|_| Deletion { grace_period })
 }
 
@@ -290,7 +289,7 @@ fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let uid = metadata.field("uid");
     if let Some(at) = uid.filter(|at| at.value().as_str().is_some_and(|text| !is_uid(text))) {
         at.error(
-            "must be a uid of up to 128 letters, digits, -, _ and ., without a . at its begin",
+            "must consist of alphanumeric characters, '-', '_' or '.', must not start with '.', and must be no more than 128 characters",
             problems,
         );
     }
@@ -306,7 +305,7 @@ fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
             // Annotation keys may contain upper-case letters.
             let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
             if !is_qualified_name(&name) {
-                at.error(QUALIFIED_NAME, problems);
+                texts.invalid_key(key, QUALIFIED_NAME, problems);
             } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
                 at.error(LABEL_VALUE, problems);
             }
@@ -325,13 +324,13 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = text(spec, field, problems);
         if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
-            at.unsupported("cannot be had here: service accounts come from an API server", problems);
+            at.unsupported("service accounts require an API server", problems);
         }
     }
     if let Some(users) = spec.field("hostUsers")
         && users.flag(problems) == Some(false)
     {
-        users.unsupported("cannot be had here: namespaces of users are not played", problems);
+        users.unsupported("user namespaces are not implemented", problems);
     }
     if let Some(os) = spec.field("os") {
         OS.check(&os, problems);
@@ -339,7 +338,7 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if let Some(os) = spec.at(&["os", "name"])
         && os.one_of(&[("linux", true), ("windows", false)], problems) == Some(false)
     {
-        os.unsupported("cannot be had here: this is for Linux", problems);
+        os.unsupported("only Linux is supported", problems);
     }
 }
 
@@ -347,7 +346,7 @@ fn host_aliases(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<HostAli
     let mut aliases = Vec::new();
     for node in list(spec, "hostAliases", problems) {
         HOST_ALIAS.check(&node, problems);
-        let ip = required(&node, "ip", "must be an address", problems);
+        let ip = required(&node, "ip", IP_ADDRESS, problems);
         let names = list(&node, "hostnames", problems);
         for at in &names {
             if at.text(problems).is_some_and(|name| !is_dns_subdomain(&name)) {
@@ -368,8 +367,7 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
     let policies =
         [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
     let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
-    let include_node_config =
-        policy.as_ref().and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
+    let include_node_config = policy.and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
     let mut dns = Dns { include_node_config, ..Dns::default() };
     if let Some(node) = spec.field("dnsConfig") {
         DNS_CONFIG.check(&node, problems);
@@ -377,15 +375,16 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
         dns.searches = texts_of(&node, "searches", MAX_DNS_SEARCH_PATHS, check_domain, problems);
         for option in list(&node, "options", problems) {
             OPTION.check(&option, problems);
-            let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
+            let Some(name) = required(&option, "name", "", problems) else {
                 continue;
             };
             let value = text(&option, "value", problems);
             dns.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
         }
     }
-    if let Some(policy) = policy.filter(|_| !include_node_config && dns.servers.is_empty()) {
-        policy.error("must not be None where dnsConfig has no nameservers", problems);
+    if !include_node_config && dns.servers.is_empty() {
+        let reason = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        spec.missing("dnsConfig.nameservers", reason, problems);
     }
     dns
 }
@@ -417,7 +416,10 @@ fn texts_of(
 fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
     if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {
-        at.error("must be a domain, such as example.com", problems);
+        at.error(
+            "a DNS search path must consist of lower case alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com')",
+            problems,
+        );
     }
 }
 

@@ -4,6 +4,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::probe::Hook;
 use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 use crate::manifest::source::Source;
+use crate::manifest::validation::{NON_NEGATIVE, POSITIVE};
 
 /// Defaults of a probe: seconds and counts (`core/v1/defaults.go`: `SetDefaults_Probe`).
 const TIMEOUT: u32 = 1;
@@ -35,7 +36,7 @@ pub(crate) const PROBE_FIELDS: [&str; 10] = [
 const HTTP_FIELDS: [&str; 5] = ["path", "port", "host", "scheme", "httpHeaders"];
 
 /// Format of the name of an HTTP header, as the API server requires it.
-const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
+const HEADER_NAME: &str = "a valid HTTP header must consist of alphanumeric characters or '-'";
 
 /// Maximum length of the name of a port.
 const MAX_PORT_NAME_LEN: usize = 15;
@@ -62,13 +63,13 @@ pub(crate) fn probe(
     if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
         && probe_type != ProbeType::Readiness
     {
-        threshold.error(format!("must be 1 for a {} probe", probe_type.name()), problems);
+        threshold.error("must be 1", problems);
     }
     let termination_grace_period = node.field("terminationGracePeriodSeconds").and_then(|grace| {
         if probe_type == ProbeType::Readiness {
-            grace.error("must not be there: a readiness probe ends no container", problems);
+            grace.error("must not be set for readinessProbes", problems);
         }
-        grace.number(1..=i32::MAX.into(), "must be a whole number of seconds from 1 to 2147483647", problems)
+        grace.number(1..=i32::MAX.into(), POSITIVE, problems)
     });
     node.deny_unknown(&PROBE_FIELDS, problems);
     handler.filter(|_| problems.len() == before).map(|handler| Probe {
@@ -99,9 +100,8 @@ pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<H
         "exec" => command(&handler, problems).map(Hook::Exec),
         "httpGet" => http(&handler, problems).map(Hook::Http),
         "sleep" => {
-            let reason = "must be a whole number of seconds from 0 to 2147483647";
-            let seconds = required(&handler, "seconds", reason, problems)?;
-            seconds.number(0..=i32::MAX.into(), reason, problems).map(Hook::Sleep)
+            let seconds = required(&handler, "seconds", NON_NEGATIVE, problems)?;
+            seconds.number(0..=i32::MAX.into(), NON_NEGATIVE, problems).map(Hook::Sleep)
         }
         _ => Some(Hook::Tcp),
     }
@@ -117,11 +117,11 @@ fn exactly_one_handler<'a>(
     let mut there = handlers.iter().filter_map(|name| Some((*name, node.field(name)?)));
     let Some((first, handler)) = there.next() else {
         let (last, others) = handlers.split_last()?;
-        node.error(format!("must have one of {} and {last}", others.join(", ")), problems);
+        node.empty(&format!("must specify a handler type: {} or {last}", others.join(", ")), problems);
         return None;
     };
     for (_, other) in there {
-        other.error(format!("must not be there beside {first}: there can be one handler"), problems);
+        other.forbidden("may not specify more than 1 handler type", problems);
     }
     Some((first, handler))
 }
@@ -144,7 +144,7 @@ fn read_handler(name: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) ->
         }
         _ => {
             node.deny_unknown(&["port", "service"], problems);
-            let reason = "must be a port's number from 1 to 65535; gRPC ports cannot be named";
+            let reason = "must be an integer between 1 and 65535, inclusive; the port cannot be a name";
             let port = required(node, "port", reason, problems)?.number(1..=65_535, reason, problems);
             let service = text(node, "service", problems).unwrap_or_default();
             Some(Handler::Grpc(GrpcHealth { port: port?, service }))
@@ -154,11 +154,11 @@ fn read_handler(name: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) ->
 
 fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<String>> {
     exec.object(problems)?;
-    let command = required(exec, "command", "must be a list: the program and its arguments", problems)?;
+    let command = required(exec, "command", "", problems)?;
     let before = problems.len();
     let texts = command.string_list(problems);
     if texts.is_empty() && problems.len() == before {
-        command.error("must name a program", problems);
+        command.empty("", problems);
     }
     (problems.len() == before).then_some(texts)
 }
@@ -189,7 +189,7 @@ fn header(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, S
 }
 
 fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
-    let reason = "must be a port's number from 1 to 65535, or the name of one of the container's ports";
+    let reason = "must be an integer between 1 and 65535, inclusive, or the name of a port of the container";
     let port = required(node, "port", reason, problems)?;
     let Some(name) = port.value().as_str() else {
         return port.number(1..=65_535, reason, problems).map(Port::Number);
@@ -205,18 +205,18 @@ fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
 fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
     let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     [
-        (name.len() > MAX_PORT_NAME_LEN, "must be the name of a port, of at most 15 characters"),
+        (name.len() > MAX_PORT_NAME_LEN, "must be no more than 15 characters"),
         (
             !name.is_empty() && !name.bytes().all(is_known),
-            "must be the name of a port: lower-case letters, digits and -",
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
         ),
         (
             !name.bytes().any(|byte| byte.is_ascii_lowercase()),
-            "must be the name of a port, with a letter in it; a number is written without quotes",
+            "must contain at least one letter (a-z); a port number must not be quoted",
         ),
         (
             name.starts_with('-') || name.ends_with('-') || name.contains("--"),
-            "must be the name of a port, without a - at either end and without two in a row",
+            "must not begin or end with a hyphen or contain consecutive hyphens",
         ),
     ]
 }

@@ -7,7 +7,7 @@ use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
-use crate::manifest::validation;
+use crate::manifest::validation::{self, NON_NEGATIVE};
 
 /// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
@@ -42,7 +42,7 @@ const OF_POD: FieldSet = FieldSet {
         "sysctls",
     ],
     ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
-    unsupported: &[("windowsOptions", "this is for Linux")],
+    unsupported: &[("windowsOptions", "only Linux is supported")],
 };
 
 const OF_CONTAINER: FieldSet = FieldSet {
@@ -60,7 +60,7 @@ const OF_CONTAINER: FieldSet = FieldSet {
         "procMount",
     ],
     ignored: &[],
-    unsupported: &[("windowsOptions", "this is for Linux")],
+    unsupported: &[("windowsOptions", "only Linux is supported")],
 };
 
 const CAPABILITIES: FieldSet = FieldSet::only(&["add", "drop"]);
@@ -76,8 +76,7 @@ pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
     OF_POD.check(&node, problems);
     let groups = list(&node, "supplementalGroups", problems);
-    let reason = "must be a whole number from 0 to 2147483647";
-    let groups = groups.iter().filter_map(|group| group.number(0..=i32::MAX.into(), reason, problems));
+    let groups = groups.iter().filter_map(|group| group.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
     let supplemental_groups = groups.collect();
     let policy = node.field("supplementalGroupsPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
@@ -99,24 +98,23 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
     let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
     for node in list(security, "sysctls", problems) {
         SYSCTL.check(&node, problems);
-        let written = required(&node, "name", validation::SYSCTL, problems);
-        let value = required(&node, "value", "must be its value, as a string", problems);
+        let written = required(&node, "name", "", problems);
+        let value = required(&node, "value", "must be a string", problems);
         let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
         let name = written.replace('/', ".");
         let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
         if !validation::is_sysctl(&written) {
             at.error(validation::SYSCTL, problems);
         } else if !seen.insert(name.clone()) {
-            at.error("must be the name of one parameter only", problems);
+            node.duplicate("name", &written, problems);
         } else if is_host_network && name.starts_with("net.") {
-            at.error("must not be there where hostNetwork is true", problems);
+            at.error("may not be specified when 'hostNetwork' is true", problems);
         } else if is_host_ipc && is_of_ipc.iter().any(|group| name.starts_with(group)) {
-            at.error("must not be there where hostIPC is true", problems);
+            at.error("may not be specified when 'hostIPC' is true", problems);
         } else if SAFE_SYSCTLS.contains(&name.as_str()) {
             sysctls.extend(value.map(|value| (name, value)));
         } else {
-            let reason = "cannot be had here: a kubelet allows it only with --allowed-unsafe-sysctls";
-            at.unsupported(reason, problems);
+            at.unsupported("the kubelet allows it only with --allowed-unsafe-sysctls", problems);
         }
     }
     sysctls
@@ -137,7 +135,7 @@ pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec
     let may_gain = node.field("allowPrivilegeEscalation");
     let may_gain_privileges = may_gain.as_ref().and_then(|may| may.flag(problems));
     if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false) && is_privileged) {
-        may_gain.error("must not be false where privileged is true", problems);
+        may_gain.error("cannot set `allowPrivilegeEscalation` to false and `privileged` to true", problems);
     }
     let mounts = node.field("procMount");
     let mounts = mounts.and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
@@ -186,18 +184,18 @@ fn profile(
         return None;
     }
     let Some(kind) = node.field("type") else {
-        node.missing("type", "must be one of RuntimeDefault, Unconfined, Localhost", problems);
+        node.missing("type", "supported values: \"RuntimeDefault\", \"Unconfined\", \"Localhost\"", problems);
         return None;
     };
     let kind = kind.one_of(&kinds, problems)?;
     let named = node.field("localhostProfile");
     let localhost_ref = match (kind, named) {
         (ProfileType::Localhost, _) => {
-            let reason = "must name the profile where type is Localhost";
+            let reason = "must be set when type is Localhost";
             format!("{place}{}", required(&node, "localhostProfile", reason, problems)?)
         }
         (_, Some(named)) => {
-            named.error("must not be there where type is not Localhost", problems);
+            named.error("can only be set when type is Localhost", problems);
             return None;
         }
         (_, None) => String::new(),

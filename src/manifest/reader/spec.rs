@@ -11,6 +11,7 @@ use crate::manifest::pod_spec::{
 use crate::manifest::probe::ProbeType;
 use crate::manifest::reader::probe::{hook, probe};
 use crate::manifest::source::Source;
+use crate::manifest::validation::{NON_NEGATIVE, PORT_NUMBER};
 
 /// Limits of the API server for the restart rules of a container (`core/validation/validation.go`:
 /// `validateContainerRestartPolicy`).
@@ -45,8 +46,7 @@ pub(super) fn read_spec<'a>(
     let policy = spec.field("restartPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
-    let reason = "must be a whole number of seconds from 0 to 2147483647";
-    let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), reason, problems));
+    let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
     let mut containers = Vec::new();
     for (list, is_init) in [("containers", false), ("initContainers", true)] {
         for node in spec.field(list).map(|list| list.list(problems)).unwrap_or_default() {
@@ -68,7 +68,7 @@ pub(super) fn read_spec<'a>(
 fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let list = spec.field("ephemeralContainers").map(|list| list.list(problems)).unwrap_or_default();
     for container in list {
-        forbid(&container, "must not be there: an ephemeral container has none", problems);
+        forbid(&container, "cannot be set for an Ephemeral Container", problems);
     }
 }
 
@@ -76,7 +76,7 @@ fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
 fn forbid(container: &Cursor<'_>, reason: &'static str, problems: &mut Vec<Violation>) {
     let probes = ProbeType::ALL.map(ProbeType::field).into_iter();
     for field in probes.chain(["lifecycle"]).filter_map(|field| container.field(field)) {
-        field.error(reason, problems);
+        field.forbidden(reason, problems);
     }
 }
 
@@ -88,7 +88,7 @@ fn container(
 ) -> Option<ContainerSpec> {
     node.object(problems)?;
     let Some(name) = node.field("name") else {
-        node.error("must have a name", problems);
+        node.missing("name", "", problems);
         return None;
     };
     let name = name.text(problems)?;
@@ -100,11 +100,7 @@ fn container(
         (true, _) => ContainerKind::Init,
     };
     if role == ContainerKind::Init {
-        forbid(
-            node,
-            "must not be there: an init container has none, unless its restartPolicy is Always",
-            problems,
-        );
+        forbid(node, "may not be set for init containers without restartPolicy=Always", problems);
     }
     let mut container = ContainerSpec { name, role, restart_policy, ..ContainerSpec::default() };
     container.image = node.field("image").and_then(|image| image.text(problems));
@@ -136,11 +132,8 @@ fn reject_misplaced_probes(container: &Cursor<'_>, problems: &mut Vec<Violation>
         let small = field.to_ascii_lowercase();
         small.contains("probe") && ProbeType::ALL.iter().all(|known| known.field() != field.as_str())
     };
-    for slip in fields.filter(is_slip).filter_map(|field| container.field(field)) {
-        slip.error(
-            "must not be there: the probes are startupProbe, readinessProbe and livenessProbe",
-            problems,
-        );
+    for slip in fields.filter(is_slip).filter(|field| container.field(field).is_some()) {
+        container.unknown_field(slip, &ProbeType::ALL.map(ProbeType::field), problems);
     }
 }
 
@@ -149,10 +142,14 @@ fn rules(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<RestartRu
     let Some(node) = container.field("restartPolicyRules") else { return Vec::new() };
     let rules = node.list(problems);
     if container.field("restartPolicy").is_none() && !rules.is_empty() {
-        container.missing("restartPolicy", "must be there where there are restartPolicyRules", problems);
+        container.missing(
+            "restartPolicy",
+            "must specify restartPolicy when restart rules are used",
+            problems,
+        );
     }
     if rules.len() > MAX_RESTART_RULES {
-        node.error("must have at most 20 rules", problems);
+        node.too_many(MAX_RESTART_RULES, problems);
     }
     rules.iter().filter_map(|rule| self::rule(rule, problems)).collect()
 }
@@ -163,10 +160,10 @@ fn rule(rule: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<RestartRule>
     let actions = [("Restart", false), ("RestartAllContainers", true)];
     let action = rule.field("action").map(|action| action.one_of(&actions, problems));
     if action.is_none() {
-        rule.missing("action", "must be one of Restart, RestartAllContainers", problems);
+        rule.missing("action", "supported values: \"Restart\", \"RestartAllContainers\"", problems);
     }
     let Some(exit_codes) = rule.field("exitCodes") else {
-        rule.missing("exitCodes", "must say at which exit codes", problems);
+        rule.missing("exitCodes", "must be specified", problems);
         return None;
     };
     exit_codes.object(problems)?;
@@ -174,15 +171,15 @@ fn rule(rule: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<RestartRule>
     let operators = [("In", true), ("NotIn", false)];
     let operator = exit_codes.field("operator").map(|operator| operator.one_of(&operators, problems));
     if operator.is_none() {
-        exit_codes.missing("operator", "must be one of In, NotIn", problems);
+        exit_codes.missing("operator", "supported values: \"In\", \"NotIn\"", problems);
     }
     let values = exit_codes.field("values");
     let list = values.as_ref().map(|values| values.list(problems)).unwrap_or_default();
     if let Some(values) = values.filter(|_| list.len() > MAX_EXIT_CODES) {
-        values.error("must have at most 255 exit codes", problems);
+        values.too_many(MAX_EXIT_CODES, problems);
     }
     let code = |code: &Cursor<'_>| {
-        code.number(i32::MIN.into()..=i32::MAX.into(), "must be an exit code, a whole number", problems)
+        code.number(i32::MIN.into()..=i32::MAX.into(), "must be a 32-bit integer", problems)
     };
     let codes = list.iter().filter_map(code).collect();
     Some(RestartRule { is_in: operator??, codes, restarts_all: action?? })
@@ -196,8 +193,7 @@ fn ports(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<Container
 /// Reads a port from a spec or from the kubelet's annotation.
 pub(crate) fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ContainerPort> {
     let name = node.field("name").and_then(|name| name.text(problems));
-    let reason = "must be a port's number from 1 to 65535";
-    let number = node.field("containerPort")?.number(1..=65_535, reason, problems)?;
+    let number = node.field("containerPort")?.number(1..=65_535, PORT_NUMBER, problems)?;
     Some(ContainerPort { name: name.filter(|name| !name.is_empty()), number })
 }
 

@@ -57,23 +57,23 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
     for (spec, expected) in [
         (
             "{volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}]}]}",
-            "spec.volumes[0].persistentVolumeClaim is an object with claimName; it cannot be had here: it takes a cluster's storage",
+            "spec.volumes[0].persistentVolumeClaim: Unsupported by probeshim: requires the storage of a cluster",
         ),
         (
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
-            "spec.serviceAccountName is \"robot\"; it cannot be had here: service accounts come from an API server",
+            "spec.serviceAccountName: Unsupported by probeshim: \"robot\": service accounts require an API server",
         ),
         (
             "{securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}, containers: [{name: a, image: i}]}",
-            "sysctls[0].name is \"kernel.msgmax\"; it cannot be had here: a kubelet allows it only with",
+            "sysctls[0].name: Unsupported by probeshim: \"kernel.msgmax\": the kubelet allows it only with",
         ),
         (
             "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: a, image: i}]}",
-            "emptyDir.medium is \"HugePages\"; it cannot be had here",
+            "emptyDir.medium: Unsupported by probeshim: \"HugePages\": only directories",
         ),
         (
             "{containers: [{name: a, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}",
-            "resources.limits.nvidia.com/gpu is 1; it cannot be had here",
+            "resources.limits.nvidia.com/gpu: Unsupported by probeshim: 1: requires a device plugin",
         ),
     ] {
         let all = problems_of("", spec);
@@ -159,7 +159,7 @@ spec:
     let missing = ObjectError::NotFound { resource: "runtimeclass.node.k8s.io", name: "kata".to_owned() };
     assert_eq!(set.objects.runtime_handler(&kata), Err(missing));
     let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
-    assert_eq!(broken, ["doc 2: data.token is something else; it must be base64"]);
+    assert_eq!(broken, ["doc 2: data.token: Invalid value: must be base64-encoded"]);
 }
 
 #[test]
@@ -175,14 +175,17 @@ fn a_lenient_reader_ignores_unknown_fields_and_rejects_what_cannot_be_honoured()
                  lifecycle: {preStop: {sleep: {seconds: 1, future: 1}}}}]}";
     assert_eq!(read(Level::Lenient, newer), (true, Vec::new()));
     let (_, problems) = read(Level::Strict, newer);
-    let unknown = problems.iter().filter(|it| it.contains("must not be there: known fields are")).count();
+    let unknown = problems.iter().filter(|it| it.contains("unknown field \"")).count();
     assert_eq!((unknown, problems.len()), (5, 5), "{problems:?}");
     let claim = "{future: 1, volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: a, image: i}]}";
     let (_, problems) = read(Level::Lenient, claim);
-    assert!(problems.len() == 1 && problems[0].contains("it takes a cluster's storage"), "{problems:?}");
+    assert!(problems.len() == 1 && problems[0].contains("requires the storage of a cluster"), "{problems:?}");
     let wrong = "{containers: [{name: a, image: i, resources: {limits: {cpu: lots}}}]}";
     let (is_read, problems) = read(Level::Lenient, wrong);
-    assert!(!is_read && problems.len() == 1 && problems[0].contains("must be a quantity"), "{problems:?}");
+    assert!(
+        !is_read && problems.len() == 1 && problems[0].contains("must be a non-negative quantity"),
+        "{problems:?}"
+    );
     // An invalid pod does not affect the other pods of its list.
     let pod = |name: &str, spec: &str| {
         format!(
@@ -231,8 +234,8 @@ fn pods_are_distinguished_by_name_and_manifest() {
         )
     };
     let found = problems(&format!("{}\n---\n{}", same("a"), same("b")));
-    assert_eq!(found, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
+    assert_eq!(found, ["doc 2: metadata.uid: Duplicate value: \"u\""]);
     let twice = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: i}]}}";
     let found = problems(&format!("{twice}\n---\n{twice}"));
-    assert_eq!(found, ["doc 2: Pod default/p is in doc 1 already"]);
+    assert_eq!(found, ["doc 2: Pod default/p already exists in doc 1"]);
 }

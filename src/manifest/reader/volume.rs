@@ -17,7 +17,7 @@ use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 const MODE: u32 = 0o644;
 
 /// Reason why probeshim does not support most kinds of volumes.
-const CLUSTER: &str = "it takes a cluster's storage";
+const CLUSTER: &str = "requires the storage of a cluster";
 
 const VOLUME: FieldSet = FieldSet {
     known: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
@@ -45,8 +45,8 @@ const VOLUME: FieldSet = FieldSet {
         ("scaleIO", CLUSTER),
         ("storageos", CLUSTER),
         ("vsphereVolume", CLUSTER),
-        ("gitRepo", "it was removed from Kubernetes"),
-        ("image", "volumes from images are not played"),
+        ("gitRepo", "removed from Kubernetes"),
+        ("image", "image volumes are not implemented"),
     ],
 };
 
@@ -70,9 +70,9 @@ const SOURCE: FieldSet = FieldSet {
     known: &["configMap", "secret", "downwardAPI"],
     ignored: &[],
     unsupported: &[
-        ("serviceAccountToken", "tokens of service accounts come from an API server"),
-        ("clusterTrustBundle", "it comes from an API server"),
-        ("podCertificate", "it comes from an API server"),
+        ("serviceAccountToken", "the API server issues service account tokens"),
+        ("clusterTrustBundle", "requires an API server"),
+        ("podCertificate", "requires an API server"),
     ],
 };
 
@@ -105,11 +105,11 @@ pub(super) struct Volumes {
 pub(super) fn volumes(spec: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Volumes {
     let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
     for node in list(spec, "volumes", problems) {
-        let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
+        let Some(name) = required(&node, "name", "", problems) else { continue };
         if !is_dns_label(&name) {
             node.field("name").inspect(|at| at.error(DNS_LABEL, problems));
         } else if !names.insert(name.clone()) {
-            node.field("name").inspect(|at| at.error("must be the name of one volume only", problems));
+            node.duplicate("name", &name, problems);
         }
         VOLUME.check(&node, problems);
         match source(&node, pod, problems) {
@@ -128,8 +128,10 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
         return None;
     }
     if there != 1 || is_other {
-        if there > 1 || (there == 0 && !is_other) {
-            node.error(format!("must have one of {}", kinds.join(", ")), problems);
+        if there > 1 {
+            node.forbidden("may not specify more than 1 volume type", problems);
+        } else if !is_other {
+            node.empty(&format!("must specify a volume type: {}", kinds.join(", ")), problems);
         }
         return None;
     }
@@ -138,7 +140,7 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
         let medium = node.field("medium").filter(|medium| medium.value() != "");
         let is_huge = |it: &Cursor<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
         if let Some(medium) = medium.as_ref().filter(|it| is_huge(it)) {
-            medium.unsupported("cannot be had here: only folders and memory are", problems);
+            medium.unsupported("only directories on disk and in memory are implemented", problems);
             return None;
         }
         let medium = medium.map(|medium| medium.one_of(&[("Memory", true)], problems));
@@ -188,10 +190,9 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
 
 fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
     HOST_PATH.check(node, problems);
-    let reason = "must be a path of this host, without ..";
-    let path = required(node, "path", reason, problems)?;
+    let path = required(node, "path", "", problems)?;
     if path.split('/').any(|part| part == "..") {
-        node.field("path")?.error(reason, problems);
+        node.field("path")?.error("must not contain '..'", problems);
     }
     let kinds = [
         ("", HostPathKind::Any),
@@ -225,8 +226,12 @@ fn projected(source: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) 
         }
         [] if is_other => None,
         _ if !source.value().is_object() => None,
+        [] => {
+            source.empty("must specify a volume type: configMap, secret, downwardAPI", problems);
+            None
+        }
         _ => {
-            source.error("must have one of configMap, secret, downwardAPI", problems);
+            source.forbidden("may not specify more than 1 volume type per source", problems);
             None
         }
     }
@@ -243,7 +248,7 @@ fn duplicate_paths(node: &Cursor<'_>, sources: &[FileSource], problems: &mut Vec
         };
         let mut others = paths.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, path)| path);
         if let Some(other) = others.find(is_in_the_way) {
-            node.error(format!("must not have a file at {path:?} and one at {other:?}"), problems);
+            node.error(format!("conflicting duplicate paths {path:?} and {other:?}"), problems);
             return;
         }
     }
@@ -260,7 +265,7 @@ fn data_source(
     let mut items = Vec::new();
     for item in list(node, "items", problems) {
         ITEM.check(&item, problems);
-        let key = required(&item, "key", "must be the key of what stands in the file", problems);
+        let key = required(&item, "key", "", problems);
         let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
         items.extend(key.zip(path).map(|(key, path)| KeyToPath { key, path, mode }));
     }
@@ -282,8 +287,12 @@ fn downward_file(item: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>
     let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
         (Some(field), None) => PodField::Field(env::field(&field, true, problems)?),
         (None, Some(resource)) => PodField::Resource(env::resource(&resource, true, pod, problems)?),
-        _ => {
-            item.error("must have one of fieldRef, resourceFieldRef", problems);
+        (Some(_), Some(_)) => {
+            item.forbidden("fieldRef and resourceFieldRef can not be specified simultaneously", problems);
+            return None;
+        }
+        (None, None) => {
+            item.empty("one of fieldRef and resourceFieldRef is required", problems);
             return None;
         }
     };
@@ -291,10 +300,10 @@ fn downward_file(item: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>
 }
 
 fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
-    let reason = "must be a path below the volume, without ..";
-    let path = required(item, "path", reason, problems)?;
+    let path = required(item, "path", "", problems)?;
     if !is_within(&path) {
-        item.field("path")?.error(reason, problems);
+        item.field("path")?
+            .error("must be a relative path, and must not contain or start with '..'", problems);
     }
     Some(path)
 }
@@ -311,7 +320,11 @@ fn has_backstep(path: &str) -> bool {
 }
 
 fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
-    node.field(field)?.number(0..=0o777, "must be a mode from 0 to 0777, 511 in JSON", problems)
+    node.field(field)?.number(
+        0..=0o777,
+        "must be a number between 0 and 0777 (octal), both inclusive",
+        problems,
+    )
 }
 
 /// Reads the mounts of a container.
@@ -324,9 +337,8 @@ pub(super) fn mounts(
     let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
     for node in list(container, "volumeMounts", problems) {
         MOUNT.check(&node, problems);
-        let name = required(&node, "name", "must be the name of a volume", problems);
-        let reason = "must be a path in the container, without :";
-        let path = required(&node, "mountPath", reason, problems);
+        let name = required(&node, "name", "", problems);
+        let path = required(&node, "mountPath", "", problems);
         let (Some(volume), Some(path)) = (name, path) else { continue };
         if volumes.left_out.contains(&volume) {
             continue;
@@ -334,24 +346,24 @@ pub(super) fn mounts(
         if !volumes.there.iter().any(|known| known.name == volume) {
             let names: Vec<&str> = volumes.there.iter().map(|known| known.name.as_str()).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let reason = format!("must be the name of a volume of the pod, which has {known}");
-            node.field("name").inspect(|at| at.error(reason, problems));
+            let detail = format!("the volumes of the pod are: {known}");
+            node.field("name").inspect(|at| at.not_found(&detail, problems));
         }
         let at = node.field("mountPath");
         if path.contains(':') {
-            at.inspect(|at| at.error(reason, problems));
+            at.inspect(|at| at.error("must not contain ':'", problems));
         } else if !paths.insert(path.clone()) {
-            at.inspect(|at| at.error("must be the path of one volume only", problems));
+            at.inspect(|at| at.error("must be unique", problems));
         }
         let expression = text(&node, "subPathExpr", problems);
         let sub_path = text(&node, "subPath", problems);
         if let Some(at) = node.field("subPathExpr").filter(|_| expression.is_some() && sub_path.is_some()) {
-            at.error("must not be there beside subPath", problems);
+            at.error("subPathExpr and subPath are mutually exclusive", problems);
         }
         for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
             if text.as_ref().is_some_and(|text| text.starts_with('/') || has_backstep(text)) {
                 let at = node.field(field);
-                at.inspect(|at| at.error("must be a path below the volume, without ..", problems));
+                at.inspect(|at| at.error("must be a relative path, and must not contain '..'", problems));
             }
         }
         let kinds = [
@@ -364,7 +376,8 @@ pub(super) fn mounts(
         let propagation = propagation.unwrap_or(MountPropagation::PropagationPrivate);
         if propagation == MountPropagation::PropagationBidirectional && !is_privileged {
             at.inspect(|at| {
-                at.error("must not be Bidirectional in a container that is not privileged", problems);
+                let reason = "Bidirectional mount propagation is available only to privileged containers";
+                at.forbidden(reason, problems);
             });
         }
         let is_read_only = flag(&node, "readOnly", problems);
@@ -396,8 +409,8 @@ fn recursive(mount: &Cursor<'_>, may_be: bool, problems: &mut Vec<Violation>) ->
     let at = mount.field("recursiveReadOnly");
     let kind = at.as_ref().and_then(|at| at.one_of(&kinds, problems)).unwrap_or_default();
     if kind != RecursiveReadOnly::Disabled && !may_be {
-        let reason = "must be Disabled, unless readOnly is true and mountPropagation is None";
-        at.inspect(|at| at.error(reason, problems));
+        let reason = "may only be specified when readOnly is true and mountPropagation is None";
+        at.inspect(|at| at.forbidden(reason, problems));
     }
     kind
 }

@@ -21,7 +21,7 @@ pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Opti
         // The error begins with the value, which may be a secret.
         let error = error.to_string();
         let expected = error.rsplit_once("expected ").map_or("another type", |(_, expected)| expected);
-        let reason = format!("must have the types that Kubernetes defines: {expected} is expected");
+        let reason = format!("must have the type that Kubernetes defines: expected {expected}");
         spec.field(field).as_ref().unwrap_or(spec).error(reason, problems);
     }
     None

@@ -184,18 +184,17 @@ fn invalid_annotations_are_reported() {
     assert_eq!(
         annotation_problems(&sandbox, false),
         [
-            "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
-            "annotation probeshim.io/liveness.main: exec.command is \"secret\"; it must be a list; \
-             periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647; frequency is 3; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
-             successThreshold, failureThreshold, terminationGracePeriodSeconds",
-            "annotation probeshim.io/readiness.main: it is not JSON: EOF while parsing an object at line 1 column 1",
-            "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
-            "annotation probeshim.io/startup.main: it must have one of exec, httpGet, tcpSocket and grpc, not an object with exce; \
-             exce is an object with command; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
-             successThreshold, failureThreshold, terminationGracePeriodSeconds",
-            "annotation probeshim.io/startup.other: exec.command[0] is 1; it must be a string; quote it if it looks like something else; \
-             exec.command[1] is 1; it must be a string; quote it if it looks like something else; \
-             exec.command[2] is 1; it must be a string; quote it if it looks like something else; and 997 more",
+            "annotation probeshim.io/livenes.main: unknown key, must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
+            "annotation probeshim.io/liveness.main: exec.command: Invalid value: \"secret\": must be a list; \
+             periodSeconds: Invalid value: -1: must be an integer between 0 and 2147483647, inclusive; \
+             unknown field \"frequency\"",
+            "annotation probeshim.io/readiness.main: must be JSON: EOF while parsing an object at line 1 column 1",
+            "annotation probeshim.io/startup.: unknown key, must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
+            "annotation probeshim.io/startup.main: Required value: must specify a handler type: exec, httpGet, tcpSocket or grpc; \
+             unknown field \"exce\", did you mean \"exec\"?",
+            "annotation probeshim.io/startup.other: exec.command[0]: Invalid value: 1: must be a string; quote a value that YAML reads as another type; \
+             exec.command[1]: Invalid value: 1: must be a string; quote a value that YAML reads as another type; \
+             exec.command[2]: Invalid value: 1: must be a string; quote a value that YAML reads as another type; and 997 more",
         ]
     );
     assert!(!annotation_problems(&sandbox, true).concat().contains("secret"));
@@ -343,7 +342,7 @@ fn what_a_kubelet_tells_is_called_by_its_name() {
     let read = read_manifests(&list, Source::Kubelet, false, &mut problems);
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!((read.len(), problems.len()), (1, 1), "{problems:?}");
-    let expected = "Pod shop/web: spec.containers[0].livenessProbe.tcpSocket.port is 0; it ";
+    let expected = "Pod shop/web: spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: ";
     assert!(problems[0].starts_with(expected), "{problems:?}");
 }
 

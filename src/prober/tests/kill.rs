@@ -105,7 +105,7 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_too
     let hook = |hook: Value| json!({"preStop": hook});
     let sleep = |seconds: u32| hook(json!({"sleep": {"seconds": seconds}}));
     for (row, of_pod, of_probe, lifecycle, at, timeout) in [
-        ("nobody says", json!({}), json!({}), json!({}), 0.0, 30),
+        ("no grace period is set", json!({}), json!({}), json!({}), 0.0, 30),
         ("the pod", json!(40), json!({}), json!({}), 0.0, 40),
         ("the probe, more than the pod", json!(40), json!(500), json!({}), 0.0, 500),
         ("the probe, less than the pod", json!(40), json!(5), json!({}), 0.0, 5),
@@ -196,7 +196,8 @@ async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
     after(40.0).await;
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
-    let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
+    let failed =
+        "The runtime reports that it has stopped the container, but the container still runs".to_owned();
     assert_eq!(messages(&node, begin, reason::KILL_FAILED), [(30.0, failed)]);
 }
 
@@ -241,7 +242,7 @@ async fn who_ends_otherwise_is_left_alone() {
             },
             false,
         ),
-        ("somebody else stops it", |node| Some(node.stop("web/main")), true),
+        ("another client stops it", |node| Some(node.stop("web/main")), true),
         ("its pod is stopped", |node| Some(node.stop_pod("web")), true),
         (
             "the pod has gone",
@@ -252,7 +253,7 @@ async fn who_ends_otherwise_is_left_alone() {
             true,
         ),
         (
-            "nobody is killed by now",
+            "the mode no longer permits kills",
             |node| {
                 node.prober.set_mode(EnforcementMode::DryRun, "a test");
                 None
@@ -286,7 +287,7 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(messages(&node, begin, reason::KILL_SKIPPED).len() > 10, "it goes on to be probed");
+    assert!(messages(&node, begin, reason::KILL_SKIPPED).len() > 10, "it is still probed");
     let limited = "--max-kills is reached: 2 kills within 60.0s; further kills are skipped";
     assert_eq!(node.global_events(), [limited], "said once");
     assert!(node.prober.kills().rate_limited);
@@ -311,7 +312,8 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     after(3.0).await;
     let killed = |name: &str| node.probe(&format!("{name}/main"), LIVENESS).unwrap().killed;
     assert_eq!((killed("web"), killed("api")), (0, 1));
-    let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
+    let why =
+        "Container main failed liveness probe, will be restarted (not stopped: it matches --never-kill)";
     let begin = Instant::now() - Duration::from_secs(10);
     assert!(messages(&node, begin, reason::WOULD_KILL).iter().any(|(_, message)| message == why));
 }
@@ -322,12 +324,12 @@ async fn an_unreadable_termination_setting_kills_no_container() {
         (
             "io.kubernetes.pod.terminationGracePeriod",
             "-5",
-            "annotation io.kubernetes.pod.terminationGracePeriod is \"-5\"; it must be a whole number of seconds from 0 to 2147483647",
+            "annotation io.kubernetes.pod.terminationGracePeriod: Invalid value: \"-5\": must be an integer between 0 and 2147483647, inclusive",
         ),
         (
             "io.kubernetes.container.preStopHandler",
             r#"{"exec": {"command": []}}"#,
-            "annotation io.kubernetes.container.preStopHandler: exec.command is something else; it must name a program",
+            "annotation io.kubernetes.container.preStopHandler: exec.command: Required value",
         ),
     ] {
         let (mut node, stops, begin) = node(KILL, &[], well, at_once).await;

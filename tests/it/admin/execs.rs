@@ -211,7 +211,8 @@ async fn an_annotation_that_cannot_be_read_is_an_event() {
         events.as_array()?.iter().find(|event| event["reason"] == "InvalidAnnotation").cloned()
     });
     let event = event.await;
-    let message = "annotation probeshim.io/liveness.main: exec.command is \"true\"; it must be a list";
+    let message =
+        "annotation probeshim.io/liveness.main: exec.command: Invalid value: \"true\": must be a list";
     assert_eq!((&event["pod"], &event["message"]), (&json!("typo"), &json!(message)));
     assert!(shim.lines().iter().any(|line| line["message"] == message));
     runtime.end().await;

@@ -10,170 +10,170 @@ fn container(more: &str) -> String {
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn each_mistake_is_reported_once_with_its_path() {
     for (spec, expected) in [
-        ("{}".to_owned(), "spec.containers is missing; it must have at least one container"),
-        ("{containers: {}}".into(), "spec.containers is an empty object; it must be a list"),
-        (container(", ports: 5"), "ports is 5; it must be a list"),
-        (container(", env: 5"), "env is 5; it must be a list"),
-        (container(", volumeMounts: [5]"), "volumeMounts[0] is 5; it must be an object"),
-        ("{containers: []}".into(), "spec.containers is missing; it must have at least one container"),
+        ("{}".to_owned(), "spec.containers: Required value"),
+        ("{containers: {}}".into(), "spec.containers: Invalid value: an empty object: must be a list"),
+        (container(", ports: 5"), "ports: Invalid value: 5: must be a list"),
+        (container(", env: 5"), "env: Invalid value: 5: must be a list"),
+        (container(", volumeMounts: [5]"), "volumeMounts[0]: Invalid value: 5: must be an object"),
+        ("{containers: []}".into(), "spec.containers: Required value"),
         (
             "{tolerations: {key: a}, containers: [{name: a, image: i}]}".into(),
-            "spec.tolerations is an object with key; it must have the types that Kubernetes defines: a sequence is expected",
+            "spec.tolerations: Invalid value: an object with key: must have the type that Kubernetes defines: expected a sequence",
         ),
         (
             "{nodeSelector: {a: true}, containers: [{name: a, image: i}]}".into(),
-            "spec.nodeSelector is an object with a; it must have the types that Kubernetes defines: a string is expected",
+            "spec.nodeSelector: Invalid value: an object with a: must have the type that Kubernetes defines: expected a string",
         ),
         (
             "{containers: [{image: i}]}".into(),
-            "spec.containers[0] is an object with image; it must have a name",
+            "spec.containers[0].name: Required value",
         ),
         (
             "{containers: [{name: a}]}".into(),
-            "spec.containers[0].image is missing; it must be the name of an image",
+            "spec.containers[0].image: Required value",
         ),
         (
             "{containers: [{name: A, image: i}]}".into(),
-            "spec.containers[0].name is \"A\"; it must be a name of up to 63",
+            "spec.containers[0].name: Invalid value: \"A\": a lowercase RFC 1123 label must",
         ),
         (
             "{containers: [{name: a, image: i}, {name: a, image: i}]}".into(),
-            "spec.containers[1].name is \"a\"; it must be the name of one container only",
+            "spec.containers[1].name: Duplicate value: \"a\"",
         ),
         (
             container(", comand: [x]"),
-            "spec.containers[0].comand is a list; it must not be there: known fields are",
+            "unknown field \"spec.containers[0].comand\", did you mean \"command\"?",
         ),
         (
             container(", livenessprobe: {tcpSocket: {port: 80}}"),
-            "livenessprobe is an object with tcpSocket; it must not be there: the probes are startupProbe",
+            "unknown field \"spec.containers[0].livenessprobe\", did you mean \"livenessProbe\"?",
         ),
         (
             container(", imagePullPolicy: Often"),
-            "imagePullPolicy is \"Often\"; it must be one of Always, IfNotPresent, Never",
+            "imagePullPolicy: Unsupported value: \"Often\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
         ),
-        (container(", env: [{value: x}]"), "env[0].name is missing; it must be the name of a variable"),
-        (container(", env: [{name: A, value: 1}]"), "env[0].value is something else; it must be a string"),
+        (container(", env: [{value: x}]"), "env[0].name: Required value"),
+        (container(", env: [{name: A, value: 1}]"), "env[0].value: Invalid value: must be a string"),
         (
             container(", env: [{name: A, valueFrom: {}}]"),
-            "env[0].valueFrom is an empty object; it must have one of",
+            "env[0].valueFrom: Required value: must specify one of: `fieldRef`",
         ),
         (
             container(", env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.x}}}]"),
-            "env[0].valueFrom.fieldRef.fieldPath is \"spec.x\"; it must be one of metadata.name",
+            "env[0].valueFrom.fieldRef.fieldPath: Unsupported value: \"spec.x\": supported values: \"metadata.name\"",
         ),
         (
             container(", ports: [{containerPort: 0}]"),
-            "ports[0].containerPort is 0; it must be a port's number",
+            "ports[0].containerPort: Invalid value: 0: must be an integer between 1 and 65535, inclusive",
         ),
         (
             container(", resources: {limits: {cpu: lots}}"),
-            "resources.limits.cpu is \"lots\"; it must be a quantity",
+            "resources.limits.cpu: Invalid value: \"lots\": must be a non-negative quantity",
         ),
         (
             container(", resources: {limits: {cpu: 1}, requests: {cpu: 2}}"),
-            "resources.requests.cpu is 2; it must not be more than the limit",
+            "resources.requests.cpu: Invalid value: 2: must be less than or equal to cpu limit",
         ),
         (
             container(", volumeMounts: [{name: v, mountPath: /v}]"),
-            "volumeMounts[0].name is \"v\"; it must be the name of a volume of the pod, which has none",
+            "volumeMounts[0].name: Not found: \"v\": the volumes of the pod are: none",
         ),
         (
             container(", securityContext: {privileged: true, allowPrivilegeEscalation: false}"),
-            "allowPrivilegeEscalation is false; it must not be false where privileged is true",
+            "allowPrivilegeEscalation: Invalid value: false: cannot set `allowPrivilegeEscalation` to false and",
         ),
         (
             container(", livenessProbe: {tcpSocket: {port: 0}}"),
-            "livenessProbe.tcpSocket.port is 0; it must be",
+            "livenessProbe.tcpSocket.port: Invalid value: 0: must be",
         ),
         (
             "{dnsPolicy: None, containers: [{name: a, image: i}]}".into(),
-            "spec.dnsPolicy is \"None\"; it must not be None where dnsConfig has no nameservers",
+            "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None",
         ),
         (
             "{volumes: [{name: v}], containers: [{name: a, image: i}]}".into(),
-            "spec.volumes[0] is an object with name; it must have one of emptyDir, hostPath",
+            "spec.volumes[0]: Required value: must specify a volume type: emptyDir, hostPath",
         ),
         (
             "{volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}], containers: [{name: a, image: i}]}"
                 .into(),
-            "spec.volumes[0] is an object with",
+            "spec.volumes[0]: Forbidden: may not specify more than 1 volume type",
         ),
         (
             "{volumes: [{name: v, configMap: {name: c, items: [{key: k, path: a}, {key: l, path: a/b}]}}], \
               containers: [{name: a, image: i}]}"
                 .into(),
-            "spec.volumes[0].configMap is an object with items, name; it must not have a file at \"a\" and one at \"a/b\"",
+            "spec.volumes[0].configMap: Invalid value: an object with items, name: conflicting duplicate paths \"a\" and \"a/b\"",
         ),
         (
             "{volumes: [{name: v, secret: {}}], containers: [{name: a, image: i}]}".into(),
-            "spec.volumes[0].secret.secretName is missing; it must name it",
+            "spec.volumes[0].secret.secretName: Required value",
         ),
         (
             container(", ports: [{name: Web, containerPort: 80}]"),
-            "ports[0].name is \"Web\"; it must be a name of up to 15",
+            "ports[0].name: Invalid value: \"Web\": must be no more than 15",
         ),
         (
             container(
                 ", env: [{name: A, valueFrom: {resourceFieldRef: {containerName: b, resource: limits.cpu}}}]",
             ),
-            "resourceFieldRef.containerName is \"b\"; it must be the name of a container of the pod, which has a",
+            "resourceFieldRef.containerName: Not found: \"b\": the containers of the pod are: a",
         ),
         (
             container(", lifecycle: {preStop: {httpGet: {port: 80, scheem: HTTPS}}}"),
-            "preStop.httpGet.scheem is \"HTTPS\"; it must not be there",
+            "preStop.httpGet.scheem\", did you mean \"scheme\"?",
         ),
         (
             container(", lifecycle: {preStop: {exec: {command: [x], timeoutSeconds: 5}}}"),
-            "preStop.exec.timeoutSeconds is 5; it must not be there",
+            "preStop.exec.timeoutSeconds\": known fields: \"command\"",
         ),
         (
             container(
                 ", restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, value: [42]}}]",
             ),
-            "exitCodes.value is a list; it must not be there",
+            "exitCodes.value\", did you mean \"values\"?",
         ),
         (
             "{hostNetwork: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}, {name: b, image: i, \
               ports: [{containerPort: 80}]}]}"
                 .into(),
-            "spec.containers[1].ports[0] is an object with containerPort; it must not be another one with the host's port 80",
+            "spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP//80\"",
         ),
         (
             container(", resources: {requests: {hugepages-2Mi: 2Mi}}"),
-            "requests.hugepages-2Mi is \"2Mi\"; it must be as much as the limit",
+            "resources.limits.hugepages-2Mi: Required value: Limit must be set for non overcommitable resources",
         ),
         (
             container(", lifecycle: {preStop: {sleep: {seconds: 31}}}"),
-            "preStop.sleep.seconds is 31; it must not be more than terminationGracePeriodSeconds, which is 30 here",
+            "preStop.sleep.seconds: Invalid value: 31: must be non-negative and less than or equal to terminationGracePeriodSeconds (30)",
         ),
         (
             "{dnsConfig: {nameservers: [here]}, containers: [{name: a, image: i}]}".into(),
-            "spec.dnsConfig.nameservers[0] is \"here\"; it must be an address",
+            "spec.dnsConfig.nameservers[0]: Invalid value: \"here\": must be a valid IP address",
         ),
         (
             "{dnsConfig: {searches: [a b]}, containers: [{name: a, image: i}]}".into(),
-            "spec.dnsConfig.searches[0] is \"a b\"; it must be a domain",
+            "spec.dnsConfig.searches[0]: Invalid value: \"a b\": a DNS search path must",
         ),
         (
             "{hostAliases: [{ip: 127.0.0.1, hostnames: [A]}], containers: [{name: a, image: i}]}".into(),
-            "spec.hostAliases[0].hostnames[0] is \"A\"; it must be a name",
+            "spec.hostAliases[0].hostnames[0]: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
         ),
         (
             "{securityContext: {sysctls: [{name: A, value: '1'}]}, containers: [{name: a, image: i}]}".into(),
-            "sysctls[0].name is \"A\"; it must be the name of a kernel parameter",
+            "sysctls[0].name: Invalid value: \"A\": must have at most 253 characters",
         ),
         (
             "{hostNetwork: true, securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: '1'}]}, \
               containers: [{name: a, image: i}]}"
                 .into(),
-            "sysctls[0].name is \"net.ipv4.tcp_rmem\"; it must not be there where hostNetwork is true",
+            "sysctls[0].name: Invalid value: \"net.ipv4.tcp_rmem\": may not be specified when 'hostNetwork' is true",
         ),
         (
             "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, \
               mountPath: /v, recursiveReadOnly: Enabled}]}]}"
                 .into(),
-            "recursiveReadOnly is \"Enabled\"; it must be Disabled, unless readOnly is true",
+            "recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
         ),
     ] {
         let all = problems_of("", &spec);
@@ -195,50 +195,50 @@ fn all_mistakes_around_a_pod_spec_are_reported() {
         )
     };
     for (text, expected) in [
-        (pod("labels: {a b: c}"), "metadata.labels.a b is \"c\"; it must have a key of up to 63"),
-        (pod("labels: {a: b c}"), "metadata.labels.a is \"b c\"; it must be empty, or up to 63"),
-        (pod("annotations: {a b: c}"), "metadata.annotations.a b is \"c\"; it must have a key"),
+        (pod("labels: {a b: c}"), "metadata.labels: Invalid value: \"a b\": name part must consist of"),
+        (pod("labels: {a: b c}"), "metadata.labels.a: Invalid value: \"b c\": a valid label must be an empty string"),
+        (pod("annotations: {a b: c}"), "metadata.annotations: Invalid value: \"a b\": name part must consist of"),
         (
             format!("{{apiVersion: v2, kind: Pod, metadata: {{name: p}}, spec: {SPEC}}}"),
-            "apiVersion is \"v2\"; it must be v1",
+            "apiVersion: Unsupported value: \"v2\": supported values: \"v1\"",
         ),
         (
             format!("{{kind: Pod, metadata: {{name: p}}, spec: {SPEC}, specs: 1}}"),
-            "specs is 1; it must not be there",
+            "unknown field \"specs\", did you mean \"spec\"?",
         ),
         (
             made("Job", ""),
-            "spec.template.spec.restartPolicy is missing; it must be OnFailure or Never for a Job",
+            "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
         ),
         (
             made("DaemonSet", "restartPolicy: Never, "),
-            "spec.template.spec.restartPolicy is \"Never\"; it must be Always for a DaemonSet",
+            "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"",
         ),
         (
             "{kind: Deployment, metadata: {name: p}, spec: {template: 5}}".into(),
-            "spec.template is 5; it must be an object",
+            "spec.template: Invalid value: 5: must be an object",
         ),
-        ("{kind: ConfigMap, metadata: {name: A_B}}".into(), "metadata.name is \"A_B\"; it must be a name"),
+        ("{kind: ConfigMap, metadata: {name: A_B}}".into(), "metadata.name: Invalid value: \"A_B\": a lowercase RFC 1123 subdomain"),
         (
             "{kind: Secret, metadata: {name: a, namespace: A}}".into(),
-            "metadata.namespace is \"A\"; it must be a name",
+            "metadata.namespace: Invalid value: \"A\": a lowercase RFC 1123 label",
         ),
         (
             "{kind: ConfigMap, metadata: {name: a}, data: {a: b}, binaryData: {a: Yg==}}".into(),
-            "data.a is something else; it must not be in binaryData as well",
+            "data: Invalid value: \"a\": duplicate of key present in binaryData",
         ),
         (
             "{kind: RuntimeClass, metadata: {name: a}, handler: A B}".into(),
-            "handler is \"A B\"; it must be a name",
+            "handler: Invalid value: \"A B\": a lowercase RFC 1123 label",
         ),
         (
             "{kind: Deployment, metadata: {name: p, namespace: ../x}, spec: {template: {spec: {containers: [{name: a, image: i}]}}}}".into(),
-            "metadata.namespace is \"../x\"; it must be a name",
+            "metadata.namespace: Invalid value: \"../x\": a lowercase RFC 1123 label",
         ),
-        ("{kind: ConfigMap, metadata: {name: a}, data: {'': x}}".into(), "data. is something else; it must be a key"),
+        ("{kind: ConfigMap, metadata: {name: a}, data: {'': x}}".into(), "data: Invalid value: \"\": a valid config key must"),
         (
             "{kind: Deployment, metadata: {name: p}, spec: {template: {metadata: 5, spec: {containers: [{name: a, image: i}]}}}}".into(),
-            "spec.template.metadata is 5; it must be an object",
+            "spec.template.metadata: Invalid value: 5: must be an object",
         ),
     ] {
         let all = problems(&text);
