@@ -16,6 +16,10 @@ const MAX_LISTED_FIELDS: usize = 5;
 /// Minimum similarity, from 0 to 1, of a known field that the error about an unknown field suggests.
 const MIN_SIMILARITY: f64 = 0.8;
 
+/// Maximum length of an unknown field, in bytes, for which the error suggests a known field. The
+/// comparison of a very long name takes long, and finds no similar field.
+const MAX_COMPARED_BYTES: usize = 64;
+
 /// An error in a document, in the words of kubectl and the API server
 /// (`apimachinery/pkg/util/validation/field/errors.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,6 +303,9 @@ impl Violation {
 
 /// Returns the known field that is most similar to an unknown one, without regard to case.
 fn most_similar<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if name.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
     let name = name.to_ascii_lowercase();
     let similarity = |known: &&'a str| (jaro_winkler(&name, &known.to_ascii_lowercase()), *known);
     let similar = known.iter().map(similarity).filter(|(similarity, _)| *similarity > MIN_SIMILARITY);
@@ -343,6 +350,7 @@ mod tests {
             ("x", None),
             ("", None),
             ("größe", None),
+            (&format!("command{}", "d".repeat(MAX_COMPARED_BYTES)), None),
         ] {
             let found = errors(&json!({name: 1}), |root, problems| root.deny_unknown(&known, problems));
             let hint = suggestion.map(|known| format!(", did you mean \"{known}\"?")).unwrap_or_default();
