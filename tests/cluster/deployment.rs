@@ -17,7 +17,7 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
         exec("hostname; echo to stderr >&2"),
         format!("{}\n", pod(&cluster)["metadata"]["name"].as_str().unwrap())
     );
-    // The runtime sees the volumes that the kubelet has mounted.
+    // The volumes that the kubelet has mounted are visible to the runtime.
     let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
     assert_eq!(exec(&format!("cut -c 1-2 {token}")), "ey\n");
 
@@ -56,9 +56,10 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
     });
 }
 
-/// A deployment of one container that is ready and live while there are files of these names.
+/// Returns a deployment of one container, which is ready while /tmp/ready exists and live while
+/// /tmp/live exists.
 fn deployment() -> Value {
-    // Patient, for machines that are busy; a probe that fails does so at once.
+    // The timeout is long, for busy machines. A failing probe fails immediately.
     let probe = |file: &str| {
         json!({
             "exec": {"command": ["cat", format!("/tmp/{file}")]},
@@ -93,7 +94,7 @@ fn available(cluster: &Cluster) -> bool {
     cluster.get(&["deployment", "probed"]).is_some_and(|deployment| is_true(&deployment, "Available"))
 }
 
-/// The one pod of the deployment.
+/// Returns the only pod of the deployment.
 fn pod(cluster: &Cluster) -> Value {
     let pods = cluster.get(&["pods", "--selector", "app=probed"]).unwrap();
     let [pod] = &pods["items"].as_array().unwrap()[..] else { panic!("not one pod: {pods}") };

@@ -1,4 +1,4 @@
-//! Upstream's own end-to-end tests.
+//! Kubernetes' own end-to-end specs of probes.
 
 use fixtures::cluster::Cluster;
 use fixtures::need;
@@ -6,7 +6,7 @@ use fixtures::need;
 /// Number of specs that the focus selects in version 1.36.
 const SPECS: usize = 46;
 
-/// Number of specs that run at the same time. Most of the time each waits for a probe.
+/// Number of specs that run at the same time. Each waits for a probe most of the time.
 const PROCESSES: usize = 12;
 
 #[test]

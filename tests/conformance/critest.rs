@@ -1,4 +1,5 @@
-//! critest, the runtime's own conformance suite: the same cases pass and fail directly and through the relay.
+//! critest, the conformance suite for CRI runtimes: the same cases pass and fail directly and
+//! through the relay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use fixtures::scenarios::life;
 use fixtures::shim::Probeshim;
 use serde_json::Value;
 
-/// How many cases pass at least, or the comparison means little.
+/// Minimum number of passing cases. With fewer, the comparison is not meaningful.
 const ENOUGH: usize = 65;
 
 const SHELL: [&str; 1] = ["/bin/sh"];
@@ -24,7 +25,7 @@ const WEB: [&str; 6] = ["/bin/httpd", "-f", "-v", "-p", "80", "-h/www"];
 const WEB_OF_NODE: [&str; 5] = ["/bin/httpd", "-f", "-p", "12003", "-h/www"];
 const WEB_THAT_SAYS_SO: [&str; 3] = ["/bin/sh", "-c", "echo httpd starts; exec /bin/httpd -f -p 80 -h/www"];
 
-/// The images that it asks for, without the host.
+/// Images that critest pulls, with their user and command.
 const IMAGES: [(&str, &str, &[&str]); 21] = [
     ("registry.k8s.io/pause:3.9", "", &WAIT),
     ("registry.k8s.io/e2e-test-images/busybox:1.29-2", "", &SHELL),
@@ -78,13 +79,13 @@ fn passes_and_fails_the_same_cases() {
     );
 }
 
-/// Runs it, and returns how each of its cases ended. Cases run in the same order each time.
+/// Runs critest and returns the state of each case. Cases run in the same order each time.
 fn cases(critest: &Path, folder: &Path, endpoint: &Path) -> BTreeMap<String, String> {
     let report = folder.join("critest.json");
     let mut command = Command::new(critest);
     command.arg("--runtime-endpoint").arg(format!("unix://{}", endpoint.display()));
     command.args(["--ginkgo.no-color", "--ginkgo.seed=1", "--ginkgo.json-report"]).arg(&report);
-    // It looks for its own settings beside itself otherwise.
+    // Without this option critest reads a configuration file from its own directory.
     command.arg("--config").arg(folder.join("crictl.yaml")).current_dir(folder);
     fs::write(folder.join("crictl.yaml"), "").unwrap();
     let output = command.output().unwrap();

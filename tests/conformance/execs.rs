@@ -1,4 +1,4 @@
-//! What is told of ExecSyncs on the other runtimes.
+//! ExecSync analysis on other runtimes than containerd 2.2.
 
 use fixtures::containerd::{Containerd, Version};
 use fixtures::crio::Crio;
@@ -52,7 +52,7 @@ fn have_no_phases_on_crio_but_all_else() {
     execs.end();
 }
 
-/// CRI-O tells of a timeout as an exit code of -1.
+/// CRI-O reports a timeout as exit code -1.
 #[test]
 fn of_probes_that_time_out_on_crio_have_failed() {
     let crio = need!(Crio::start());

@@ -1,14 +1,15 @@
-//! A real kubelet on the runtime itself and through the relay: the same pods, the same restarts, the same answers.
+//! A real kubelet directly on the runtime and through the relay: both have the same pods, restarts
+//! and answers.
 
 use fixtures::accounts;
 use fixtures::need;
 use fixtures::node::{Node, Part};
 use fixtures::runtime::Runtime as _;
 
-/// Probes for which the kubelet is watched undisturbed, one a second.
+/// Number of probes, one per second, during which the kubelet is observed without disturbance.
 const UNDISTURBED: usize = 60;
 
-/// Times that each part is restarted, each time with a pod that has just been asked for.
+/// Number of restarts of each part, each with a pod that has just been requested.
 const ROUNDS: usize = 3;
 
 #[test]
@@ -33,7 +34,8 @@ fn survives_restarts_through_the_relay() {
     survives_restarts(need!(Node::start(true)), &[Part::Probeshim, Part::Containerd, Part::Kubelet]);
 }
 
-/// Restarts each part again and again: pods that run go on, and those that are just being made run in the end, none twice.
+/// Restarts each part repeatedly. Running pods keep their containers, and pods that are being
+/// created run in the end, none twice.
 fn survives_restarts(mut node: Node, parts: &[Part]) {
     node.live();
     for round in 0..ROUNDS {

@@ -1,4 +1,5 @@
-//! The whole life of a pod on the other runtimes, directly and through the relay: the same output, the same exit codes.
+//! The whole life of a pod on the other runtimes, directly and through the relay: both have the
+//! same output and exit codes.
 
 use std::fs;
 
@@ -33,7 +34,7 @@ fn of_a_pod_on_crio() {
 #[test]
 fn of_a_pod_on_crio_behind_a_socket_that_looks_like_crios() {
     let crio = need!(Crio::start());
-    // The kubelet takes the runtime for CRI-O by the end of this path.
+    // The kubelet recognizes CRI-O by the end of this path.
     let folder = crio.folder().join("run/crio");
     fs::create_dir_all(&folder).unwrap();
     let shim = Probeshim::listening(&folder.join("crio.sock"), crio.folder(), &crio.socket());

@@ -1,4 +1,4 @@
-//! What is played lives through the end of those who keep it.
+//! Pods of `play` survive kills of probeshim and of containerd.
 
 use fixtures::need;
 use fixtures::scenarios::survival::{beside_a_kubelet, containerd_ends, walks};

@@ -1,4 +1,5 @@
-//! `make differential`: the same manifests for a real kubelet and for `play`, one containerd each, watched from outside and compared.
+//! `make differential`: the same manifests on a real kubelet and on `play`, each with its own
+//! containerd. The pods of both are observed from outside and compared.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what differs is shown")]
@@ -11,16 +12,17 @@ use fixtures::need;
 use fixtures::scenarios::differential::{Timing, compared, noise};
 use fixtures::scenarios::story::cases;
 
-/// Whose turn it is: each of these takes all of a machine.
+/// Lock that lets one test run at a time, because each uses the whole machine.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Pods that are watched at once on each side: their probes take processor time, and none may fail for want of it.
+/// Number of pods that are observed at the same time on each side. Their probes use processor time,
+/// and no probe may fail because of the load.
 const AT_ONCE: usize = 8;
 
-/// For how long they are watched.
+/// Duration of an observation.
 const WATCHED: Duration = Duration::from_secs(60);
 
-/// Every manifest lives the same life with `play` as with a kubelet.
+/// Each pod behaves on `play` as on a kubelet.
 #[test]
 fn play_does_as_a_kubelet_does() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +34,8 @@ fn play_does_as_a_kubelet_does() {
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
 
-/// Two kubelets live the same life, by the same measure: what is taken for jitter is no more and no less.
+/// Two kubelets do not differ by the same comparison. This verifies that its tolerance of jitter is
+/// neither too small nor too large.
 #[test]
 fn a_kubelet_does_as_a_kubelet_does() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

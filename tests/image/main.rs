@@ -1,4 +1,5 @@
-//! `make image-test`: the container image as a privileged pod on a real containerd, with crictl through it.
+//! `make image-test`: the container image as a privileged pod on a real containerd, with crictl
+//! through it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,13 +17,13 @@ use fixtures::runtime::Runtime as _;
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
-/// The archive of the image that `tests/run image` has built.
+/// Environment variable with the path of the image archive, which `tests/run image` builds.
 const ARCHIVE: &str = "PROBESHIM_IMAGE";
 
-/// The name of the image in the archive.
+/// Name of the image in the archive.
 const IMAGE: &str = "probeshim.test/probeshim:test";
 
-/// The kernel's namespace of the node, in the CRI.
+/// The CRI's `NamespaceMode` NODE: the namespace of the node.
 const NODE_NAMESPACE: i32 = 2;
 
 #[test]
@@ -46,7 +47,7 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
     let relayed = need!(Crictl::new("crictl-1.36", &socket, folder));
     let pod = Pod::new(&relayed, folder, "behind");
     assert_eq!(relayed.ok(&["exec", "-s", &pod.container, "echo", "through the image"]), "through the image");
-    assert!(relayed.ok(&["ps", "--quiet"]).contains(&container), "it sees its own container");
+    assert!(relayed.ok(&["ps", "--quiet"]).contains(&container), "its own container is listed");
     let shown = Command::new(program_under_test())
         .args(["calls", "--method", "ExecSync", "-o", "json", "--admin"])
         .arg(&admin)
@@ -61,10 +62,10 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
     direct.ok(&["stop", "--timeout", "10", &container]);
     let status: Value = serde_json::from_str(&direct.ok(&["inspect", &container])).unwrap();
     assert_eq!(status["status"]["exitCode"], 0, "{}", direct.run(&["logs", &container]).stderr);
-    assert!(!socket.exists(), "the socket was left behind");
+    assert!(!socket.exists(), "probeshim left its socket behind");
 }
 
-/// Writes the configurations of the sandbox and of the container that relays; returns their paths.
+/// Writes the configurations of the sandbox and of the relay's container, and returns their paths.
 fn configs(folder: &Path, upstream: &Path, socket: &Path, admin: &Path) -> [String; 2] {
     let security = json!({
         "privileged": true,

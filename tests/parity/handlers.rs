@@ -1,4 +1,5 @@
-//! Handlers beside the kubelet's own code: the same attempt, made by both, comes to the same result in the same words.
+//! Handlers compared with the kubelet's own code: both make the same probe attempt and report the
+//! same result with the same message.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,14 +18,14 @@ use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
 
-/// The kubelet's code, as a process.
+/// A process that runs the kubelet's code.
 struct Theirs {
     process: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
-/// What came of an attempt.
+/// Result of a probe attempt.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     result: String,
@@ -49,7 +50,7 @@ impl Theirs {
         self.from.read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap();
         let text = |field: &str| told[field].as_str().unwrap().to_owned();
-        // Which server was asked for a name is not known to us.
+        // probeshim does not know the name server that answered the lookup.
         let server = Regex::new(r"(lookup \S+) on \S+:53: ").unwrap();
         let output = server.replace(&text("output"), "$1: ").into_owned();
         Told { result: text("result"), output, error: text("error") }
@@ -63,7 +64,7 @@ impl Drop for Theirs {
     }
 }
 
-/// The same attempt, made by us.
+/// Makes the same probe attempt with probeshim's handler.
 async fn ours(host: &str, probe: &Value) -> Told {
     let container = json!({
         "name": "main", "ports": [{"name": "http", "containerPort": 1}], "livenessProbe": probe,
@@ -95,7 +96,7 @@ async fn ours(host: &str, probe: &Value) -> Told {
     }
 }
 
-/// A server of theirs, with HTTP, gRPC and HTTPS on these addresses.
+/// A server written with Go's libraries, with HTTP, gRPC and HTTPS on these addresses.
 struct Served(Child);
 
 impl Served {
@@ -118,7 +119,7 @@ impl Drop for Served {
     }
 }
 
-/// Answers every connection in one way, for as long as the process lives.
+/// Answers every connection with `answer` until the process ends.
 fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -143,7 +144,7 @@ fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Clone + 'static) -> Sock
     address
 }
 
-/// A server with something for each path.
+/// Returns the address of a server with an answer for each path.
 fn website() -> SocketAddr {
     serve(|request, stream| {
         let mut words = request.split(' ');
@@ -154,7 +155,7 @@ fn website() -> SocketAddr {
         let answer = match target.split('?').next().unwrap() {
             "/echo" => {
                 let mut lines: Vec<&str> = request.trim_end().split("\r\n").collect();
-                // The order of headers is nobody's business, and the version is our own.
+                // The order of headers has no meaning, and the versions of the user agents differ.
                 lines.sort_unstable();
                 lines.retain(|line| !line.starts_with("User-Agent: kube-probe/"));
                 page("200 OK", &lines.join("\n"))
@@ -203,7 +204,7 @@ fn website() -> SocketAddr {
     })
 }
 
-/// Paths of httpGet probes: how they are sent, and pages that end in every way.
+/// Paths of httpGet probes: different spellings, and pages that end in different ways.
 const PATHS: [&str; 31] = [
     "/ok",
     "ok",

@@ -1,4 +1,5 @@
-//! `make parity`: tables 9.6 and 9.7 on a real containerd, and handlers beside the kubelet's own code.
+//! `make parity`: Kubernetes' probe and lifecycle test cases on a real containerd, and handlers
+//! compared with the kubelet's own code.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "the verdict is shown")]
@@ -16,10 +17,11 @@ use fixtures::scenarios::parity::played::play;
 use fixtures::scenarios::parity::rows;
 use fixtures::scenarios::restarts;
 
-/// Rows that are held at once: their probes take processor time, and none may fail for want of it.
+/// Number of rows that run at the same time. Their probes use processor time, and no probe may fail
+/// because of the load.
 const AT_ONCE: usize = 8;
 
-/// The rows of both tables, and of 9.8, that ask for a kill and a restart: probeshim kills, a kubelet restarts.
+/// Rows of all three tables with a kill and a restart: probeshim kills, and a kubelet restarts.
 #[test]
 fn tables_9_6_to_9_8_kill_and_restart() {
     need!(restarts::hold(&restarts::of_lifecycle()));
@@ -31,7 +33,8 @@ fn tables_9_6_to_9_8_kill_and_restart() {
     }
 }
 
-/// A real kubelet is the judge of dry-run: what it kills was foreseen, nothing else was, and both hold the same to be started and ready.
+/// Compares dry-run with a real kubelet. Each of the kubelet's kills was predicted, dry-run
+/// predicts no other kill, and both report the same containers as started and ready.
 #[test]
 fn a_kubelet_kills_what_was_foreseen() {
     let verdict = need!(judge(&cases(), Duration::from_secs(100)));
@@ -39,7 +42,8 @@ fn a_kubelet_kills_what_was_foreseen() {
     assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
     let [foreseen, not_foreseen, invented] = verdict.agreement;
     assert_eq!((not_foreseen, invented), (0, 0));
-    // Every container that it has stopped; of one that is being stopped it may not be known yet what for.
+    // A kill is predicted for each container that the kubelet stopped. For a container that is
+    // being stopped the reason may not be known yet.
     assert!(foreseen >= verdict.kills && foreseen <= verdict.stopped as u64, "{verdict:#?}");
 }
 
@@ -57,12 +61,12 @@ fn table_9_7_probing_restartable_init_container() {
     }
 }
 
-/// The rows of table 9.8 that a node alone can have, with `play`.
+/// Rows of Kubernetes' lifecycle tests that need no API server, with `play`.
 #[test]
 fn table_9_8_played() {
     let probes = need!(tool("probes-1.36"));
     let (mut rows, mut wrong) = (lifecycle::rows(&probes).into_iter(), Vec::new());
-    // The first three have fifty containers each.
+    // Each of the first three rows has fifty containers.
     for count in [1, 1, 1].into_iter().chain(std::iter::repeat(AT_ONCE)) {
         let some: Vec<_> = rows.by_ref().take(count).collect();
         if some.is_empty() {
@@ -73,7 +77,8 @@ fn table_9_8_played() {
     assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
 }
 
-/// The rows of tables 9.6 and 9.7 with `play`, which restarts what it kills, and those of 9.8 that ask for a kill.
+/// Rows of Kubernetes' probe tests with `play`, which restarts the containers that it kills, and
+/// the lifecycle rows with a kill.
 #[test]
 fn tables_9_6_to_9_8_kill_and_restart_played() {
     need!(restarts::play(&restarts::of_lifecycle()));

@@ -1,5 +1,5 @@
-//! `probeshim play` on a real containerd: pods that live as they would with a kubelet. Apart from what measures calls, which many pods would
-//! disturb.
+//! `probeshim play` on a real containerd: its pods behave as on a kubelet. These tests have their
+//! own binary because many pods would disturb tests that measure calls.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,13 +13,15 @@ use fixtures::scenarios::play::{crowd, rotates_logs, tell};
 use fixtures::scenarios::story::cases;
 use fixtures::scenarios::survival;
 
-/// Whose turn it is: each of these takes most of a machine, and none may fail for want of it.
+/// Lock that lets one test run at a time. Each uses most of the machine, and no test may fail
+/// because of the load.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Stories that are told at once: their probes take processor time, and none may fail for want of it.
+/// Number of stories at the same time. Their probes use processor time, and no probe may fail
+/// because of the load.
 const AT_ONCE: usize = 16;
 
-/// Every manifest of the folder lives as its story tells.
+/// The pod of each manifest in `tests/e2e/pods` behaves as the manifest's story expects.
 #[test]
 fn pods_live_as_their_stories_tell() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,8 +35,9 @@ fn pods_live_as_their_stories_tell() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// The short form of `make differential`: a few of them live the same life with a kubelet. How long they live is for `make differential`, because
-/// it depends on the machine; that nothing happens too early is for the stories.
+/// Short form of `make differential`: a few of the pods behave as on a kubelet. `make differential`
+/// compares the durations, because they depend on the machine. The stories check that nothing
+/// happens too early.
 #[test]
 fn pods_live_as_with_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +56,8 @@ fn pods_live_as_with_a_kubelet() {
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
 
-/// What crictl makes lives on through the relay, and through kills of probeshim, until crictl lets it go.
+/// Containers of crictl are restarted through the relay, also after kills of probeshim, until
+/// crictl removes them.
 #[test]
 fn what_crictl_makes_lives_on_until_it_is_let_go() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,8 @@
-//! `make soak`: fifty ExecSyncs a second on a real containerd for ten minutes, with a crash of it in the middle, and what probeshim takes
-//! meanwhile.
+//! `make soak`: 50 ExecSyncs per second on a real containerd for ten minutes, with a crash of
+//! containerd in the middle. The output shows probeshim's memory and processor time.
 //!
-//! `SOAK_MINUTES`, `SOAK_PER_SECOND` and `SOAK_PODS` change the numbers. Built with `--release`, it says what users will see.
+//! `SOAK_MINUTES`, `SOAK_PER_SECOND` and `SOAK_PODS` change the numbers. A build with `--release`
+//! shows the figures that users will see.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
@@ -22,16 +23,18 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Calls in flight at most: what the machine cannot do is not piled up.
+/// Maximum number of calls in flight. Calls that the machine cannot make in time are skipped and do
+/// not pile up.
 const IN_FLIGHT: usize = 32;
 
-/// By how much memory may grow after the first quarter, as a part of what it was then: allocators breathe.
+/// Maximum growth of memory after the first quarter, as a share of the memory in the second
+/// quarter. Allocators keep some freed memory.
 const FLAT: f64 = 0.15;
 
-/// The part of a core that the thread which reads evidence may take at 100 calls a second.
+/// Maximum share of a core that the evidence sampler's thread may use at 100 calls per second.
 const SAMPLER_AIM: f64 = 0.02;
 
-/// What was asked for in the environment, or else so many.
+/// Returns the number in this environment variable, or the default.
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
@@ -87,7 +90,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     let sampler = time_of(&execs.shim.processor_time(), Some("sampler"));
     let sampler = sampler as f64 / made.load(Ordering::Relaxed) as f64 / 1e3 * 100.0;
     println!("the sampler takes {:.2} % of a core at 100 calls a second", 100.0 * sampler);
-    assert!(sampler < SAMPLER_AIM, "more than the aim");
+    assert!(sampler < SAMPLER_AIM, "the sampler uses more than its share of a core: {sampler}");
     let quarter = held.len() / 4;
     let most = |held: &[u64]| *held.iter().max().unwrap() as f64;
     let (early, late) = (most(&held[quarter..2 * quarter]), most(&held[3 * quarter..]));
@@ -96,13 +99,14 @@ fn memory_stays_flat_and_nothing_hangs() {
         let prefix = format!("probeshim_exec_phase_coverage_total{{state=\"{state}\"}} ");
         states.iter().find_map(|line| line.strip_prefix(&prefix)?.parse().ok()).unwrap_or(0)
     };
-    // What the crash took: calls in flight, and those of the moment until it was there again.
+    // Maximum number of calls that the crash may fail: those in flight, and those of the time until
+    // containerd runs again.
     let (made, failed) = (made.load(Ordering::Relaxed), failed.load(Ordering::Relaxed));
     let outage = 5 * per_second + u64::try_from(IN_FLIGHT).unwrap();
     let asked = minutes * 60 * per_second;
     assert!(
         made >= asked * 9 / 10,
-        "this machine made only {made} of {asked} calls: ask for fewer with SOAK_PER_SECOND"
+        "this machine made only {made} of {asked} calls: set a lower SOAK_PER_SECOND"
     );
     assert!(failed <= outage, "{failed} of {made} calls failed");
     assert!(state("missing") <= failed + outage, "{states:?}");
@@ -113,13 +117,13 @@ fn memory_stays_flat_and_nothing_hangs() {
     execs.end();
 }
 
-/// The milliseconds that this thread spent, or all of them.
+/// Returns the milliseconds of processor time of this thread, or of all threads.
 fn time_of(times: &[(String, u64)], thread: Option<&str>) -> u64 {
     let is_it = |name: &str| thread.is_none_or(|thread| name == thread);
     times.iter().filter(|(name, _)| is_it(name)).map(|(_, time)| time).sum()
 }
 
-/// Makes calls at this pace until it is told to stop, and then waits for those in flight.
+/// Makes calls at this rate until `stop` is cancelled, and then waits for the calls in flight.
 async fn call(
     socket: SocketPath,
     containers: Vec<String>,

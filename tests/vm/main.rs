@@ -1,4 +1,5 @@
-//! `make vm-test`: a virtual machine has systemd, cgroup v2 and AppArmor, as nodes have.
+//! `make vm-test`: pods in a virtual machine, which has systemd, cgroup v2 and AppArmor as nodes
+//! have.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -41,7 +42,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
         let text = |name: &str| outcome.text(&format!("{pod}/{name}"));
         assert_eq!(text("apparmor").trim_end_matches('\0'), PROFILE, "{pod}");
         assert_eq!(text("memory-max"), MEMORY_LIMIT.to_string(), "{pod}");
-        // systemd has made it: a scope for the container, in which crun makes another cgroup.
+        // systemd has created a scope for the container, and crun another cgroup in that scope.
         let cgroup = text("cgroup");
         assert!(cgroup.starts_with("/pods.slice/cri-containerd-") && cgroup.contains(".scope"), "{cgroup}");
         let sandbox = outcome.json(&format!("{pod}/sandbox.json"));
@@ -53,7 +54,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     }
     assert_eq!(outcome.text("kubelet/apparmor").trim_end_matches('\0'), PROFILE);
 
-    // All of it went through probeshim.
+    // All calls went through probeshim.
     for (version, program, pods, expected) in [
         ("1.6", "crictl", 2, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"][..]),
         ("2.2", "crictl", 1, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"]),
@@ -69,7 +70,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     }
 }
 
-/// A pod of crictl.
+/// Returns the sandbox config of crictl's pod.
 fn pod() -> Value {
     json!({
         "metadata": {"name": "pod", "namespace": "vm", "uid": "1"},
@@ -78,7 +79,7 @@ fn pod() -> Value {
     })
 }
 
-/// Its container.
+/// Returns the config of the container in crictl's pod.
 fn container() -> Value {
     json!({
         "metadata": {"name": "main"},
@@ -89,7 +90,7 @@ fn container() -> Value {
     })
 }
 
-/// A pod of the kubelet, which writes the name of its profile.
+/// Returns a pod of the kubelet whose container writes the name of its AppArmor profile.
 fn static_pod() -> Value {
     json!({
         "apiVersion": "v1",
