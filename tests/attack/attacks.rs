@@ -17,27 +17,27 @@ use crate::flood::{Flood, Reading};
 use crate::frames::{self, PING, PRIORITY_FRAME, Streams, UNKNOWN};
 use crate::stub::{LARGE_LIST, LIST, VERSION};
 
-/// How long a flood lasts.
+/// Duration of a flood.
 const FLOOD: Duration = Duration::from_secs(4);
 
-/// How long what was opened is held.
+/// Time for which opened streams are held.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// Frames that are written at once.
+/// Number of frames in one write.
 const BATCH: usize = 500;
 
-/// Bytes that must be taken of an attack that the other end does not stop.
+/// Minimum number of bytes that the other end takes from an attack that it does not stop.
 const MIN_SENT: u64 = 100_000;
 
-/// Bytes that must be taken of an attack that the other end stops, or that is small.
+/// Minimum number of bytes that the other end takes from an attack that it stops, or that is small.
 const MIN_SENT_IF_STOPPED: u64 = 2_000;
 
-/// The figures of an attack that are judged.
+/// The figures by which an attack is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The second client's latencies, and memory.
+    /// Latencies of the second client, and memory.
     Latency,
-    /// Memory only: the runtime is stopped, so that nobody has an answer.
+    /// Memory only: the runtime is stopped, so that no client gets an answer.
     MemoryWhileStopped,
 }
 
@@ -47,9 +47,9 @@ type Running<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) measure: Measure,
-    /// Bytes that must be taken, or the attack has not been made.
+    /// Minimum number of bytes that the other end takes. With fewer, the attack did not happen.
     pub(crate) min_sent: u64,
-    /// Makes it, and returns how many bytes were taken.
+    /// Runs the attack and returns the number of bytes that the other end has taken.
     pub(crate) make: Box<dyn Fn(&Path) -> Running<'_> + Sync>,
 }
 
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// An attack that the other end stops, or that is small.
+/// Returns an attack that the other end stops, or that is small.
 fn stopped<F>(name: &'static str, make: fn(std::path::PathBuf) -> F) -> Attack
 where
     F: Future<Output = u64> + 'static,
@@ -73,7 +73,7 @@ where
     Attack { min_sent: MIN_SENT_IF_STOPPED, ..attack(name, make) }
 }
 
-/// Every attack, in the order of the report's tables.
+/// Returns every attack, in the order of the report's tables.
 pub(crate) fn all() -> Vec<Attack> {
     vec![
         attack("streams held, 10000", |socket| async move { hold_streams(&socket, 10_000).await }),
@@ -158,19 +158,19 @@ pub(crate) fn all() -> Vec<Attack> {
     ]
 }
 
-/// So many frames of a kind.
+/// Returns [`BATCH`] frames of one kind.
 fn batch(mut next: impl FnMut() -> Vec<u8>) -> Vec<u8> {
     (0..BATCH).flat_map(|_| next()).collect()
 }
 
-/// Writes one kind of frames for [`FLOOD`].
+/// Writes frames of one kind for [`FLOOD`].
 async fn flood(socket: &Path, reading: Reading, mut next: impl FnMut() -> Vec<u8>) -> u64 {
     let mut flood = Flood::connect(socket, reading, None).await;
     flood.go_on(FLOOD, || batch(&mut next)).await;
     flood.sent
 }
 
-/// Opens so many streams, ends none of them, and holds them.
+/// Opens `count` streams, ends none of them, and holds them for [`HOLD`].
 async fn hold_streams(socket: &Path, count: usize) -> u64 {
     let mut flood = Flood::connect(socket, Reading::Everything, None).await;
     let mut streams = Streams::default();
@@ -195,18 +195,18 @@ async fn settings(socket: &Path, reading: Reading) -> u64 {
     flood(socket, reading, || frame(SETTINGS, 0, 0, &[])).await
 }
 
-/// Begins a header block and goes on with it without end.
+/// Begins a header block and continues it without end.
 async fn continuations(socket: &Path, bytes: usize) -> u64 {
     let mut flood = Flood::connect(socket, Reading::Everything, None).await;
     flood.send(&frame(HEADERS, 0, 1, &frames::block(VERSION))).await;
-    // A literal without indexing whose name and value are one byte each, again and again.
+    // A literal without indexing, repeated, whose name and value have one byte each.
     let payload = [0, 1, b'x', 1, b'v'].repeat(bytes / 5);
     let next = frame(CONTINUATION, 0, 1, &payload);
     flood.go_on(FLOOD, || next.repeat(if bytes == 0 { BATCH } else { 4 })).await;
     flood.sent
 }
 
-/// Sends the same DATA frame again and again on one stream.
+/// Repeats the same DATA frame on one stream.
 async fn data(socket: &Path, flags: u8, payload: &[u8]) -> u64 {
     let mut flood = Flood::connect(socket, Reading::Everything, None).await;
     flood.send(&frames::open(1, VERSION)).await;
@@ -214,7 +214,7 @@ async fn data(socket: &Path, flags: u8, payload: &[u8]) -> u64 {
     flood.sent
 }
 
-/// Opens streams with a message, and resets each at once.
+/// Opens streams with a message of `bytes` bytes and resets each stream immediately.
 async fn resets_with_body(socket: &Path, reading: Reading, bytes: usize) -> u64 {
     let mut streams = Streams::default();
     let body = vec![0; bytes];
@@ -232,7 +232,7 @@ async fn resets_with_body(socket: &Path, reading: Reading, bytes: usize) -> u64 
     flood.sent
 }
 
-/// Sends requests with so many headers of 4 KB, a byte each.
+/// Sends requests that repeat a header of 4 KB `times` times, with one byte for each repetition.
 async fn bombs(socket: &Path, times: usize) -> u64 {
     let mut flood = Flood::connect(socket, Reading::Everything, None).await;
     let mut streams = Streams::default();
@@ -241,13 +241,13 @@ async fn bombs(socket: &Path, times: usize) -> u64 {
     flood.sent
 }
 
-/// Uploads 4 MiB on each of so many streams, as far as the windows allow.
+/// Uploads 4 MiB on each of `streams` streams, as far as the windows allow.
 async fn upload(socket: &Path, streams: usize) -> u64 {
     let stream = UnixStream::connect(socket).await.unwrap();
     let (calls, connection) = h2::client::handshake(stream).await.unwrap();
     let driver = tokio::spawn(async move { drop(connection.await) });
     let uploads: Vec<_> = (0..streams).map(|_| tokio::spawn(upload_one(calls.clone()))).collect();
-    // Nothing ends them: the runtime is stopped.
+    // No upload ends by itself, because the runtime is stopped.
     sleep(FLOOD).await;
     let mut sent = 0;
     for upload in uploads {
@@ -257,7 +257,7 @@ async fn upload(socket: &Path, streams: usize) -> u64 {
     sent
 }
 
-/// Uploads as much of 4 MiB as is taken in half the time.
+/// Uploads at most 4 MiB within half of [`FLOOD`], and returns the number of bytes taken.
 async fn upload_one(mut calls: SendRequest<Bytes>) -> u64 {
     let request = Request::post(format!("http://localhost{VERSION}")).body(()).unwrap();
     let (_response, mut body) = calls.send_request(request, false).unwrap();
@@ -273,7 +273,7 @@ async fn upload_one(mut calls: SendRequest<Bytes>) -> u64 {
         }
     };
     let _ = timeout(FLOOD / 2, all).await;
-    // The stream stays open until everything has been measured.
+    // The stream stays open until all uploads have been measured.
     tokio::spawn(async move {
         sleep(FLOOD).await;
         drop(body);

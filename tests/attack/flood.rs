@@ -1,4 +1,4 @@
-//! A connection that is written to for as long as it takes.
+//! A connection that is flooded with frames.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Whether an attacker takes what it is answered.
+/// Whether an attacker reads its answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// It reads and drops everything.
+    /// The attacker reads and drops everything.
     Everything,
-    /// It never reads.
+    /// The attacker never reads.
     Nothing,
 }
 
@@ -23,16 +23,16 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct Flood {
     write: OwnedWriteHalf,
-    /// Holds the reading half, whether it reads or not.
+    /// Holds the reading half of the connection, whether the attacker reads or not.
     reader: JoinHandle<()>,
-    /// Bytes that the other end has taken.
+    /// Number of bytes that the other end has taken.
     pub(crate) sent: u64,
-    /// Cleared once the other end has closed.
+    /// Whether the other end has not closed the connection.
     pub(crate) is_open: bool,
 }
 
 impl Flood {
-    /// Connects and says the preface, with the settings that follow it.
+    /// Connects and sends the connection preface with `settings`, or with empty settings.
     pub(crate) async fn connect(socket: &Path, reading: Reading, settings: Option<Vec<u8>>) -> Self {
         let (mut read, write) = UnixStream::connect(socket).await.unwrap().into_split();
         let reader = tokio::spawn(async move {
@@ -50,12 +50,12 @@ impl Flood {
         flood
     }
 
-    /// Writes all of it, however long that takes; gives up once the other end has closed.
+    /// Writes all bytes within 60 s. Stops early if the other end closes the connection.
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.send_until(bytes, Instant::now() + Duration::from_secs(60)).await;
     }
 
-    /// Writes as much of it as is taken in time.
+    /// Writes as many bytes as the other end takes before the deadline.
     async fn send_until(&mut self, mut bytes: &[u8], deadline: Instant) {
         while self.is_open && !bytes.is_empty() {
             match timeout_at(deadline, self.write.write(bytes)).await {
@@ -69,7 +69,7 @@ impl Flood {
         }
     }
 
-    /// Writes chunk after chunk for so long, or until the other end closes.
+    /// Writes chunks for `duration`, or until the other end closes the connection.
     pub(crate) async fn go_on(&mut self, duration: Duration, mut chunk: impl FnMut() -> Vec<u8>) {
         let deadline = Instant::now() + duration;
         while self.is_open && Instant::now() < deadline {
@@ -77,12 +77,12 @@ impl Flood {
         }
     }
 
-    /// Leaves the connection as it is for so long.
+    /// Leaves the connection unchanged for `duration`.
     pub(crate) async fn hold(&mut self, duration: Duration) {
         sleep(duration).await;
     }
 
-    /// Writes all of it where that takes no longer than this.
+    /// Writes all bytes, but stops after `duration`.
     pub(crate) async fn send_within(&mut self, bytes: &[u8], duration: Duration) {
         let _ = timeout(duration, self.send(bytes)).await;
     }

@@ -1,4 +1,4 @@
-//! What an attack cost, and whether that is within the limits.
+//! The cost of an attack, and the comparison with the limits.
 
 use std::path::Path;
 use std::thread;
@@ -11,33 +11,35 @@ use crate::attacks::{Attack, Measure};
 use crate::processes::{Processes, Served};
 use crate::victim::{Latencies, Victim};
 
-/// How many times its p99 without an attack the second client's p99 may be.
+/// Maximum p99 of the second client, as a multiple of its p99 without an attack.
 const MAX_P99_FACTOR: f64 = 10.0;
 
-/// How many milliseconds more the second client's worst call may take than where the stub is attacked itself.
+/// Maximum difference between the second client's worst call through probeshim and directly on the
+/// attacked stub, in milliseconds.
 const MAX_WORST_DIFFERENCE: f64 = 100.0;
 
-/// MiB that one connection may take: 10,000 streams, 64 MiB unread, and what the allocator keeps.
+/// Maximum memory for one connection, in MiB: 10,000 streams, 64 MiB of unread data, and memory
+/// that the allocator keeps.
 const MAX_MEMORY: f64 = 160.0;
 
-/// How long latencies without an attack are measured.
+/// Duration of the measurement without an attack.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long the second client goes on, and memory is left to settle, once the attacker has gone.
+/// Time after the attack in which the second client continues and memory settles.
 const AFTER: Duration = Duration::from_secs(1);
 
 /// The cost of one run of an attack.
 #[derive(Debug)]
 pub(crate) struct Attacked {
-    /// The second client through probeshim without an attack.
+    /// Latencies of the second client through probeshim, without an attack.
     quiet: Option<Latencies>,
-    /// The second client through probeshim.
+    /// Latencies of the second client through probeshim, during the attack.
     shim: Option<Latencies>,
-    /// The second client of the stub, while the stub is attacked.
+    /// Latencies of the second client of the stub, while the stub is attacked.
     stub: Option<Latencies>,
-    /// Bytes that probeshim has taken from the attacker.
+    /// Number of bytes that probeshim has taken from the attacker.
     sent: u64,
-    /// MiB of probeshim before, at most, and after.
+    /// Memory of probeshim in MiB: before the attack, at its peak, and after the attack.
     memory: [f64; 3],
 }
 
@@ -60,13 +62,15 @@ impl Attacked {
             processes.stub.signal(Signal::CONT);
         }
         drop(processes);
-        // The stub that has been attacked through probeshim may not have recovered.
+        // A new stub is used, because the stub that was attacked through probeshim may not have
+        // recovered.
         let stub = if is_stopped { None } else { attacked(attack, &Processes::start().stub, false).0 };
         Self { quiet, shim, stub, sent, memory }
     }
 }
 
-/// Makes an attack on a process that somebody else calls meanwhile, unless it cannot answer.
+/// Attacks a process while a second client calls it, unless the process is stopped and cannot
+/// answer.
 fn attacked(attack: &Attack, served: &Served, is_stopped: bool) -> (Option<Latencies>, u64) {
     let victim = (!is_stopped).then(|| Victim::start(&served.socket));
     let socket: &Path = &served.socket;
@@ -86,7 +90,7 @@ pub(crate) fn print_heading() {
     );
 }
 
-/// Prints the medians, and says what is outside the limits.
+/// Prints the medians, and returns the violations of the limits.
 pub(crate) fn judge(attack: &Attack, measured: &[Attacked]) -> Vec<String> {
     let of = |figure: &dyn Fn(&Attacked) -> Option<f64>| median(measured.iter().filter_map(figure).collect());
     let memory = [0, 1, 2].map(|at| of(&|run| Some(run.memory[at])).unwrap());
@@ -95,13 +99,13 @@ pub(crate) fn judge(attack: &Attack, measured: &[Attacked]) -> Vec<String> {
     let least = measured.iter().map(|run| run.sent).min().unwrap_or_default();
     if least < attack.min_sent {
         failures.push(format!(
-            "{}: was not made: {least} bytes were taken, at least {}",
+            "{}: not effective: {least} bytes were taken, the minimum is {}",
             attack.name, attack.min_sent
         ));
     }
     let [_, peak, _] = memory;
     if peak > MAX_MEMORY {
-        failures.push(format!("{}: probeshim took {peak:.0} MiB, at most {MAX_MEMORY} MiB", attack.name));
+        failures.push(format!("{}: probeshim used {peak:.0} MiB, the limit is {MAX_MEMORY} MiB", attack.name));
     }
     let memory = memory.map(|mib| format!("{mib:.0}")).join(", ");
     let figures = (
@@ -122,13 +126,13 @@ pub(crate) fn judge(attack: &Attack, measured: &[Attacked]) -> Vec<String> {
     );
     if factor > MAX_P99_FACTOR {
         failures.push(format!(
-            "{}: the second client's p99 is {p99:.2} ms, {factor:.1} times that without an attack, at most {MAX_P99_FACTOR} times",
+            "{}: the second client's p99 is {p99:.2} ms, {factor:.1} times its p99 without an attack, the limit is {MAX_P99_FACTOR} times",
             attack.name
         ));
     }
     if worst > direct + MAX_WORST_DIFFERENCE {
         failures.push(format!(
-            "{}: the second client's worst call took {worst:.1} ms, {direct:.1} ms directly, at most {MAX_WORST_DIFFERENCE} ms more",
+            "{}: the second client's worst call took {worst:.1} ms, {direct:.1} ms directly, the limit is {MAX_WORST_DIFFERENCE} ms more",
             attack.name
         ));
     }

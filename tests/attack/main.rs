@@ -1,10 +1,12 @@
-//! What one hostile client costs the other clients: latency of a second client and memory of probeshim under each attack,
-//! beside the same attack on the runtime itself.
+//! Cost of one hostile client for the other clients: latency of a second client and memory of
+//! probeshim under each attack, compared with the same attack on the runtime itself.
 //!
-//! The runtime is a stub in a process of its own, with a thread for each connection. Nothing is compared across runs of this
-//! program: each attack is made three times, on probeshim and on the stub in turn, and medians are judged.
+//! The runtime is a stub in its own process, with one thread per connection. Figures of different
+//! runs of this program are not compared. Each attack is run three times, on probeshim and on the
+//! stub in turn, and the medians are judged.
 //!
-//! Arguments are parts of the names of attacks; without any, all are made. `--runs 1` makes each once.
+//! Arguments are parts of attack names and select attacks. Without arguments all attacks are run.
+//! `--runs 1` runs each attack once.
 
 #![allow(clippy::unwrap_used, reason = "an attack that cannot be made is of no use")]
 #![allow(clippy::print_stdout, reason = "it prints a table")]
@@ -23,10 +25,10 @@ use std::process::ExitCode;
 
 use judge::Attacked;
 
-/// The first argument of this program when it is to be the runtime.
+/// First argument of this program in the stub's process.
 const STUB_ARGUMENT: &str = "stub";
 
-/// How often each attack is made.
+/// Number of runs of each attack.
 const RUNS: usize = 3;
 
 fn main() -> ExitCode {
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|attack| arguments.is_empty() || arguments.iter().any(|part| attack.name.contains(part)))
         .collect();
-    assert!(!attacks.is_empty(), "no attack is named like {arguments:?}");
+    assert!(!attacks.is_empty(), "no attack's name contains one of {arguments:?}");
     judge::print_heading();
     let mut failures = Vec::new();
     for attack in &attacks {
@@ -52,10 +54,10 @@ fn main() -> ExitCode {
         failures.extend(judge::judge(attack, &measured));
     }
     if failures.is_empty() {
-        println!("\nattacks: {} made, each within its limits", attacks.len());
+        println!("\nattacks: {} run, each within its limits", attacks.len());
         return ExitCode::SUCCESS;
     }
-    println!("\nOutside their limits:");
+    println!("\nLimits exceeded:");
     for failure in &failures {
         println!("  {failure}");
     }

@@ -1,4 +1,4 @@
-//! The two processes of an attack: the stub and probeshim before it.
+//! The two processes of an attack: the stub, and probeshim in front of it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 
 use crate::STUB_ARGUMENT;
 
-/// A process that serves a socket, and is killed when dropped.
+/// A process that serves a socket and is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) socket: PathBuf,
     process: Child,
 }
 
-/// A stub and a probeshim of their own, so that no attack meets what another has left. The environment variable `PROBESHIM`
-/// names another program to attack than the one that was built.
+/// A stub and a probeshim for one attack, unaffected by earlier attacks. The environment variable
+/// `PROBESHIM` can name another program to attack.
 #[derive(Debug)]
 pub(crate) struct Processes {
     pub(crate) shim: Served,
@@ -63,7 +63,7 @@ impl Served {
         Self { socket: socket.to_owned(), process }
     }
 
-    /// A figure of the kernel's on the process, such as `VmHWM`, in MiB.
+    /// Returns a memory figure of the process from `/proc/PID/status`, such as `VmHWM`, in MiB.
     pub(crate) fn memory(&self, figure: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(figure)).unwrap();

@@ -1,4 +1,5 @@
-//! The runtime of the attacks: answers at once, with a thread for each connection, so that no client of it waits for another.
+//! The runtime of the attacks. It answers immediately and has a thread for each connection, so that
+//! no client waits for another.
 
 use std::path::Path;
 use std::thread;
@@ -9,7 +10,7 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::net::UnixStream;
 
-/// Method whose answer is small.
+/// Method with a small answer.
 pub(crate) const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 
 /// Method whose answer is a list of some hundred containers.
@@ -18,13 +19,13 @@ pub(crate) const LIST: &str = "/runtime.v1.RuntimeService/ListContainers";
 /// Method whose answer is a list of five thousand containers.
 pub(crate) const LARGE_LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
-/// Bytes of the answer to [`LIST`].
+/// Size of the answer to [`LIST`] in bytes.
 const LIST_BYTES: usize = 64 << 10;
 
-/// Bytes of the answer to [`LARGE_LIST`].
+/// Size of the answer to [`LARGE_LIST`] in bytes.
 pub(crate) const LARGE_LIST_BYTES: usize = 5 << 19;
 
-/// Serves until the process is killed.
+/// Serves connections until the process is killed.
 pub(crate) fn run(socket: &Path) {
     let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     let list = answer(LIST_BYTES);
@@ -42,11 +43,11 @@ pub(crate) fn run(socket: &Path) {
     }
 }
 
-/// A gRPC message of so many bytes.
+/// Returns a gRPC message with `bytes` bytes.
 fn answer(bytes: usize) -> Bytes {
     let mut message = vec![0];
     message.extend(u32::try_from(bytes).unwrap().to_be_bytes());
-    // One unknown field of bytes, which a client passes over: number 1000, its length, its bytes.
+    // One unknown bytes field, which clients ignore: number 1000, its length, its content.
     let mut field = vec![0xc2, 0x3e];
     let mut length = bytes - 6;
     for _ in 0..3 {
@@ -76,7 +77,7 @@ async fn serve(stream: UnixStream, list: &Bytes, large: &Bytes) {
             LARGE_LIST => large.clone(),
             _ => Bytes::from_static(b"\0\0\0\0\0"),
         };
-        // A call that is reset meanwhile has no answer.
+        // A call that the client resets in the meantime gets no answer.
         tokio::spawn(async move { drop(call(request, respond, message).await) });
     }
 }

@@ -1,4 +1,5 @@
-//! The client that suffers: one connection, a Version every millisecond.
+//! The second client, whose latencies are measured: one connection, with a Version call each
+//! millisecond.
 
 use std::path::Path;
 use std::thread::{self, JoinHandle};
@@ -14,23 +15,23 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::stub;
 
-/// Time between the starts of two calls, where the first has ended by then.
+/// Time between the starts of two calls, if the first call ends within that time.
 const PACE: Duration = Duration::from_millis(1);
 
-/// A call that takes longer has failed.
+/// Time after which a call counts as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The latencies of the calls.
+/// Latencies of the second client's calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latencies {
     pub(crate) failed: u64,
-    /// Milliseconds.
+    /// 99th percentile in milliseconds.
     pub(crate) p99: f64,
-    /// Milliseconds.
+    /// Maximum in milliseconds.
     pub(crate) max: f64,
 }
 
-/// A victim at work.
+/// A second client that is making calls on its own thread.
 #[derive(Debug)]
 pub(crate) struct Victim {
     stop: oneshot::Sender<()>,
@@ -38,7 +39,7 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// Connects, and makes calls on a thread of its own.
+    /// Connects, and starts to make calls on a new thread.
     pub(crate) fn start(socket: &Path) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (socket, (ready, is_ready)) = (socket.to_owned(), std::sync::mpsc::channel());
@@ -57,7 +58,7 @@ impl Victim {
         Self { stop, thread }
     }
 
-    /// Ends the calls.
+    /// Stops the calls and returns their latencies.
     pub(crate) fn stop(self) -> Latencies {
         let _ = self.stop.send(());
         self.thread.join().unwrap()
