@@ -1,5 +1,5 @@
-// Makes attempts of probes with the kubelet's own code: a probe as JSON a line on stdin, what came of it a line on stdout. With `serve`, is
-// what is probed: HTTP, gRPC, and HTTPS with a certificate that nobody has signed.
+// Makes probe attempts with the kubelet's own code: reads one probe per line from stdin, as JSON, and writes one result per line to
+// stdout. `probes serve` is a server to be probed, with HTTP, gRPC, and HTTPS with a self-signed certificate.
 package main
 
 import (
@@ -68,10 +68,10 @@ func attempt(asked asked) (probe.Result, string, error) {
 		}
 		return grpcprobe.New().Probe(asked.Host, service, int(spec.GRPC.Port), timeout)
 	}
-	return probe.Unknown, "", fmt.Errorf("no handler that is known here")
+	return probe.Unknown, "", fmt.Errorf("the probe has no handler that this program supports")
 }
 
-// certificate is one that nobody has signed.
+// certificate returns a self-signed certificate.
 func certificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,8 +82,9 @@ func certificate() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// serve answers until it is killed: `/healthz` well for as long as `healthy` says, 0 being for ever; `/redirect` with where `loc` says;
-// `/protocol` with the version of HTTP, and whether the connection is to be closed; `/interim` after `count` interim heads of `size` bytes.
+// serve answers until the process is killed. `/healthz` succeeds for the duration `healthy`, or always if `healthy` is 0; `/redirect`
+// redirects to `loc`; `/protocol` returns the HTTP version, the host, the Accept header, and whether the TLS server name is localhost;
+// `/interim` sends `count` interim heads of `size` bytes before the answer.
 func serve(healthy time.Duration, plain, health, secure string) error {
 	begun := time.Now()
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -129,10 +130,10 @@ func serve(healthy time.Duration, plain, health, secure string) error {
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		flags := flag.NewFlagSet("serve", flag.ExitOnError)
-		healthy := flags.Duration("healthy", 0, "for how long /healthz is well")
-		plain := flags.String("http", ":8080", "where HTTP is answered")
-		health := flags.String("grpc", ":5000", "where gRPC is answered")
-		secure := flags.String("https", "", "where HTTPS is answered, if anywhere")
+		healthy := flags.Duration("healthy", 0, "duration for which /healthz succeeds; 0 means always")
+		plain := flags.String("http", ":8080", "address for HTTP")
+		health := flags.String("grpc", ":5000", "address for gRPC")
+		secure := flags.String("https", "", "address for HTTPS; none if empty")
 		flags.Parse(os.Args[2:])
 		fmt.Fprintln(os.Stderr, serve(*healthy, *plain, *health, *secure))
 		os.Exit(1)
