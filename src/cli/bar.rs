@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(part(0.0, 50.0, 100.0, 10), "█████");
         assert_eq!(part(50.0, 50.0, 100.0, 10), "     █████");
         assert_eq!(part(90.0, 5.0, 100.0, 10), "         ▌");
-        assert_eq!(part(100.0, 0.01, 100.0, 10), "         ▏", "what took any time is seen");
+        assert_eq!(part(100.0, 0.01, 100.0, 10), "         ▏", "any positive duration is visible");
         assert_eq!(part(0.0, 0.0, 100.0, 10), "");
         assert_eq!(part(0.0, 0.0, 0.0, 10), "");
     }

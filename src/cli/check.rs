@@ -40,8 +40,7 @@ impl CheckCommand {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
             Table::new(columns(), Screen::stdout()).render(&rows)
         };
-        // A misspelt kind is listed too, since it cannot be told from the kind of a custom
-        // resource.
+        // A misspelt kind is listed too, since it looks like the kind of a custom resource.
         let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let ignored: Vec<String> = ignored.collect();
         if !ignored.is_empty() {

@@ -1,4 +1,4 @@
-//! One line of a table, at most as wide as the terminal.
+//! A line of a table, at most as wide as the terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

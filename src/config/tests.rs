@@ -81,7 +81,7 @@ fn procrun_has_its_place_among_our_own() {
         Environment { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
     let user = RuntimeSettings::new(defaults.clone(), &home).unwrap();
     assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
-    assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s is for as long as it takes, as with containerd");
+    assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s means no limit, as in containerd");
     let nowhere = RuntimeSettings::new(defaults, &around(false, None)).unwrap_err().to_string();
     assert_eq!(
         nowhere.lines().nth(1),
@@ -155,7 +155,7 @@ fn a_file_says_what_flags_do_not() {
     let [startup, readiness, liveness] = ProbeType::ALL;
     assert_eq!(described, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
     let (_dir, flags) = file("");
-    assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
+    assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file sets nothing");
 }
 
 #[test]

@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(shortened(text, columns), shown, "{text:?} in {columns}");
         }
         let no_width = "\u{1160}".repeat(1_000_000);
-        assert!(shortened(&no_width, 10).chars().count() <= 41, "what takes no column is shortened as well");
+        assert!(shortened(&no_width, 10).chars().count() <= 41, "characters without a width are shortened too");
     }
 
     proptest! {
