@@ -70,7 +70,10 @@ pub(crate) async fn pace() {
     let cases = Cases::on(targets[0].socket()).await;
     println!("\n{}, {PACE} per second", cases.synthetic.name);
     let ratios = compare(&targets, &cases.synthetic, Rhythm::PerSecond(PACE)).await;
-    assert!(ratios[0] <= PACE_AIM, "observation adds more than {PACE_AIM} times the latency that the bare relay adds");
+    assert!(
+        ratios[0] <= PACE_AIM,
+        "observation adds more than {PACE_AIM} times the latency that the bare relay adds"
+    );
 }
 
 /// Measures one case, with the targets in turn. Returns a ratio for each target between the first

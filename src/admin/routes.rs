@@ -99,8 +99,7 @@ async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
 /// Serves the managed pods in the format of a kubelet's `/pods`.
 async fn pods(State(admin): ApiContext) -> Response {
     let Some(kubelet) = admin.state.kubelet.get() else {
-        let reason =
-            "this probeshim runs no pods; `probeshim play` serves the pods of manifests here, and a kubelet serves its own";
+        let reason = "this probeshim runs no pods; `probeshim play` serves the pods of manifests here, and a kubelet serves its own";
         return refusal(StatusCode::NOT_FOUND, reason.to_owned());
     };
     let items = kubelet.to_json();
@@ -236,7 +235,9 @@ async fn explain(
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
     let record = admin.state.calls.get(id).ok_or_else(|| {
-        RequestError::BadRequest(format!("call {id} is not recorded; `probeshim calls` shows the recorded calls"))
+        RequestError::BadRequest(format!(
+            "call {id} is not recorded; `probeshim calls` shows the recorded calls"
+        ))
     })?;
     let sentences = execsync::explain(&record);
     Ok(Json(api::Explanation { call: (&*record).into(), sentences }).into_response())
@@ -326,10 +327,7 @@ fn probe(name: String) -> Result<String, RequestError> {
     if ProbeMatch::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
         return Ok(name);
     }
-    Err(RequestError::BadRequest(format!(
-        "probe {name:?} must be one of {}",
-        ProbeMatch::LABELS.join(", ")
-    )))
+    Err(RequestError::BadRequest(format!("probe {name:?} must be one of {}", ProbeMatch::LABELS.join(", "))))
 }
 
 /// Returns the method with this name or path: a method of the CRI, or another one that was called.

@@ -29,7 +29,9 @@ impl CheckCommand {
     /// first.
     pub fn run(self) -> Result<(), CliError> {
         if self.paths.is_empty() && self.config.is_none() {
-            return Err(CliError::Usage("nothing to check: name files, directories or a --config".to_owned()));
+            return Err(CliError::Usage(
+                "nothing to check: name files, directories or a --config".to_owned(),
+            ));
         }
         let (specs, ignored_kinds) =
             config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
@@ -44,8 +46,8 @@ impl CheckCommand {
         let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let ignored: Vec<String> = ignored.collect();
         if !ignored.is_empty() {
-            text += &["ignored, since they define no pods: ", &harmless_text(&ignored.join(", ")), "\n"]
-                .concat();
+            text +=
+                &["ignored, since they define no pods: ", &harmless_text(&ignored.join(", ")), "\n"].concat();
         }
         print(&text)?;
         Ok(())

@@ -54,8 +54,8 @@ impl EventsCommand {
 }
 
 async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
-    let events: Vec<Event> =
-        serde_json::from_slice(&client.events(query).await?).context("the response is not a list of events")?;
+    let events: Vec<Event> = serde_json::from_slice(&client.events(query).await?)
+        .context("the response is not a list of events")?;
     if events.is_empty() {
         print("no events\n")?;
         return Ok(());

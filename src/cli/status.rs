@@ -75,7 +75,10 @@ async fn describe_pod(
     let pod = find(&status.pods, name)?;
     if pod.status.is_none() {
         return Ok(match output {
-            OutputFormat::Json => harmless_json(&serde_json::to_string(pod).context("the pod cannot be written as JSON")?) + "\n",
+            OutputFormat::Json => {
+                harmless_json(&serde_json::to_string(pod).context("the pod cannot be written as JSON")?)
+                    + "\n"
+            }
             OutputFormat::Table => {
                 tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned()
             }
@@ -122,9 +125,7 @@ fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod
     match found.last() {
         Some(pod) if count == 1 => Ok(pod),
         Some(_) => Err(CliError::Usage(format!("POD {name:?} is ambiguous: it may be {shown}"))),
-        None if pods.is_empty() => {
-            Err(CliError::Usage(format!("POD {name:?} not found: there are no pods")))
-        }
+        None if pods.is_empty() => Err(CliError::Usage(format!("POD {name:?} not found: there are no pods"))),
         None => {
             let (_, known) = names(&pods.iter().collect::<Vec<_>>());
             Err(CliError::Usage(format!("POD {name:?} not found; the pods are {known}")))

@@ -92,10 +92,7 @@ fn the_message_of_a_flag_is_clear() {
             "run --otlp-endpoint=https://a:1",
             "'--otlp-endpoint <URL>': must be on, or http://HOST:PORT of a collector, such as http://127.0.0.1:4317, or off",
         ),
-        (
-            "run --never-kill=pod=",
-            "label.NAME; * matches any text, and ? one character; pod has no pattern",
-        ),
+        ("run --never-kill=pod=", "label.NAME; * matches any text, and ? one character; pod has no pattern"),
         ("run --watch-runtime=no", "'--watch-runtime <on|off>'\n  [possible values: on, off]"),
         ("play a --enforce=kill", "'--enforce <MODE>'\n  [possible values: off, dry-run, restart]"),
         (

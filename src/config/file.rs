@@ -230,8 +230,7 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
     }
     for field in ["tokenFile", "certificateFile"] {
         if let Some(credential) = node.field(field).filter(|_| !is_https) {
-            credential
-                .error("must not be set if the url is http: it would be sent unencrypted", problems);
+            credential.error("must not be set if the url is http: it would be sent unencrypted", problems);
         }
     }
     Some(KubeletClient {

@@ -115,7 +115,11 @@ impl PlaySettings {
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
         let mut validator = Validator::default();
         if !common.manifests.is_empty() {
-            validator.error("--manifests", None, "is a flag of run; play takes manifests as arguments".to_owned());
+            validator.error(
+                "--manifests",
+                None,
+                "is a flag of run; play takes manifests as arguments".to_owned(),
+            );
         }
         let (enforce, most) = (common.enforce, common.max_kills);
         let file = File::read(&mut common, around, &mut validator);
@@ -126,7 +130,11 @@ impl PlaySettings {
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
-                validator.error("PATH", None, "contains no pod, and no workload with a pod template".to_owned());
+                validator.error(
+                    "PATH",
+                    None,
+                    "contains no pod, and no workload with a pod template".to_owned(),
+                );
                 None
             }
             Ok(documents) => Some(documents),

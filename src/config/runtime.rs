@@ -73,8 +73,9 @@ impl RuntimeSettings {
     /// required because there is no default.
     pub fn new(flags: RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
         let mut validator = Validator::default();
-        let listen =
-            flags.listen.or_else(|| validator.default_from("--listen", around.default_socket("procrun.sock")));
+        let listen = flags
+            .listen
+            .or_else(|| validator.default_from("--listen", around.default_socket("procrun.sock")));
         let root = flags.root.map(|DirPath(root)| root).or_else(|| {
             validator.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
         });

@@ -45,10 +45,7 @@ fn all_problems_of_flags_are_reported_at_once() {
     assert_eq!(lines.len(), 3, "{error}");
     assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
     assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
-    assert!(
-        lines[2].starts_with("--watch-runtime \"off\" cannot be off with --enforce dry-run"),
-        "{error}"
-    );
+    assert!(lines[2].starts_with("--watch-runtime \"off\" cannot be off with --enforce dry-run"), "{error}");
 }
 
 #[test]
@@ -65,10 +62,7 @@ fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
 fn the_admin_socket_is_no_other() {
     let flags: Flags = parsed(&["--admin", "/run/a.sock", "--upstream", "/run/a.sock"]).unwrap();
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "--admin \"unix:///run/a.sock\" is also the socket of --upstream; choose another path"
-    );
+    assert_eq!(error, "--admin \"unix:///run/a.sock\" is also the socket of --upstream; choose another path");
 }
 
 #[test]
@@ -256,9 +250,9 @@ fn unknown_field(error: &str) -> Option<&str> {
 
 /// Returns the name of a flag in camel case.
 fn camel_case(flag: &str) -> String {
-    let mut words = flag.split('-').map(str::to_owned);
-    let first = words.next().unwrap_or_default();
-    words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
+    let mut parts = flag.split('-').map(str::to_owned);
+    let first = parts.next().unwrap_or_default();
+    parts.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
 }
 
 /// The parser accepts exactly the fields of the schema: in each object it refuses the fields of all

@@ -130,9 +130,7 @@ impl FromStr for LogSizeLimit {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         as_int64(text).map(|bytes| Self(u64::try_from(bytes).ok())).ok_or_else(|| {
-            ValueError::expected(
-                "a Kubernetes quantity of bytes, such as 10Mi, or -1 for no rotation",
-            )
+            ValueError::expected("a Kubernetes quantity of bytes, such as 10Mi, or -1 for no rotation")
         })
     }
 }

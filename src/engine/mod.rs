@@ -139,9 +139,7 @@ impl NodeEngine {
     fn catch_panics(&mut self, step: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
             self.outputs.faults.inc();
-            error!(
-                "internal error: an observation is lost, please report it; traffic is not affected"
-            );
+            error!("internal error: an observation is lost, please report it; traffic is not affected");
         }
     }
 
@@ -205,8 +203,7 @@ impl NodeEngine {
                 self.analyzer.events_available(has_exec_events, now);
             }
             RuntimeEvent::Disconnected => {
-                let message =
-                    "The runtime does not answer, or its events have ended; probeshim retries until it answers";
+                let message = "The runtime does not answer, or its events have ended; probeshim retries until it answers";
                 self.record_event(Event::warning(reason::RUNTIME_UNAVAILABLE, message));
                 self.analyzer.events_interrupted(now);
             }

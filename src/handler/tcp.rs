@@ -37,7 +37,7 @@ mod tests {
         let (_socket, port) = refusing();
         let text = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
         assert_eq!(attempt("127.0.0.1", port, LONG).await, ProbeOutcome::Failure(text));
-        let text = "dial tcp: lookup nobody.invalid: no such host".to_owned();
-        assert_eq!(attempt("nobody.invalid", port, LONG).await, ProbeOutcome::Failure(text));
+        let text = "dial tcp: lookup unknown.invalid: no such host".to_owned();
+        assert_eq!(attempt("unknown.invalid", port, LONG).await, ProbeOutcome::Failure(text));
     }
 }

@@ -13,7 +13,8 @@ use crate::manifest::validation::NON_NEGATIVE;
 /// Maximum number of known fields that the error about an unknown field lists.
 const MAX_LISTED_FIELDS: usize = 5;
 
-/// Minimum similarity, from 0 to 1, of a known field that the error about an unknown field suggests.
+/// Minimum similarity, from 0 to 1, of the known field that an error about an unknown field
+/// suggests.
 const MIN_SIMILARITY: f64 = 0.8;
 
 /// Maximum length of an unknown field, in bytes, for which the error suggests a known field. The
@@ -208,8 +209,8 @@ impl<'a> Cursor<'a> {
         problems.push(Violation::new(self.path.clone(), &parts));
     }
 
-    /// Reports an invalid key of this object, for example of labels. Errors show keys even if values
-    /// may be secret, because the paths of values contain keys.
+    /// Reports an invalid key of this object, for example of labels. Errors show keys even if
+    /// values may be secret, because the paths of values contain keys.
     pub(crate) fn invalid_key(&self, key: &str, detail: &str, problems: &mut Vec<Violation>) {
         let parts = ["Invalid value", &format!("{key:?}"), detail];
         problems.push(Violation::new(self.path.clone(), &parts));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_of_the_api_server() {
+    fn errors_have_the_texts_of_the_api_server() {
         let document = json!({"name": "x", "list": [1, 2], "object": {"a": 1}});
         let found = errors(&document, |root, problems| {
             let [name, list, object] = ["name", "list", "object"].map(|field| root.field(field).unwrap());

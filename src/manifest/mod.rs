@@ -2,8 +2,8 @@
 //! about pods, containers and probes.
 //!
 //! ```text
-//! files ────────────► document ──► reader::pod ───► Pod, ConfigObject ──► PodSet    (pods to run)
-//! kubelet's /pods ──►    └───────► reader::spec ──► PodSpec ────────────► Manifests (pods to probe)
+//! files ───────────► document ──► reader::pod ──► Pod, ConfigObject ──► PodSet    (pods to run)
+//! kubelet's /pods ─►    └──────► reader::spec ─► PodSpec ────────────► Manifests (pods to probe)
 //! ```
 
 mod config_object;

@@ -1,5 +1,5 @@
-//! Checks of names and labels by the rules of the API server, and the error texts for them. The texts
-//! follow `apimachinery/pkg/api/validate/content` and `apimachinery/pkg/util/validation`.
+//! Checks of names and labels by the rules of the API server, and the error texts for them.
+//! The texts follow `apimachinery/pkg/api/validate/content` and `apimachinery/pkg/util/validation`.
 
 /// Error about an integer that is negative or no 32-bit integer.
 pub(crate) const NON_NEGATIVE: &str = "must be an integer between 0 and 2147483647, inclusive";

@@ -90,8 +90,7 @@ fn type_of(name: &str) -> Option<ProbeType> {
 }
 
 fn read_text(probe_type: ProbeType, text: &str, redact: bool) -> Result<Probe, Vec<String>> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| vec![format!("must be JSON: {error}")])?;
+    let value: Value = serde_json::from_str(text).map_err(|error| vec![format!("must be JSON: {error}")])?;
     let node = Cursor::root("", &value);
     let node = if redact { node.secret() } else { node };
     let mut problems = Vec::new();

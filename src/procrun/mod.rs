@@ -69,7 +69,8 @@ pub struct ProcrunConfig {
     pub exec_timeout_kills: TimeoutKillScope,
 }
 
-/// Processes that an ExecSync kills when it times out. `--help` prints the comments of the variants.
+/// Processes that an ExecSync kills when it times out. `--help` prints the comments of the
+/// variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TimeoutKillScope {
     /// The command's process alone, as containerd does. Processes that it has started keep running,

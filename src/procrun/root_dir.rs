@@ -110,7 +110,8 @@ fn check_owner(directory: &Path) -> io::Result<()> {
     } else {
         return Ok(());
     };
-    let message = format!("{reason}: use a directory that only you can write to, or one that does not exist yet");
+    let message =
+        format!("{reason}: use a directory that only you can write to, or one that does not exist yet");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

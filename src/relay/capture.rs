@@ -129,6 +129,9 @@ mod tests {
         long.add(b"7");
         long.add(b"8");
         assert_eq!(long.bytes(), Err(CaptureError::TooLong));
-        assert!(budget.take(10) && !budget.take(1), "captures that are dropped or given up return their memory");
+        assert!(
+            budget.take(10) && !budget.take(1),
+            "captures that are dropped or given up return their memory"
+        );
     }
 }

@@ -33,9 +33,7 @@ pub enum AddressError {
     #[error("has a zero byte in its path")]
     ZeroByte,
     /// The path does not fit into a socket address.
-    #[error(
-        "has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter path"
-    )]
+    #[error("has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter path")]
     TooLong {
         /// Length of the absolute path in bytes.
         length: usize,

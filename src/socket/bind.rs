@@ -90,7 +90,8 @@ pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, Bi
     let lock = LockFile::acquire(path)?;
     remove_stale(path)?;
 
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("create a socket for", path))?;
+    let socket =
+        Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("create a socket for", path))?;
     let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
     socket.bind(&address).map_err(failed("listen on", path))?;
     let file = FileId::from_path(path).map_err(failed("read", path))?;

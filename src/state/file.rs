@@ -124,7 +124,9 @@ impl StateFile {
         };
         let created = create_dir(dir);
         let created = created.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::Error::other("is not a directory; name a directory or a path that does not exist"),
+            io::ErrorKind::AlreadyExists => {
+                io::Error::other("is not a directory; name a directory or a path that does not exist")
+            }
             _ => error,
         });
         created.map_err(failed(dir))?;

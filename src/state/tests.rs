@@ -59,7 +59,10 @@ fn a_file_as_state_directory_is_refused() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let refused = StateStore::open(&file).unwrap_err().to_string();
-    assert_eq!(refused, format!("{}: is not a directory; name a directory or a path that does not exist", file.display()));
+    assert_eq!(
+        refused,
+        format!("{}: is not a directory; name a directory or a path that does not exist", file.display())
+    );
 }
 
 /// Files of an older version, a newer version and no version, closed and not closed: their bytes

@@ -109,7 +109,10 @@ mod tests {
             assert_eq!(shortened(text, columns), shown, "{text:?} in {columns}");
         }
         let no_width = "\u{1160}".repeat(1_000_000);
-        assert!(shortened(&no_width, 10).chars().count() <= 41, "characters without a width are shortened too");
+        assert!(
+            shortened(&no_width, 10).chars().count() <= 41,
+            "characters without a width are shortened too"
+        );
     }
 
     proptest! {

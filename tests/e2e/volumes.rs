@@ -114,7 +114,9 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
     busy.wait().unwrap();
     assert!(is_retried, "the removal of a mount in use is retried: {}", player.log());
     wait_for("the mounts of the removed pod are gone", || (mounted(&folder).len() == 3).then_some(()));
-    wait_for("the first pod's files are gone", || (!folder.join("state/pods/uid-of-first").exists()).then_some(()));
+    wait_for("the first pod's files are gone", || {
+        (!folder.join("state/pods/uid-of-first").exists()).then_some(())
+    });
 
     // No source has the other pod any more when probeshim restarts.
     player.crash();
@@ -122,7 +124,9 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
     player.forget("second");
     player.restart();
     wait_for("the mounts of an earlier run are gone", || mounted(&folder).is_empty().then_some(()));
-    wait_for("the second pod's files are gone", || (!folder.join("state/pods/uid-of-second").exists()).then_some(()));
+    wait_for("the second pod's files are gone", || {
+        (!folder.join("state/pods/uid-of-second").exists()).then_some(())
+    });
     let wrong = need!(player.ends_cleanly(&containerd));
     assert_eq!(wrong, Vec::<String>::new());
 }

@@ -11,8 +11,8 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use tonic_prost_build::Config;
 
-/// Environment variable that `make generate` sets. With it the test writes files instead of reporting
-/// differences.
+/// Environment variable that `make generate` sets. With it the test writes files instead of
+/// reporting differences.
 const WRITE: &str = "PROBESHIM_GENERATE";
 
 /// Messages whose `Debug` form would print secrets; `src/cri/redact.rs` writes theirs by hand.

@@ -74,10 +74,24 @@ async fn what_is_done_is_switched_while_it_runs() {
     assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
     assert!(wrong.stderr.contains("mode \"restart\" must be dry-run or kill"), "{wrong:?}");
     assert_eq!(place.ask(&["mode", "kill"]).await.stdout, "kill\n");
-    told(&place, "", "EnforcementModeChanged", "Enforcement mode changed from dry-run to kill by probeshim[", 1).await;
+    told(
+        &place,
+        "",
+        "EnforcementModeChanged",
+        "Enforcement mode changed from dry-run to kill by probeshim[",
+        1,
+    )
+    .await;
     told(&place, "web", "Killing", "", 1).await;
     assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
-    told(&place, "", "EnforcementModeChanged", "Enforcement mode changed from kill to dry-run by probeshim[", 1).await;
+    told(
+        &place,
+        "",
+        "EnforcementModeChanged",
+        "Enforcement mode changed from kill to dry-run by probeshim[",
+        1,
+    )
+    .await;
     runtime.end().await;
 }
 

@@ -26,8 +26,7 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
         found.push("The container is frozen: no process in it can run.".to_owned());
     }
     if let Some(cpu) = evidence.cpu.filter(is_notable) {
-        let quota =
-            cpu.quota.map_or_else(String::new, |quota| format!(" by its CPU limit of {quota}"));
+        let quota = cpu.quota.map_or_else(String::new, |quota| format!(" by its CPU limit of {quota}"));
         found.push(format!(
             "The container was throttled{quota} in {} of {} CFS periods within {window}, for {} summed over \
              its processors.",

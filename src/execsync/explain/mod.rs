@@ -224,7 +224,8 @@ fn describe_phases(phases: &Phases, total: Duration) -> String {
             duration(parts.other)
         ),
         Phases::Unsupported(_) => {
-            "The phases are unknown: the runtime has no events about the commands that it executes.".to_owned()
+            "The phases are unknown: the runtime has no events about the commands that it executes."
+                .to_owned()
         }
     }
 }
@@ -262,9 +263,7 @@ fn evidence(insight: &ExecAnalysis) -> Vec<String> {
         Assessment::Failed => "the call failed",
         Assessment::Slow(Slow::HalfOfTimeout) => "the call took more than half of its timeout",
         Assessment::Slow(Slow::Threshold) => "the call took longer than --slow-threshold",
-        Assessment::Slow(Slow::OverTripleMedian) => {
-            "the call took more than three times as long as usual"
-        }
+        Assessment::Slow(Slow::OverTripleMedian) => "the call took more than three times as long as usual",
     };
     let Some(evidence) = insight.evidence.as_deref() else {
         return vec![format!(

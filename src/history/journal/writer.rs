@@ -105,8 +105,9 @@ impl JournalWriter {
                 }
                 Stop::Removed => {
                     let dir = self.settings.dir.display();
-                    let message =
-                        format!("Another process removed the records in {dir}; probeshim continues in new files");
+                    let message = format!(
+                        "Another process removed the records in {dir}; probeshim continues in new files"
+                    );
                     self.events.log_and_record(Event::warning(reason::RECORD_REMOVED, message));
                     Duration::ZERO
                 }

@@ -225,7 +225,8 @@ impl StatusInputs<'_> {
         if self.is_terminal && has_ended {
             return;
         }
-        // An init container or sidecar that has succeeded stays terminated, even if it is restarted.
+        // An init container or sidecar that has succeeded stays terminated, even if it is
+        // restarted.
         let is_done = has_ended && container.spec.role != ContainerKind::Regular && newest.exit_code == 0;
         let is_over = has_ended && !should_restart(self.pod, container, newest);
         if newest.state == InstanceState::Running || is_done || is_over {

@@ -52,7 +52,8 @@ impl KillTask {
                 }
                 KillResult::Stopped => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let message = "The runtime reports that it has stopped the container, but the container still runs";
+                    let message =
+                        "The runtime reports that it has stopped the container, but the container still runs";
                     self.record_event(Event::warning(reason::KILL_FAILED, message));
                 }
                 KillResult::Aborted(KillAbort::Gone) => return,
@@ -64,7 +65,8 @@ impl KillTask {
                 }
                 KillResult::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let message = format!("The runtime failed to stop the container: {}", sanitize(status.message()));
+                    let message =
+                        format!("The runtime failed to stop the container: {}", sanitize(status.message()));
                     self.record_event(Event::warning(reason::KILL_FAILED, message));
                     sleep(retry_delay()).await;
                 }

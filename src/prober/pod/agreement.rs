@@ -49,7 +49,10 @@ impl PodState {
             if self.containers[index].result(probe_type) == Some(ProbeResult::Failure) {
                 // The prober makes no decision about a container that is being stopped, so there is
                 // no would-be kill.
-                let message = format!("The kubelet stops the container, and its {} probe has failed", probe_type.name());
+                let message = format!(
+                    "The kubelet stops the container, and its {} probe has failed",
+                    probe_type.name()
+                );
                 self.confirm(index, probe_type, message, effects);
                 return;
             }
@@ -76,8 +79,9 @@ impl PodState {
             if let Some((probe_type, _)) = nearly {
                 self.confirm_near_miss(index, probe_type, effects);
             } else if known.is_some() && self.enforcement.mode() == EnforcementMode::DryRun {
-                let message =
-                    format!("The kubelet has stopped and restarted the container for no known reason: {stood}");
+                let message = format!(
+                    "The kubelet has stopped and restarted the container for no known reason: {stood}"
+                );
                 let event = Event::warning(reason::KILL_UNPREDICTED, message);
                 effects.events.push(self.container_event(index, event));
             }
@@ -182,10 +186,7 @@ impl ProbeWorker {
         let (probe, threshold) = (self.state.probe_type.name(), self.state.probe.failure_threshold);
         let ours = match (self.state.run.last, self.failures.back()) {
             (Some(ProbeResult::Failure), Some(failure)) => {
-                format!(
-                    "{} of {threshold} failures, the last: {}",
-                    self.state.run.length, failure.message
-                )
+                format!("{} of {threshold} failures, the last: {}", self.state.run.length, failure.message)
             }
             (Some(last), _) => format!("{} {} in a row", self.state.run.length, last.name()),
             (None, _) => "no attempt yet".to_owned(),

@@ -165,7 +165,9 @@ impl PodState {
         }
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
-            KillPermit::DryRun => Some((reason::WOULD_KILL, "dry-run: the enforcement mode has just changed".to_owned())),
+            KillPermit::DryRun => {
+                Some((reason::WOULD_KILL, "dry-run: the enforcement mode has just changed".to_owned()))
+            }
             KillPermit::RateLimited { is_first } => {
                 if is_first {
                     effects.global_events.extend(self.enforcement.kills(now).most.map(KillLimit::event));

@@ -79,7 +79,11 @@ async fn stops_by_other_clients_are_compared() {
         node.run("web/main#1");
         assert_eq!(last(&node, begin), (what, expected.to_owned()));
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
-        assert_eq!(run, u32::from(what == reason::KILL_UNPREDICTED), "the kubelet and the prober reset their counters");
+        assert_eq!(
+            run,
+            u32::from(what == reason::KILL_UNPREDICTED),
+            "the kubelet and the prober reset their counters"
+        );
     }
     // A repeated stop counts once.
     let (mut node, begin) = start().await;
@@ -194,8 +198,7 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
             .find(|(_, what, _)| *what == reason::KILL_NOT_OBSERVED)
             .map(|(_, _, message)| message.as_str());
         // One period of the probe, the duration of its attempt, and two seconds.
-        let expected =
-            "The kubelet has not stopped the container for its liveness probe within 12.0s of the would-be kill";
+        let expected = "The kubelet has not stopped the container for its liveness probe within 12.0s of the would-be kill";
         assert_eq!(message, is_kubelet_there.then_some(expected));
     }
 }
