@@ -1,4 +1,4 @@
-//! The protocol definitions against the table of the interface.
+//! Comparison of the CRI's protocol definitions with a table of the interface.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, MessageOptions,
 };
 
-/// Every method, field and enum value of the interface, a line each.
+/// Table of every method, field and enum value of the interface, one per line.
 const TABLE: &str = include_str!("../../proto/runtime/v1/runtime-v1.tsv");
 
 #[test]
@@ -20,14 +20,14 @@ fn every_message_field_number_type_and_method_is_as_in_the_table() {
     let missing: Vec<_> = expected.difference(&described).collect();
     let invented: Vec<_> = described.difference(&expected).collect();
     assert!(missing.is_empty() && invented.is_empty(), "missing: {missing:#?}\ninvented: {invented:#?}");
-    assert_eq!(expected.len(), 616, "the table lost a line, or has one twice");
+    assert_eq!(expected.len(), 616, "the table lacks a line or repeats one");
 }
 
 fn files() -> FileDescriptorSet {
     FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap()
 }
 
-/// What was compiled, written as the table writes it.
+/// Returns the compiled definitions in the format of the table.
 fn described() -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for file in files().file {
@@ -96,7 +96,7 @@ fn scalar(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// A type's name within the package.
+/// Returns the name of a type without its package.
 fn local(name: &str) -> &str {
     name.trim_start_matches(".runtime.v1.")
 }

@@ -1,4 +1,4 @@
-//! `probeshim demo`, as people start it.
+//! `probeshim demo`, started as users start it.
 
 use std::fs;
 use std::path::Path;
@@ -20,14 +20,14 @@ fn demo(place: &Place, arguments: &[&str]) -> Command {
     command
 }
 
-/// Nothing is left: neither a file nor a process.
+/// Asserts that the demo has left neither a file nor a process.
 fn is_clean(place: &Place) {
     let left: Vec<_> = fs::read_dir(place.at("tmp")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(processes_of(&place.at("")), Vec::<String>::new());
 }
 
-/// One whose output goes into a file.
+/// Starts a demo whose output goes into a file.
 fn start(place: &Place) -> (Child, String) {
     let shown = place.at("shown");
     let mut command = demo(place, &["--for", "1h"]);

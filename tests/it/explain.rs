@@ -1,4 +1,5 @@
-//! What is said of calls, word for word. To look at what has changed: `INSTA_UPDATE=always cargo test --test it explain`, and the diff.
+//! Sentences of `explain` about recorded calls, word for word. After a change, run
+//! `INSTA_UPDATE=always cargo test --test it explain` and review the diff.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use probeshim::execsync::{CallRecord, explain};
 use probeshim::history::json::Call;
 use serde::Deserialize;
 
-/// A call, as it is recorded, and what is remarkable about it.
+/// A call record and the property that makes it a test case.
 #[derive(Deserialize)]
 struct Case {
     name: String,

@@ -1,4 +1,5 @@
-//! Containers that are killed because a probe failed: what is done, told and explained, and what keeps it within bounds.
+//! Kills of containers because of failed probes: the stop, its events, its explanation, and the
+//! limits of enforcement.
 
 use probeshim::cri::v1::{ContainerConfig, ContainerMetadata};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::probing::{FAILING, run, told};
 use crate::procrun::{Runtime, shell};
 use crate::program::Place;
 
-/// The calls that stopped containers, once there are so many.
+/// Returns the StopContainer calls once there are at least `count`.
 async fn stops(place: &Place, count: usize) -> Vec<Value> {
     until_shown(place, &["calls", "--method", "StopContainer"], |calls| {
         calls.as_array().filter(|calls| calls.len() >= count).cloned()
@@ -47,7 +48,7 @@ async fn what_has_failed_is_killed_told_of_and_explained() {
     let status = place.ask(&["status"]).await.stdout;
     assert!(status.contains("kills        1 of 30 within 10m00s"), "{status}");
 
-    // Somebody starts it again: it is killed again, once.
+    // A client restarts the container. probeshim kills the restarted container once.
     let pod = until_shown(&place, &["status"], |it| it["pods"][0]["id"].as_str().map(str::to_owned)).await;
     let metadata = Some(ContainerMetadata { name: "main".into(), attempt: 1 });
     let again = ContainerConfig { metadata, ..shell("main", "sleep 1000") };
@@ -56,7 +57,7 @@ async fn what_has_failed_is_killed_told_of_and_explained() {
     let calls = stops(&place, 2).await;
     let ids: Vec<&Value> = calls.iter().map(|call| &call["container"]["id"]).collect();
     assert_eq!(ids, [&json!(id), &json!(next)]);
-    assert_eq!(calls[1]["kill"]["failures"].as_array().unwrap().len(), 1, "what led to this one: {calls:#?}");
+    assert_eq!(calls[1]["kill"]["failures"].as_array().unwrap().len(), 1, "failures before the second kill: {calls:#?}");
     runtime.end().await;
 }
 

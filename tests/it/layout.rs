@@ -1,4 +1,4 @@
-//! The rule that data flows one way: a module uses only modules that stand above it in `src/lib.rs`.
+//! The rule that data flows in one direction: a module uses only modules above it in `src/lib.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ fn a_module_uses_only_modules_above_it() {
             let is_used =
                 |name: &&str| uses(&text, name, !is_root(&file, module) && has_submodule(module, name));
             violations.extend(below.chain(UNCLEAR).filter(is_used).map(|name| {
-                format!("{} uses {name}, which {module} must not: it stands above", file.display())
+                format!("{} uses {name}, but {module} stands above it", file.display())
             }));
         }
     }
@@ -38,7 +38,8 @@ fn every_file_and_folder_of_the_sources_is_a_module_in_the_list() {
     assert_eq!(found, listed);
 }
 
-/// Within a directory of sources, modules must not import each other in a circle. Imports of a parent and of tests are left out.
+/// Siblings in a directory of sources must not import each other in a cycle. Imports of a parent
+/// module and of tests are ignored.
 #[test]
 fn modules_beside_each_other_have_no_import_cycle() {
     let mut directories = vec![source()];
@@ -76,7 +77,8 @@ fn no_module_holds_more_than_its_share_of_the_code() {
     let modules = modules();
     let all: usize = modules.iter().map(lines).sum();
     for module in &modules {
-        // The built-in kubelet is workers, client pods and files of pods.
+        // The built-in kubelet contains pod workers, client pods and the files of pods, so its
+        // limit is higher.
         let limit = if module == "kubelet" { 20 } else { 15 };
         let share = 100 * lines(module) / all;
         assert!(share < limit, "{module} holds {share} % of the code, more than {limit} %");
@@ -100,7 +102,7 @@ fn a_use_is_found_however_it_is_written() {
     {
         assert!(!uses(text, "app", false), "{text}");
     }
-    assert!(!uses("use super::app;", "app", true), "it is the submodule of that name");
+    assert!(!uses("use super::app;", "app", true), "super::app is a submodule here");
     assert!(uses("use crate::app;", "app", true));
     assert!(uses("use crate::*;", UNCLEAR[0], false) && uses("use crate as here;", UNCLEAR[1], false));
 }
@@ -112,7 +114,7 @@ fn submodules(directory: &Path) -> BTreeSet<String> {
     names.filter(|name| !["mod", "lib", "main", "tests"].contains(&name.as_str())).collect()
 }
 
-/// Returns the modules beside one in a directory that its files import.
+/// Returns the siblings of a module that its files import.
 fn imports_of_siblings<'a>(directory: &Path, module: &str, siblings: &'a BTreeSet<String>) -> Vec<&'a str> {
     let mut files = Vec::new();
     collect(&directory.join(module), &mut files);
@@ -150,7 +152,7 @@ fn code_of(file: &Path) -> String {
     code.map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect()
 }
 
-/// Ways to write a use that hide what is used.
+/// Imports that hide the names of the modules used.
 const UNCLEAR: [&str; 2] = ["*", "as"];
 
 /// Returns whether a file is the module itself, in which `super` is the crate.
@@ -158,13 +160,15 @@ fn is_root(file: &Path, module: &str) -> bool {
     file == source().join(module).join("mod.rs") || file == source().join(module).with_extension("rs")
 }
 
-/// Returns whether a module has a submodule of this name, which `super::name` refers to in its files.
+/// Returns whether a module has a submodule of this name, which `super::name` refers to in its
+/// files.
 fn has_submodule(module: &str, name: &str) -> bool {
     let path = source().join(module).join(name);
     path.is_dir() || path.with_extension("rs").is_file()
 }
 
-/// Returns whether a file names a top-level module, outside comments. `is_submodule`: `super::module` is not the top-level one.
+/// Returns whether a file names a top-level module outside comments. If `is_submodule`,
+/// `super::module` is not the top-level module.
 fn uses(text: &str, module: &str, is_submodule: bool) -> bool {
     let code: String =
         text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
@@ -177,7 +181,7 @@ fn uses(text: &str, module: &str, is_submodule: bool) -> bool {
     Regex::new(&pattern).unwrap().is_match(&code)
 }
 
-/// The modules of `lib.rs`, from above.
+/// Returns the modules of `lib.rs` from top to bottom.
 fn modules() -> Vec<String> {
     let lib = fs::read_to_string(source().join("lib.rs")).unwrap();
     lib.lines()
@@ -197,7 +201,8 @@ fn files_of(module: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Adds all Rust files below a directory, at any depth: snapshots lie beside tests.
+/// Adds all Rust files below a directory, at any depth, to `files`. Other files, such as snapshots,
+/// are ignored.
 pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();

@@ -1,4 +1,5 @@
-//! What probeshim promises: the relay between raw HTTP/2 peers, the program as it is started, the protocol table, the layout.
+//! Integration tests: the relay between raw HTTP/2 peers, the program on procrun, the CRI's
+//! definitions, names, layout and documents.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

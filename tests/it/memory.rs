@@ -1,4 +1,4 @@
-//! Memory that clients took goes back to the system.
+//! Memory used for clients returns to the system after they disconnect.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
@@ -13,11 +13,11 @@ use crate::program::{Place, Running};
 
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 
-/// Connections, and the streams that each holds open.
+/// Number of connections, and number of streams that each holds open.
 const CONNECTIONS: usize = 20;
 const STREAMS: usize = 1000;
 
-/// What these streams take at least, and what may remain of it, in KiB.
+/// Minimum growth of memory by these streams, and maximum part that may remain, in KiB.
 const MIN_GROWTH_KIB: u64 = 40 << 10;
 const MAX_EXCESS_KIB: u64 = 20 << 10;
 
@@ -42,7 +42,8 @@ async fn memory_of_streams_goes_back_to_the_system_when_their_clients_disconnect
     }
     let excess = || [0, 1].map(|process| resident_kib(processes[process]).saturating_sub(before[process]));
     until(|| excess().iter().all(|excess| *excess > MIN_GROWTH_KIB)).await;
-    // Allocations that are made now and stay keep the end of the heap in use, which glibc would return by itself.
+    // These allocations stay and keep the end of the heap in use. Otherwise glibc would return the
+    // memory by itself.
     assert!(!answered(stays.call(VERSION, framed(false, b""))).await.is_empty());
     let _stays_too = connect(&shim).await;
     drop((streams, clients));
@@ -63,7 +64,7 @@ async fn connect(shim: &Running) -> Client {
     Client::over(UnixStream::connect(&shim.socket).await.unwrap()).await
 }
 
-/// The resident memory of a process.
+/// Returns the resident memory of a process in KiB.
 fn resident_kib(running: &Running) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", running.process.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

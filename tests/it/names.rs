@@ -1,4 +1,5 @@
-//! The rules for identifiers in CONTRIBUTING.md: no banned words, and no type name in more than two modules of `src/lib.rs`.
+//! The rules for identifiers in CONTRIBUTING.md: no banned words, and no type name in more than two
+//! modules of `src/lib.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,8 +9,8 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 
 use crate::layout;
 
-/// Modules of wire formats: their types have the names of the domain types that they encode, and are imported
-/// with their module (`json::Call`).
+/// Modules of wire formats: their types have the names of the domain types that they encode, and
+/// are imported with their module (`json::Call`).
 const WIRE_MODULES: [&str; 2] = ["admin/api", "history/json"];
 
 #[test]
@@ -21,7 +22,7 @@ fn no_identifier_contains_a_banned_word() {
         for identifier in identifiers(tokens) {
             let name = identifier.to_string();
             if let Some(word) = banned_word(&name, &banned) {
-                violations.insert(format!("{}: {name} (banned: {word})", file.display()));
+                violations.insert(format!("{}: {name} (banned word: {word})", file.display()));
             }
         }
     }
@@ -128,7 +129,8 @@ fn identifiers(tokens: TokenStream) -> Vec<Ident> {
     found
 }
 
-/// Returns the names of structs, enums and traits, and of type aliases that are not associated types.
+/// Returns the names of structs, enums and traits, and of type aliases that are not associated
+/// types.
 fn defined_types(tokens: TokenStream) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut associated = false;

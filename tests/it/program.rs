@@ -1,4 +1,4 @@
-//! The program as people start it, in a folder of its own.
+//! The program as users start it, in a temporary directory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,17 +15,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder to run probeshim in.
+/// A temporary directory to run probeshim in.
 pub(crate) struct Place(TempDir);
 
-/// A probeshim that runs, and is killed when dropped.
+/// A running probeshim, which is killed when dropped.
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) socket: PathBuf,
     pub(crate) log: PathBuf,
 }
 
-/// What a command printed, and its exit code.
+/// Output and exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: Option<i32>,
@@ -34,14 +34,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Runs a command to its end, while other tasks go on.
+    /// Runs a command to its end while other tasks continue.
     pub(crate) async fn to(mut command: Command) -> Self {
         let output = soon(tokio::task::spawn_blocking(move || command.output())).await.unwrap().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 
-    /// The JSON of a command that went well.
+    /// Parses the JSON output of a successful command.
     pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
         serde_json::from_str(&self.stdout).unwrap()
@@ -51,9 +51,9 @@ impl Answer {
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        // Tests give up root, and must still get here.
+        // Processes without root need access to this directory.
         fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        // Whatever the machine has of its own.
+        // An empty configuration replaces the machine's own configuration file.
         place.configure("");
         place
     }
@@ -62,34 +62,36 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Writes the configuration of all that start from now on.
+    /// Writes the configuration of all programs that are started later.
     pub(crate) fn configure(&self, text: &str) {
         fs::write(self.at("config.yaml"), text).unwrap();
     }
 
-    /// `probeshim run` with a listen path, an upstream and more.
+    /// Returns `probeshim run` with this listen path, the upstream and `more` arguments.
     pub(crate) fn command(&self, listen: &str, more: &[&str]) -> Command {
         let mut command = self.command_with_http(listen, "127.0.0.1:0");
         command.args(more);
         command
     }
 
-    /// The same, with an address for metrics and health.
+    /// Returns `probeshim run` with an address for metrics and health.
     pub(crate) fn command_with_http(&self, listen: &str, http: &str) -> Command {
         let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
         command.args(["--http", http]);
         command
     }
 
-    /// The same, as a user who is nobody.
+    /// Returns `probeshim run` as the user `nobody`.
     pub(crate) fn command_of_nobody(&self, listen: &str) -> Command {
         let mut command = self.command_of(&self.copied_program(), listen);
         command.args(["--http", "127.0.0.1:0"]).uid(65_534).gid(65_534);
         command
     }
 
-    /// Copies the program to where other users can execute it: it may lie where only root can go. Another process makes the copy. Otherwise a
-    /// process that is forked meanwhile inherits the descriptor, and the copy cannot be executed (ETXTBSY).
+    /// Copies the program to a path where other users can execute it, because the original may be
+    /// below a directory of root. A child process makes the copy. Otherwise a process that is
+    /// forked at the same time would inherit the writable descriptor, and the copy could not be
+    /// executed (ETXTBSY).
     pub(crate) fn copied_program(&self) -> PathBuf {
         let program = self.at("probeshim");
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_probeshim")).arg(&program).status().unwrap();
@@ -99,12 +101,12 @@ impl Place {
 
     pub(crate) fn command_of(&self, program: &Path, listen: &str) -> Command {
         let mut command = self.watching_command_of(program, listen);
-        // Most runtimes here are played by the test, which plays nothing but what it says.
+        // Most runtimes here are played by the test, which answers only the calls that it expects.
         command.args(["--watch-runtime", "off"]);
         command
     }
 
-    /// The same, but that it asks the runtime for what is on the node.
+    /// Returns `probeshim run` that also watches the runtime for pods and containers.
     pub(crate) fn watching_command_of(&self, program: &Path, listen: &str) -> Command {
         let mut command = Command::new(program);
         command.arg("run").arg("--listen").arg(self.at(listen));
@@ -115,7 +117,7 @@ impl Place {
         command
     }
 
-    /// A runtime whose socket belongs to a user and a group that are not ours.
+    /// Returns a runtime whose socket belongs to another user and group.
     pub(crate) fn runtime_of_a_stranger(&self, mode: u32) -> Runtime {
         let socket = self.at("runtime.sock");
         let runtime = Runtime::listen(&socket);
@@ -124,7 +126,7 @@ impl Place {
         runtime
     }
 
-    /// Runs one that is to refuse to start; returns its exit code and what it said.
+    /// Runs a program that must refuse to start, and returns its exit code and output.
     pub(crate) async fn refused(&self, mut command: Command) -> (i32, String) {
         let log = self.at("refused.log");
         let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
@@ -133,14 +135,14 @@ impl Place {
         (code, fs::read_to_string(&running.log).unwrap())
     }
 
-    /// `probeshim` with these arguments and the admin socket of this place.
+    /// Returns `probeshim` with these arguments and the admin socket of this directory.
     pub(crate) fn asking(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.args(arguments).arg("--admin").arg(self.at("admin.sock")).env_remove("NO_COLOR");
         command
     }
 
-    /// Runs it to its end.
+    /// Runs `probeshim` with these arguments to its end.
     pub(crate) async fn ask(&self, arguments: &[&str]) -> Answer {
         Answer::to(self.asking(arguments)).await
     }
@@ -149,7 +151,7 @@ impl Place {
         self.spawn(&mut self.command("shim.sock", more)).await
     }
 
-    /// Starts one that asks its runtime for what is on the node.
+    /// Starts probeshim so that it also watches the runtime for pods and containers.
     pub(crate) async fn start_watching(&self, more: &[&str]) -> Running {
         let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
         let mut command = self.watching_command_of(program, "shim.sock");
@@ -157,7 +159,7 @@ impl Place {
         self.spawn(&mut command).await
     }
 
-    /// Starts one whose runtime is there, and lets it take its look at the start.
+    /// Starts probeshim with a runtime, and accepts the connection of the check at its start.
     pub(crate) async fn start_with_runtime(&self, more: &[&str]) -> (Running, Runtime) {
         let runtime = Runtime::listen(&self.at("runtime.sock"));
         let shim = self.start(more).await;
@@ -169,7 +171,7 @@ impl Place {
         self.spawn_logging_to(command, "log").await
     }
 
-    /// The same, beside another in this place.
+    /// Starts a command with its own log, next to another program in this directory.
     pub(crate) async fn spawn_logging_to(&self, command: &mut Command, log: &str) -> Running {
         let (socket, log) = (self.at("shim.sock"), self.at(log));
         let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
@@ -180,10 +182,10 @@ impl Place {
 }
 
 impl Running {
-    /// The lines of the log, each of them JSON.
+    /// Returns the lines of the log, which are JSON.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).unwrap();
-        // The last line may be half written.
+        // The last line may be incomplete.
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -204,11 +206,11 @@ impl Running {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// Makes it stand still, until SIGCONT.
+    /// Stops the process until SIGCONT.
     pub(crate) async fn stop(&self) {
         self.signal(Signal::STOP);
         let stopped = async {
-            // The signal is sent, but every thread has to take it.
+            // After the signal is sent, each thread stops separately.
             while !self.threads().all(|state| state.contains("State:\tT")) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -216,7 +218,7 @@ impl Running {
         soon(stopped).await;
     }
 
-    /// What the kernel says of each thread.
+    /// Returns the kernel's status of each thread.
     pub(crate) fn threads(&self) -> impl Iterator<Item = String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
         tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default())
@@ -242,19 +244,19 @@ impl Drop for Running {
     }
 }
 
-/// A client and the runtime's end of its connection.
+/// Returns a client and the runtime's end of its connection.
 pub(crate) async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connection) {
     let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
     tokio::join!(Client::over(stream), runtime.accept())
 }
 
-/// Makes a call through it.
+/// Checks that the relay serves a call.
 pub(crate) async fn serves(shim: &Running, runtime: &Runtime) {
     let (mut client, mut connection) = joined(shim, runtime).await;
     is_served(&mut client, &mut connection).await;
 }
 
-/// Only root can become another user, or give files away.
+/// Returns an error without root, which is needed to change the user and the owner of files.
 pub(crate) fn is_root() -> Result<(), String> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root".to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! The program as people start it: its flags, its socket, its log, its end.
+//! The program as users start it: flags, socket, log and end.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -93,7 +93,8 @@ async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
     client.send(wire::HELLO).await;
     let upstream = runtime.accept_raw().await;
     client.next_of(SETTINGS).await;
-    // While it stands still, upstream closes and a request arrives: it will see both at once.
+    // While probeshim is stopped, the upstream closes its connection and a request arrives, so that
+    // probeshim sees both at the same time.
     shim.stop().await;
     drop(upstream);
     client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, wire::REQUEST)).await;
@@ -104,7 +105,8 @@ async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
             resets.push(frame.payload);
         }
     }
-    // REFUSED_STREAM is true as well, and lets the client try again; a CANCEL would be an answer that nobody gave.
+    // REFUSED_STREAM is correct too, and lets the client retry. CANCEL would be an answer that the
+    // upstream never gave.
     assert!(resets.iter().all(|reason| *reason == word(wire::REFUSED_STREAM)), "{resets:?}");
 }
 
@@ -134,7 +136,7 @@ async fn a_lack_of_descriptors_is_named_without_a_line_for_each_client() {
         let open = fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap();
         open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
     };
-    // What its start opens and closes does so no more.
+    // Waits until the program no longer opens or closes descriptors of its start.
     let settled = async {
         let mut before = descriptors();
         loop {
@@ -147,7 +149,8 @@ async fn a_lack_of_descriptors_is_named_without_a_line_for_each_client() {
         }
     };
     let open = soon(settled).await;
-    // Room for the client's connection, and none for that to the runtime.
+    // The limit leaves one descriptor for the client's connection and none for the connection to
+    // the runtime.
     let free = (0..1 << 20).find(|number| !open.contains(number)).unwrap();
     let limit = Rlimit { current: Some(free + 1), maximum: Some(free + 1) };
     prlimit(Some(Pid::from_child(&shim.process)), Resource::Nofile, limit).unwrap();
@@ -159,7 +162,8 @@ async fn a_lack_of_descriptors_is_named_without_a_line_for_each_client() {
     assert!(first["error"].as_str().unwrap().contains("Too many open files"), "{first}");
     shim.signal(Signal::TERM);
     assert_eq!(shim.ended().await, Some(0));
-    // Each client is in one line, alone or with others. How many lines there are depends on how long it took.
+    // Each refused client is in one line, alone or with others. The number of lines depends on
+    // timing.
     let log = fs::read_to_string(&shim.log).unwrap();
     let refused = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -191,7 +195,7 @@ async fn upstream_failures_are_in_the_log() {
 #[tokio::test]
 async fn on_a_terminal_the_log_is_for_people() {
     let place = Place::new();
-    // script runs it on a terminal of its own and writes down what it shows.
+    // script runs the program on a new terminal and records the output.
     let run = format!(
         "{} run --listen {} --upstream {} --admin {} --http off",
         env!("CARGO_BIN_EXE_probeshim"),
@@ -271,7 +275,7 @@ async fn both_signals_drain_and_a_second_one_ends_at_once() {
         let _call = connection.call().await;
         shim.signal(signal);
         shim.logged("draining").await;
-        assert!(UnixStream::connect(&shim.socket).is_err(), "new clients are refused");
+        assert!(UnixStream::connect(&shim.socket).is_err(), "new clients must be refused");
         shim.signal(signal);
         assert_eq!(shim.ended().await, Some(0));
         shim.logged("second signal: ending immediately").await;
@@ -298,7 +302,8 @@ async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
     let place = Place::new();
     let runtime = Runtime::listen(&place.at("runtime.sock"));
     let passed = UnixListener::bind(place.at("shim.sock")).unwrap();
-    // A shell puts the socket where systemd would: descriptor 3, and its own pid is the one that goes on.
+    // A shell passes the socket as systemd does: as descriptor 3, with the pid of the process that
+    // becomes probeshim.
     let program = env!("CARGO_BIN_EXE_probeshim");
     let script = format!(
         "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {} --admin {} --http off --watch-runtime off --record-limit off",
@@ -312,7 +317,7 @@ async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
     serves(&shim, &runtime).await;
     shim.signal(Signal::TERM);
     assert_eq!(shim.ended().await, Some(0));
-    assert!(place.at("shim.sock").exists(), "it is systemd's to remove");
+    assert!(place.at("shim.sock").exists(), "the socket belongs to systemd and must stay");
 }
 
 #[tokio::test]

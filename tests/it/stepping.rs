@@ -1,4 +1,4 @@
-//! The clock of the machine is stepped, back and forth, while containers are in back-off.
+//! Steps of the machine's clock, backward and forward, while containers are in back-off.
 
 use std::collections::BTreeSet;
 use std::env::consts::ARCH;
@@ -14,10 +14,10 @@ use crate::keeping::{Owner, SHORT, attempt};
 use crate::playing::{play, pod};
 use crate::program::{Place, Running};
 
-/// How the clock goes, in seconds from the true one: an hour back, then two hours on.
+/// Offsets of the clock from the true time, in seconds: one hour back, and then two hours forward.
 const STEPS: [i32; 2] = [-3600, 3600];
 
-/// The clock of all processes that are started by it.
+/// A faked clock, shared by all processes that are started with it.
 struct Clock {
     library: PathBuf,
     file: PathBuf,
@@ -27,7 +27,7 @@ impl Clock {
     fn new(place: &Place) -> Result<Self, String> {
         let library = PathBuf::from(format!("/usr/lib/{ARCH}-linux-gnu/faketime/libfaketimeMT.so.1"));
         if !library.exists() {
-            return Err(format!("{} is not there; the package is faketime", library.display()));
+            return Err(format!("{} does not exist (apt install faketime)", library.display()));
         }
         let clock = Self { library, file: place.at("clock") };
         clock.step(0);
@@ -35,13 +35,14 @@ impl Clock {
     }
 
     fn step(&self, seconds: i32) {
-        // Whoever reads it finds the old or the new.
+        // A rename lets readers see either the old or the new offset.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}")).unwrap();
         fs::rename(new, &self.file).unwrap();
     }
 
-    /// Starts a process that goes by it, and waits until it says that it has started. Intervals are as long as ever.
+    /// Starts a process with the faked clock, and waits for `message` in its log. Intervals are not
+    /// faked.
     async fn start(&self, mut command: Command, log: PathBuf, message: &str) -> Running {
         command.env("LD_PRELOAD", &self.library).env("FAKETIME_TIMESTAMP_FILE", &self.file);
         command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
@@ -63,8 +64,8 @@ impl Clock {
     }
 }
 
-/// The container of pod `a` is restarted in spite of the steps: while somebody restarts it, and while nobody is there. What is told in the end
-/// is who restarts it.
+/// Checks that the container of pod `a` is restarted in spite of the steps, both while probeshim
+/// runs and while it is killed. Returns the last probeshim.
 async fn lives_on(
     clock: &Clock,
     direct: &mut Owner,
@@ -89,7 +90,7 @@ async fn lives_on(
                 running = start(&direct.place).await;
             }
             let next = direct.has_started("a", attempt(&ended) + 1).await;
-            assert_eq!(attempt(&next), attempt(&ended) + 1, "none is left out");
+            assert_eq!(attempt(&next), attempt(&ended) + 1, "no attempt may be skipped");
             seen.insert(next.id);
         }
     }

@@ -1,4 +1,4 @@
-//! What is seen of calls, and that seeing them changes nothing.
+//! Observation of calls by the tap, which must not change the calls.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use prost::Message;
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
-/// A client, the runtime's end of its connection, and the relay between.
+/// A client, the runtime's end of its connection, and the relay between both.
 struct Tapped {
     client: Client,
     connection: Connection,
@@ -31,7 +31,7 @@ impl Tapped {
         Self { client, connection, runtime, shim }
     }
 
-    /// Makes a call that goes well.
+    /// Makes a successful call.
     async fn call(&mut self, method: &str, request: Bytes, response: Bytes) {
         let answer = self.client.call(method, request);
         let mut call = self.connection.call().await;
@@ -41,14 +41,15 @@ impl Tapped {
         read_all(&mut body).await.unwrap();
     }
 
-    /// Makes an ExecSync, and returns what was seen of it.
+    /// Makes an ExecSync and returns its observation.
     async fn exec(&mut self, request: Bytes, response: Bytes) -> std::sync::Arc<Call> {
         let before = self.shim.calls.counts().retained;
         self.call(EXEC_SYNC, request, response).await;
         self.shim.seen(before + 1).await.pop().unwrap()
     }
 
-    /// Waits until so many observations have been dropped. A call is observed after its client has the answer.
+    /// Waits until `count` observations have been dropped. A call is observed after its client has
+    /// the answer.
     async fn has_dropped(&self, count: u64) {
         let dropped = async {
             while self.shim.tap_metrics.observations_dropped() < count {
@@ -58,7 +59,7 @@ impl Tapped {
         soon(dropped).await;
     }
 
-    /// The value of a series.
+    /// Returns the value of a metric series.
     fn metric(&self, series: &str) -> u64 {
         let mut registry = metrics::registry();
         self.shim.tap_metrics.register(&mut registry);
@@ -150,10 +151,10 @@ async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
     let request = message(&exec_request(&["true"], 0));
     let exited = |code| message(&v1::ExecSyncResponse { exit_code: code, ..Default::default() });
 
-    // A response that is longer than what is copied.
+    // The response exceeds the limit of a capture.
     let long = v1::ExecSyncResponse { stdout: vec![b'x'; 1 << 20], ..Default::default() };
     let call = tapped.exec(request.clone(), message(&long)).await;
-    assert_eq!(call.exec.as_ref().unwrap().result, None, "not guessed");
+    assert_eq!(call.exec.as_ref().unwrap().result, None, "an undecoded result must be unknown");
     assert!(call.response_bytes > 1 << 20);
     assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="too-long"}"#), 1);
 
@@ -168,7 +169,7 @@ async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
     tapped.exec(request.slice(..7), exited(0)).await;
     assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="not-one-message"}"#), 1);
 
-    // And then one that can.
+    // The next call can be decoded.
     let call = tapped.exec(request, exited(7)).await;
     assert_eq!(call.exec.as_ref().unwrap().result.unwrap().exit_code, 7);
     assert_eq!(tapped.metric(r#"probeshim_calls_total{method="ExecSync",code="OK"}"#), 5);
@@ -190,7 +191,7 @@ async fn captures_find_no_room_where_others_have_taken_it() {
     assert!(seen[0].exec.as_ref().is_some_and(|exec| exec.result.is_some()));
     assert_eq!(seen[1].exec, None);
     assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="no-room"}"#), 2);
-    // What was decoded has made room again.
+    // The decoded captures have released their memory.
     let call = tapped.exec(request, response).await;
     assert!(call.exec.as_ref().unwrap().result.is_some());
 }
@@ -237,7 +238,7 @@ async fn every_way_to_end_has_its_code() {
     let gone = tapped.shim.seen(6).await.pop().unwrap();
     assert_eq!((gone.ending.to_string(), gone.request_bytes), ("client-gone".to_owned(), 5));
 
-    // On a connection of its own: upstream breaks it under a call.
+    // On another connection, the upstream breaks the connection during a call.
     let (mut client, mut connection) = tokio::join!(tapped.shim.client(), tapped.runtime.accept());
     let answer = client.ask("/a.B/C");
     let _call = connection.call().await;
@@ -249,7 +250,7 @@ async fn every_way_to_end_has_its_code() {
 #[tokio::test]
 async fn a_call_that_is_cut_off_while_its_client_reads_slowly_is_lost_with_its_upstream() {
     let mut tapped = Tapped::new(shim()).await;
-    // More than fits into the client's window, of which it gives nothing back.
+    // The body exceeds the client's window, and the client does not release any of it.
     let large = tapped.client.ask("/a.B/Large");
     let mut call = tapped.connection.call().await;
     let mut body = call.respond.send_response(ok(), false).unwrap();
@@ -287,7 +288,7 @@ async fn a_call_that_upstream_never_took_is_refused() {
     leaving.send(&frame(SETTINGS, 0, 0, &[])).await;
     let answer = client.ask("/a.B/C");
     leaving.next_of(HEADERS).await;
-    // The last stream that it took: none.
+    // The last stream that the upstream processed is none.
     leaving.send(&frame(GOAWAY, 0, 0, &[word(0), word(0)].concat())).await;
     soon(answer).await.unwrap_err();
     assert_eq!(shim.seen(1).await[0].ending.to_string(), "refused");
@@ -299,7 +300,8 @@ async fn under_load_every_call_is_seen_or_counted_as_dropped() {
     let settings = TapConfig { queued_calls: 2, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
-    // Until something has been dropped nothing is taken from the queue; whether that is too slow for the rest is up to the machine.
+    // The queue is not drained before a call has been dropped. Whether the decoder keeps up with
+    // the later calls depends on the machine.
     for _ in 0..CALLS / 2 {
         tapped.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
     }
@@ -330,7 +332,7 @@ async fn a_flood_loses_observations_but_no_calls_and_counts_what_it_loses() {
     let settings = TapConfig { queued_calls: 4, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
-    // Nobody takes anything from the queue meanwhile.
+    // The decoder does not run during these calls.
     for _ in 0..CALLS {
         tapped.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
     }
@@ -339,7 +341,7 @@ async fn a_flood_loses_observations_but_no_calls_and_counts_what_it_loses() {
     tapped.shim.decode(decoder);
     let seen: Vec<u64> = tapped.shim.seen(4).await.iter().map(|call| call.id).collect();
     assert_eq!(seen, [1, 2, 3, 4]);
-    // From here on the queue has room again, and the numbers show the gap.
+    // The queue has space again, and the ids of the calls show the gap.
     tapped.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
     assert_eq!(tapped.shim.seen(5).await.pop().unwrap().id, CALLS + 1);
     assert_eq!(tapped.metric(r#"probeshim_calls_total{method="other",code="OK"}"#), 5);

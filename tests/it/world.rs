@@ -1,4 +1,4 @@
-//! What the runtime is asked, and what is made of its answers, its silence and its end.
+//! The watcher's requests to the runtime, and its reactions to answers, silence and disconnects.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ use prost_types::{Any, Timestamp};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-/// An event as containerd publishes it.
+/// An event in containerd's envelope.
 #[derive(Message)]
 struct Envelope {
     #[prost(message, optional, tag = "1")]
@@ -39,11 +39,11 @@ struct ExecAdded {
     exec_id: String,
 }
 
-/// A watcher, and the runtime that it watches, which a test plays.
+/// A watcher and its runtime, which the test plays.
 struct Watched {
     notices: mpsc::Receiver<RuntimeEvent>,
     connection: Connection,
-    /// Calls that came before they were asked for.
+    /// Calls that arrived before the test expected them.
     early: Vec<Call>,
     _runtime: Runtime,
     _folder: TempDir,
@@ -59,7 +59,7 @@ impl Watched {
         Self { notices, connection, early: Vec::new(), _runtime: runtime, _folder: folder }
     }
 
-    /// The next call to a method, whatever else comes before it.
+    /// Returns the next call to a method, and keeps the calls that come before it.
     async fn call(&mut self, method: &str) -> Call {
         let is_it = |call: &Call| call.request.uri().path().ends_with(method);
         if let Some(place) = self.early.iter().position(is_it) {
@@ -83,7 +83,7 @@ impl Watched {
         self.call("/Version").await.answer(message(&answer));
     }
 
-    /// Takes the subscription to events.
+    /// Accepts the subscription to events.
     async fn subscribed(&mut self) -> SendStream<Bytes> {
         self.call("/Subscribe").await.respond.send_response(ok(), false).unwrap()
     }
@@ -101,7 +101,7 @@ impl Watched {
         soon(self.notices.recv()).await.unwrap()
     }
 
-    /// The next notice is that it is watched; says whether it tells of what it executes.
+    /// Asserts that the next notice is Connected, and returns whether the runtime has exec events.
     async fn is_there(&mut self) -> bool {
         match self.notice().await {
             RuntimeEvent::Connected { has_exec_events, .. } => has_exec_events,
@@ -125,13 +125,13 @@ fn publish(events: &mut SendStream<Bytes>, exec: &str) {
     events.send_data(message(&envelope), false).unwrap();
 }
 
-/// Ends a call with a code and nothing else.
+/// Ends a call with a gRPC status and nothing else.
 fn refuse(mut call: Call, code: &str) {
     let head = Response::builder().header("content-type", "application/grpc").header("grpc-status", code);
     call.respond.send_response(head.body(()).unwrap(), true).unwrap();
 }
 
-/// Whether a notice is that something was added under this id.
+/// Returns whether a notice reports that an exec with this id was added.
 fn is_added(notice: &RuntimeEvent, id: &str) -> bool {
     matches!(notice, RuntimeEvent::Task(TimestampedEvent { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
 }
@@ -147,7 +147,7 @@ async fn events_go_on_while_a_list_hangs_and_after_it_has_failed() {
     assert!(is_added(&watched.notice().await, "one"));
     refuse(list, "14");
     publish(&mut events, "two");
-    assert!(is_added(&watched.notice().await, "two"), "a list that failed is no end");
+    assert!(is_added(&watched.notice().await, "two"), "a failed list must not end the events");
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn the_end_of_the_events_is_told_and_they_are_asked_for_again() {
     watched.answers_version("containerd", "v1.7.29").await;
     let mut events = watched.subscribed().await;
     assert!(watched.is_there().await);
-    // The CRI lives on: the same connection goes on to be used.
+    // The CRI service keeps running, so the same connection is still used.
     events.send_trailers(headers(&[("grpc-status", "14")])).unwrap();
     assert!(matches!(watched.notice().await, RuntimeEvent::Disconnected));
     watched.answers_version("containerd", "v1.7.29").await;
