@@ -1,4 +1,5 @@
-//! `run --enforce restart` on procrun: what clients make through the relay lives on as if a kubelet kept it, until they let it go.
+//! `run --enforce restart` on procrun: containers that clients create through the relay are
+//! restarted as by a kubelet, until a client releases them.
 
 mod owner;
 
@@ -25,7 +26,7 @@ use crate::program::{Place, Running};
 use fixtures::wait::soon;
 pub(crate) use owner::{Owner, attempt, is_running};
 
-/// A shell that ends by itself, badly.
+/// Script that exits with an error after a moment.
 pub(crate) const SHORT: &str = "sleep 0.3; exit 3";
 
 pub(crate) async fn start(place: &Place) -> Running {
@@ -35,7 +36,7 @@ pub(crate) async fn start(place: &Place) -> Running {
 pub(crate) async fn end(mut running: Running, owner: Owner, runtime: Runtime) {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
-    // Whatever there is was made by clients, and is left to them.
+    // All remaining pods belong to clients, and probeshim leaves them alone.
     owner.direct().remove_all().await;
     runtime.end().await;
 }
@@ -57,7 +58,7 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
     owner.pod("well", "exit 0", &[("restart-policy.main", "OnFailure")]).await;
     for pod in ["killed", "ends"] {
         if pod == "ends" {
-            // Not before, since its back-off grows while the other is waited for.
+            // This pod starts later, because its back-off grows during the wait for the other pod.
             owner.pod(pod, SHORT, &[]).await;
         }
         let container = owner.has_started(pod, 1).await;
@@ -66,14 +67,14 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
         let status = owner.client.container_status(request).await.unwrap().into_inner().status.unwrap();
         assert!(status.log_path.ends_with(&log), "{}", status.log_path);
     }
-    // Under back-off.
+    // The container is in back-off.
     until_shown(&owner.place, &["status"], |status| {
         let pods = status["pods"].as_array()?;
         let ends = pods.iter().find(|pod| pod["name"] == "ends")?;
         (ends["containers"][0]["reason"] == "CrashLoopBackOff").then_some(())
     })
     .await;
-    // One that waits, now for 20 s, is not brought back once it is removed.
+    // A container that is removed while it waits in back-off, here for 20 s, is not restarted.
     owner.has_attempts("ends", &[1, 2]).await;
     let waits = owner.has_ended("ends").await;
     owner.client.remove_container(RemoveContainerRequest { container_id: waits.id }).await.unwrap();
@@ -82,17 +83,17 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
     let request = StopContainerRequest { container_id: killed.id.clone(), timeout: 2 };
     owner.client.stop_container(request).await.unwrap();
     owner.is_let_go("killed").await;
-    // That takes longer than either of them would have been waited for.
+    // These restarts take longer than the back-off of either container would have taken.
     owner.pod("last", SHORT, &[]).await;
     owner.has_attempts("last", &[2, 3]).await;
     assert_eq!(owner.containers("killed").await.pop().unwrap().id, killed.id);
     let is_new = |it: &Container| !left.iter().any(|known| known.id == it.id);
-    assert!(!owner.containers("ends").await.iter().any(is_new), "it was removed");
+    assert!(!owner.containers("ends").await.iter().any(is_new), "a removed container was restarted");
     for pod in ["once", "well"] {
         let containers = owner.containers(pod).await;
         assert_eq!((containers.len(), attempt(&containers[0])), (1, 0), "{containers:#?}");
     }
-    // A new one of that name is kept again.
+    // Another pod of the same name is managed again.
     let mut pod = owner.run("again", &[]).await;
     for _ in 0..2 {
         let id = owner.create(&pod, "main", SHORT).await;
@@ -107,7 +108,8 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
     end(running, owner, runtime).await;
 }
 
-/// Who replaces a container begins with attempt 0 again, while a dead one of a higher attempt may still be there.
+/// A client that replaces a container begins with attempt 0 again, while a dead container of a
+/// higher attempt may still exist.
 #[tokio::test]
 async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
     let place = Place::new();
@@ -120,7 +122,7 @@ async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attemp
         .pod("a", &format!("echo >> {starts}; [ $(wc -l < {starts}) -lt 3 ] && exit 3; {POLITE}"), &[])
         .await;
     let last = owner.runs("a", 2).await;
-    // Attempt 0 has gone by then, whose name is free.
+    // Attempt 0 has been removed, so its name is free.
     owner.has_attempts("a", &[1, 2]).await;
     owner.client.remove_container(RemoveContainerRequest { container_id: last.id }).await.unwrap();
     let id = owner.create(&pod, "main", POLITE).await;
@@ -142,7 +144,8 @@ async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attemp
     end(running, owner, runtime).await;
 }
 
-/// The same of a sandbox.
+/// A client that replaces a sandbox begins with attempt 0 again, while a dead sandbox of a higher
+/// attempt may still exist.
 #[tokio::test]
 async fn a_sandbox_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
     let place = Place::new();
@@ -178,7 +181,8 @@ async fn a_sandbox_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt(
     end(running, owner, runtime).await;
 }
 
-/// One that is not to be started again is killed all the same; and what has ended for good is not made again because nothing tells of it any more.
+/// A container that will not be restarted is killed nevertheless. A container that ended
+/// permanently is not recreated after its removal from the runtime.
 #[tokio::test]
 async fn what_has_ended_for_good_stays_so() {
     let place = Place::new();
@@ -195,7 +199,7 @@ async fn what_has_ended_for_good_stays_so() {
         assert_eq!(attempt(&ended), 0);
         owner.another_is_restarted(&format!("after-{pod}")).await;
         if pod == "once" {
-            // With its sandbox.
+            // The container is removed together with its sandbox.
             let request = RemovePodSandboxRequest { pod_sandbox_id: ended.pod_sandbox_id };
             direct.remove_pod_sandbox(request).await.unwrap();
         } else {
@@ -215,7 +219,7 @@ async fn what_has_ended_for_good_stays_so() {
     end(running, owner, runtime).await;
 }
 
-/// That its owner has started something need not be seen: that it runs tells as much.
+/// probeshim does not need to see StartContainer: a running container has been started.
 #[tokio::test]
 async fn what_was_made_through_the_relay_and_runs_has_been_started() {
     let place = Place::new();
@@ -240,7 +244,8 @@ async fn what_was_made_through_the_relay_and_runs_has_been_started() {
     end(running, owner, runtime).await;
 }
 
-/// A sandbox that has died is made again, with its containers; the one before it goes when nothing is in it any more.
+/// A sandbox that has died is recreated with its containers. The previous sandbox is removed once
+/// it contains nothing.
 #[tokio::test]
 async fn a_sandbox_that_has_died_is_made_again() {
     let place = Place::new();
@@ -249,7 +254,7 @@ async fn a_sandbox_that_has_died_is_made_again() {
     let mut owner = Owner::of(place);
     let mut id = owner.pod("a", POLITE, &[]).await.id;
     for attempt in 1..=2 {
-        // Not through the relay: nobody has let it go.
+        // The call bypasses the relay, so no client has released the container.
         runtime.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: id.clone() }).await.unwrap();
         let again = owner.runs("a", attempt).await;
         let sandboxes = owner.sandboxes().await;
@@ -270,7 +275,7 @@ async fn a_sandbox_that_has_died_is_made_again() {
     end(running, owner, runtime).await;
 }
 
-/// What has ended for good stays so, whoever comes after a kill.
+/// Containers that ended permanently stay ended after probeshim is killed.
 #[tokio::test]
 async fn policies_hold_through_a_kill() {
     let place = Place::new();
@@ -292,7 +297,7 @@ async fn policies_hold_through_a_kill() {
     end(running, owner, runtime).await;
 }
 
-/// People name things by the beginning of their ids, and remove what runs.
+/// Users abbreviate ids, and remove running pods.
 #[tokio::test]
 async fn short_ids_and_removals_count() {
     let place = Place::new();
@@ -316,7 +321,8 @@ async fn short_ids_and_removals_count() {
     end(running, owner, runtime).await;
 }
 
-/// What its owner stops while nothing is restarted is its own all the same; what it makes then is told of.
+/// A container that a client stops while restarts are off is released. A container created during
+/// that time is reported as not restartable.
 #[tokio::test]
 async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
     let place = Place::new();
@@ -336,7 +342,8 @@ async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
     let request = RemovePodSandboxRequest { pod_sandbox_id: removed.id };
     owner.client.remove_pod_sandbox(request).await.unwrap();
     owner.pod("meanwhile", POLITE, &[]).await;
-    // At the runtime's own socket: nobody has let it go.
+    // The stop on the runtime's own socket bypasses the relay, so no client has released the
+    // container.
     let mut direct = runtime.client.clone();
     let id = owner.runs("left", 0).await.id;
     direct.stop_container(StopContainerRequest { container_id: id, timeout: 2 }).await.unwrap();
@@ -357,7 +364,8 @@ async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
     end(running, owner, runtime).await;
 }
 
-/// What was not seen is told of, where it is shown and when it ends; and is not killed, since nobody would start it again.
+/// Containers whose creation probeshim did not see are reported in the status and when they end.
+/// They are not killed, because they would not be restarted.
 #[tokio::test]
 async fn what_was_not_seen_is_told_of() {
     let place = Place::new();
@@ -390,7 +398,7 @@ async fn what_was_not_seen_is_told_of() {
     end(running, owner, runtime).await;
 }
 
-/// Takes what is asked for.
+/// An observer that captures the requests of RunPodSandbox and CreateContainer.
 #[derive(Debug)]
 struct Witness {
     budget: CaptureBudget,
@@ -414,7 +422,7 @@ impl Observer for Witness {
 }
 
 impl Witness {
-    /// A relay in front of a runtime, and who sees what passes.
+    /// Starts a relay in front of a runtime, and returns it with its observer.
     fn between(listen: &Path, upstream: &Path) -> (Arc<Self>, Option<BoundPath>) {
         let witness = Arc::new(Self { budget: CaptureBudget::new(8 << 20), created: Mutex::default() });
         let upstream = SocketPath::new(upstream).unwrap();
@@ -433,7 +441,7 @@ impl Witness {
         (witness, listening.claim)
     }
 
-    /// Waits until so many were made.
+    /// Waits until `count` requests have been captured.
     async fn made(&self, count: usize) -> Vec<Vec<u8>> {
         soon(async {
             loop {
@@ -448,14 +456,15 @@ impl Witness {
     }
 }
 
-/// Field 1000 of a message, which nobody knows.
+/// Returns field 1000 of a message, which no schema defines.
 fn unknown(content: &[u8]) -> Vec<u8> {
     let mut field = Vec::new();
     prost::encoding::bytes::encode(1000, &content.to_vec(), &mut field);
     field
 }
 
-/// Probeshim is killed while they wait: what they were made with is there again, as are their counts and what they wait.
+/// probeshim is killed while a container is in back-off. Its successor has the original request,
+/// the restart count and the back-off.
 #[tokio::test]
 async fn fields_that_nobody_knows_and_counts_survive_a_kill() {
     let place = Place::new();
@@ -483,7 +492,7 @@ async fn fields_that_nobody_knows_and_counts_survive_a_kill() {
     let id = owner.create_raw(request).await;
     owner.start(id).await;
     let seen = witness.made(3).await;
-    // By then it waits.
+    // The restarted container has ended and is in back-off.
     until_shown(&owner.place, &["status"], |status| {
         (status["pods"][0]["containers"][0]["reason"] == "CrashLoopBackOff").then_some(())
     })

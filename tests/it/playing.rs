@@ -1,4 +1,5 @@
-//! `probeshim play` on procrun, as people start it: what ends it and how, what it tells, and many pods at once.
+//! `probeshim play` on procrun, started as users start it: its end, its exit code, its output, and
+//! many pods at the same time.
 
 mod around;
 mod logs;
@@ -15,10 +16,10 @@ use crate::admin::{get, until_shown};
 use crate::procrun::{Runtime, until};
 use crate::program::{Answer, Place, Running};
 
-/// A shell that ends when it is told to.
+/// Script that exits on SIGTERM.
 pub(crate) const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
 
-/// A pod with one container that runs a script, and more of each.
+/// Returns a pod with one container that runs a script, with additional fields of both.
 pub(crate) fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
     format!(
         "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2{of_pod}, \
@@ -26,7 +27,7 @@ pub(crate) fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) ->
     )
 }
 
-/// `probeshim play`.
+/// Returns the command `probeshim play`.
 pub(crate) fn play(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
     command.arg("play").args(arguments).arg("--config").arg(place.at("config.yaml"));
@@ -36,26 +37,26 @@ pub(crate) fn play(place: &Place, arguments: &[&str]) -> Command {
     command
 }
 
-/// Plays what is there, until it is told to end.
+/// Starts `play` with these manifests, and waits until it plays.
 pub(crate) async fn start(place: &Place, path: &str) -> Running {
     start_with(place, &[path]).await
 }
 
-/// The same, with more arguments.
+/// Starts `play` with these arguments, and waits until it plays.
 async fn start_with(place: &Place, arguments: &[&str]) -> Running {
     let running = begin(place, arguments);
     running.logged("playing").await;
     running
 }
 
-/// The same, without waiting until it plays.
+/// Starts `play` without waiting until it plays.
 pub(crate) fn begin(place: &Place, arguments: &[&str]) -> Running {
     let log = place.at("log");
     let process = play(place, arguments).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     Running { process, socket: place.at("probeshim.sock"), log }
 }
 
-/// Plays manifests to the end, and tells what came of it.
+/// Plays manifests until `play` ends, and returns its output.
 pub(crate) async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
     fs::write(place.at("pods.yaml"), manifests).unwrap();
     let manifests = place.at("pods.yaml");
@@ -63,7 +64,7 @@ pub(crate) async fn played(place: &Place, manifests: &str, arguments: &[&str]) -
     Answer::to(play(place, &arguments)).await
 }
 
-/// A folder of manifests that is played.
+/// A directory of manifests that `play` watches.
 pub(crate) struct Watched<'a> {
     place: &'a Place,
     folder: PathBuf,
@@ -80,7 +81,7 @@ impl<'a> Watched<'a> {
         self.folder.to_str().unwrap()
     }
 
-    /// Writes a manifest, at once and as a whole.
+    /// Writes a manifest atomically.
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.place.at("new"), text).unwrap();
         fs::rename(self.place.at("new"), self.folder.join(name)).unwrap();
@@ -91,7 +92,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-/// Waits until an event tells of something.
+/// Waits for an event with this reason whose message contains `message`.
 pub(crate) async fn told(place: &Place, reason: &'static str, message: &'static str) {
     until_shown(place, &["events"], |events| {
         let is_it =
@@ -101,13 +102,14 @@ pub(crate) async fn told(place: &Place, reason: &'static str, message: &'static 
     .await;
 }
 
-/// How many sandboxes there are; containers go with them.
+/// Returns the number of sandboxes. Containers are removed with their sandbox.
 pub(crate) async fn sandboxes(runtime: &mut Runtime) -> usize {
     let listed = runtime.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
     listed.into_inner().items.len()
 }
 
-/// Nothing is left of what was played, neither in the runtime nor on disk.
+/// Asserts that nothing is left of the pods, neither in the runtime nor on disk, and ends the
+/// runtime.
 pub(crate) async fn is_clean(place: &Place, mut runtime: Runtime) {
     assert_eq!(sandboxes(&mut runtime).await, 0);
     assert_eq!(fs::read_dir(place.at("state/pods")).unwrap().count(), 0);
@@ -229,7 +231,7 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
     told(&place, "InvalidSpec", "b.yaml: spec.containers[0].image: Required value").await;
     folder.remove("a.yaml");
-    // Its final status can be read for five minutes.
+    // The final status can be read for five minutes.
     let ended =
         pods(|pods| pods.iter().find(|pod| pod["removed"].is_string()).map(ToString::to_string)).await;
     let ended: Value = serde_json::from_str(&ended).unwrap();
@@ -241,8 +243,8 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     is_clean(&place, runtime).await;
 }
 
-/// A pod of the same uid stays the same pod, of which a container is restarted where its image is another; and a pod of which something is
-/// wrong now stays what it was.
+/// A pod with the same uid stays the same pod: a container with another image is restarted, and an
+/// invalid manifest changes nothing.
 #[tokio::test]
 async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
     let place = Place::new();
@@ -312,7 +314,7 @@ async fn what_reads_a_kubelet_reads_what_is_played() {
     assert_eq!(
         spec["containers"][0]["env"],
         serde_json::json!([{"name": "KEY"}]),
-        "values are for nobody else"
+        "/pods must not contain values of environment variables"
     );
     let metrics = get(&http, "/metrics/probes").await;
     assert!(

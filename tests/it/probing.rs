@@ -1,4 +1,5 @@
-//! Probes that are made beside the relay: what is told of them, where they come from, and that nothing else is done.
+//! Probes that probeshim runs in addition to the relay: their display, events and sources, and
+//! their isolation from the rest.
 
 pub(crate) mod lateness;
 
@@ -17,7 +18,7 @@ use crate::admin::{kept, public_address, until_shown};
 use crate::procrun::{Runtime, shell};
 use crate::program::{Answer, Place};
 
-/// Waits until an event of a pod has been told so often, with something in its message.
+/// Waits until events of a pod with this reason and message have been counted `count` times.
 pub(crate) async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64) {
     let counted = |events: &Value| -> u64 {
         let events = events.as_array().unwrap().iter();
@@ -30,7 +31,7 @@ pub(crate) async fn told(place: &Place, pod: &str, reason: &str, message: &str, 
     until_shown(place, &["events"], |events| (counted(events) >= count).then_some(())).await;
 }
 
-/// The probes of a pod's containers.
+/// Returns the probes of a pod's container once `so` holds for them.
 async fn probes(place: &Place, pod: &str, so: impl Fn(&Value) -> bool) -> Value {
     until_shown(place, &["status"], |status| {
         let pod = status["pods"].as_array().unwrap().iter().find(|known| known["name"] == pod)?;
@@ -40,7 +41,7 @@ async fn probes(place: &Place, pod: &str, so: impl Fn(&Value) -> bool) -> Value 
     .await
 }
 
-/// A pod with a container `main` that sleeps.
+/// Runs a pod with a container `main` that sleeps, and returns the id of the container.
 pub(crate) async fn run(runtime: &mut Runtime, name: &str) -> String {
     let pod = runtime.run_pod(name).await;
     let id = runtime.create((name, &pod), shell("main", "sleep 1000")).await.unwrap();
@@ -65,7 +66,7 @@ pub(crate) const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {e
 
 #[tokio::test]
 async fn in_dry_run_no_call_changes_anything() {
-    // Two probeshims in a row: the one before the runtime sees every call that the other makes.
+    // Two probeshims in a chain: the one in front of the runtime sees every call of the other.
     let (wire, place) = (Place::new(), Place::new());
     let mut runtime = Runtime::start_at(&wire.at("runtime.sock"));
     run(&mut runtime, "web").await;
@@ -119,7 +120,7 @@ async fn what_is_made_is_shown_counted_and_explained() {
     let table = place.ask(&["status"]).await.stdout;
     assert!(table.contains("readiness  it/web main  yes    exec     config  success"), "{table}");
 
-    // It is among the calls, with what is known of it.
+    // The probe's calls are listed, with their analysis.
     let calls = until_shown(&place, &["calls", "--probe", "readiness"], |calls| {
         calls.as_array().filter(|calls| !calls.is_empty()).cloned()
     });
@@ -190,7 +191,7 @@ async fn one_that_is_broken_harms_nobody_else() {
     let probed = probes(&place, "gone", |probes| counts(probes, 1)).await;
     assert_eq!(probed[0]["result"], "success");
 
-    // A container that vanishes is not probed any more.
+    // A removed container is no longer probed.
     let request = RemoveContainerRequest { container_id: gone };
     runtime.client.remove_container(request).await.unwrap();
     until_shown(&place, &["status"], |status| {
@@ -200,7 +201,8 @@ async fn one_that_is_broken_harms_nobody_else() {
     })
     .await;
 
-    // What is mended counts, and what is broken afterwards counts as it was.
+    // A corrected manifest takes effect, and a manifest that becomes invalid keeps its last valid
+    // content.
     write("wrong", &manifest("wrong", &exec(&["true"])));
     probes(&place, "wrong", |probes| counts(probes, 1)).await;
     told(&place, "", "SpecResolved", "wrong.yaml: spec.containers[0].livenessProbe", 1).await;
@@ -227,7 +229,7 @@ async fn a_runtime_that_restarts_is_probed_again() {
     runtime.end().await;
 }
 
-/// Answers as a kubelet's read-only port does.
+/// Starts a server that answers as a kubelet's read-only port, and returns its URL.
 async fn kubelet(answers: Vec<(u16, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -278,7 +280,7 @@ async fn a_kubelet_tells_of_its_pods() {
     runtime.end().await;
 }
 
-/// `probeshim` with these arguments, in a place.
+/// Runs `probeshim` with these arguments.
 async fn probeshim(arguments: &[&str]) -> Answer {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_probeshim"));
     command.args(arguments);

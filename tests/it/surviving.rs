@@ -1,4 +1,5 @@
-//! probeshim is killed, at each call that it makes, and started again: what it plays comes to the same end.
+//! probeshim is killed at each of its calls to the runtime, and started again: the pods that it
+//! plays end in the same way.
 
 mod runtime;
 
@@ -29,7 +30,7 @@ use crate::playing::{POLITE, Watched, begin, is_clean, played, pod, sandboxes, s
 use crate::procrun::Runtime;
 use crate::program::{Answer, Place, Running, is_root};
 
-/// What changes something in a runtime, or in a container.
+/// Calls that change the state of a runtime or of a container.
 const ACTS: [&str; 8] = [
     "RunPodSandbox",
     "StopPodSandbox",
@@ -41,30 +42,30 @@ const ACTS: [&str; 8] = [
     "ExecSync",
 ];
 
-/// How many walks are made at once.
+/// Number of walks that run at the same time.
 const AT_ONCE: usize = 6;
 
-/// Counts what is asked of a runtime, and kills who asks at one of its calls.
+/// Observer that counts calls to a runtime, and kills the caller at one of them.
 #[derive(Debug, Default)]
 struct Killer {
     victim: AtomicI32,
     asked: AtomicUsize,
     answered: AtomicUsize,
-    /// Which call is not to come to anything.
+    /// The call at which the caller is killed.
     at: Option<Moment>,
     has_killed: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
-    /// Before the runtime is asked for the time of this number.
+    /// Before the call with this number reaches the runtime.
     Asked(usize),
-    /// When it has answered.
+    /// When the runtime has answered the call with this number.
     Answered(usize),
 }
 
 impl Killer {
-    /// A relay in front of procrun.
+    /// Starts a relay in front of procrun.
     fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<BoundPath>, CancellationToken) {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
         let listen = SocketPath::new(&place.at("runtime.sock")).unwrap();
@@ -76,7 +77,7 @@ impl Killer {
         (relay.unwrap(), listening.claim, drain)
     }
 
-    /// From now on calls count.
+    /// Sets the process to be killed, and starts to count calls.
     fn is_after(&self, running: &Running) {
         self.victim.store(Pid::from_child(&running.process).as_raw_nonzero().get(), Ordering::SeqCst);
     }
@@ -110,16 +111,16 @@ impl Observer for Killer {
     }
 }
 
-/// How it went.
+/// Result of a walk.
 struct Walk {
-    /// Calls that were made.
+    /// Number of calls.
     calls: usize,
-    /// Whether somebody has been killed.
+    /// Whether the process was killed.
     has_killed: bool,
 }
 
-/// A pod is played, its container is restarted for a probe that fails at first, and the pod ends because its manifest is taken away. Who plays
-/// it is killed at a moment, and started again.
+/// Plays a pod whose container is restarted because its probe fails at first, and which ends when
+/// its manifest is removed. The `play` process is killed at the moment `at`, and started again.
 async fn walk(at: Option<Moment>) -> Walk {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("procrun.sock"));
@@ -176,7 +177,7 @@ async fn walk(at: Option<Moment>) -> Walk {
         let numbers: BTreeSet<u32> = attempts.iter().map(|(attempt, _)| *attempt).collect();
         assert_eq!(numbers.len(), attempts.len(), "{at:?}: two of {name} have one attempt: {attempts:?}");
     }
-    // It may have been killed at its last call.
+    // The process may have been killed at its last call.
     if running.process.try_wait().unwrap().is_none() {
         running.signal(Signal::TERM);
         running.ended().await;
@@ -185,7 +186,7 @@ async fn walk(at: Option<Moment>) -> Walk {
     drain.cancel();
     soon(relay.ended()).await.unwrap();
     let count = fs::read_to_string(place.at("starts")).unwrap().lines().count();
-    assert!((2..=3).contains(&count), "{at:?}: it was started {count} times");
+    assert!((2..=3).contains(&count), "{at:?}: the container was started {count} times");
     killer.walk(killer.asked.load(Ordering::SeqCst))
 }
 
@@ -193,16 +194,17 @@ fn no_files(place: &Place) -> bool {
     fs::read_dir(place.at("state/pods")).is_ok_and(|mut left| left.next().is_none())
 }
 
-/// Walks, some of them at once. How many calls one has depends on how often it is probed while it lasts, and so on the machine: a moment that a
-/// walk does not come to kills nobody. But every walk has `sure` calls.
+/// Runs walks, several at the same time. The number of calls in a walk depends on the number of
+/// probe attempts, and so on the machine: a moment that a walk does not reach kills no process.
+/// Every walk has at least `sure` calls.
 async fn all(walks: impl Iterator<Item = impl Future<Output = Walk>>, sure: usize) {
     let walked: Vec<Walk> = iter(walks).buffer_unordered(AT_ONCE).collect().await;
     let killed = walked.iter().filter(|walk| walk.has_killed).count();
-    // Before each of them, and after each.
+    // The process is killed before and after each of these calls.
     assert!(killed >= 2 * sure, "{killed} of {}", walked.len());
 }
 
-/// Both moments of each of so many calls.
+/// Returns both moments of each of `calls` calls.
 fn moments(calls: usize) -> impl Iterator<Item = Moment> {
     (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)])
 }
@@ -214,8 +216,9 @@ async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
     all(moments(calls).map(|moment| soon(walk(Some(moment)))), 10).await;
 }
 
-/// A client has made a pod, whose container is restarted for a probe that fails at first. Who keeps it alive is killed at a moment, and started
-/// again; then the client stops it. Calls are those until it had been restarted.
+/// Lets a client create a pod whose container is restarted because its probe fails at first.
+/// probeshim is killed at the moment `at`, and started again; then the client stops the container.
+/// Only calls before that stop are counted.
 async fn walk_of_client(at: Option<Moment>) -> Walk {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("procrun.sock"));
@@ -233,14 +236,14 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
             running = keeping::start(&owner.place).await;
             owner = Owner::of(owner.place);
         }
-        // The runtime itself is asked: the relay may just be gone.
+        // The runtime is queried directly, because the relay may be gone.
         let mut direct = Owner { client: runtime.client.clone(), place: owner.place };
         let containers = direct.containers("a").await;
         owner = Owner { client: owner.client, place: direct.place };
         let running: Vec<_> = containers.iter().filter(|it| keeping::is_running(it)).collect();
-        assert!(running.len() <= 1, "{at:?}: it runs twice: {containers:#?}");
+        assert!(running.len() <= 1, "{at:?}: the container runs twice: {containers:#?}");
         let numbers: BTreeSet<u32> = containers.iter().map(keeping::attempt).collect();
-        assert_eq!(numbers.len(), containers.len(), "{at:?}: two have one attempt: {containers:#?}");
+        assert_eq!(numbers.len(), containers.len(), "{at:?}: two containers have the same attempt: {containers:#?}");
         let again = running.iter().find(|it| keeping::attempt(it) > 0).map(|it| it.id.clone());
         let count = fs::read_to_string(&starts).unwrap_or_default().lines().count();
         if let Some(id) = again.filter(|_| count > 1) {
@@ -252,14 +255,14 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
     killer.victim.store(0, Ordering::SeqCst);
     let request = StopContainerRequest { container_id: restarted, timeout: 2 };
     while let Err(status) = owner.client.stop_container(request.clone()).await {
-        // It has just been killed, or nothing explains that.
+        // Only a kill of probeshim explains a failed call.
         assert_eq!(running.ended().await, None, "{at:?}: {status}");
         running = keeping::start(&owner.place).await;
         owner = Owner::of(owner.place);
     }
     owner.is_let_go("a").await;
     owner.another_is_restarted("last").await;
-    assert!(!owner.containers("a").await.iter().any(keeping::is_running), "{at:?}: it was stopped");
+    assert!(!owner.containers("a").await.iter().any(keeping::is_running), "{at:?}: a container runs after its client stopped it");
     keeping::end(running, owner, runtime).await;
     drain.cancel();
     soon(relay.ended()).await.unwrap();
@@ -305,7 +308,7 @@ async fn one_state_is_for_one_probeshim() {
     is_clean(&place, runtime).await;
 }
 
-/// A folder with little room, until dropped.
+/// A small tmpfs, which is unmounted when dropped.
 struct Small(PathBuf);
 
 impl Small {
@@ -316,7 +319,7 @@ impl Small {
         Self(folder)
     }
 
-    /// Nothing can be written there from now on, or can again.
+    /// Makes the directory read-only, or writable again.
     fn is_read_only(&self, is_so: bool) {
         let flags = if is_so { MountFlags::RDONLY } else { MountFlags::empty() };
         mount_remount(&self.0, flags, "").unwrap();
@@ -329,7 +332,8 @@ impl Drop for Small {
     }
 }
 
-/// Pods go on, it is told of, and what could not be written is once there is room.
+/// On a full disk pods keep running, the failure is reported, and the state is written once there
+/// is space.
 #[tokio::test]
 async fn a_disk_that_is_full_loses_nothing() {
     need!(is_root());
@@ -358,7 +362,7 @@ async fn a_disk_that_is_full_loses_nothing() {
     is_clean(&place, runtime).await;
 }
 
-/// What is to be kept is refused where it cannot be; what is only watched is not.
+/// A read-only state directory is refused for restarts, but accepted for observation.
 #[tokio::test]
 async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
     need!(is_root());
@@ -390,7 +394,8 @@ async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
     keeping::end(running, owner, runtime).await;
 }
 
-/// What runs is adopted: the same containers go on. What is played otherwise next time is left and told of, until it is pruned.
+/// Running pods are adopted with the same containers. A pod that is not in the manifests of the
+/// next run is reported and left alone until `--prune` removes it.
 #[tokio::test]
 async fn what_runs_is_adopted_and_strangers_go_when_they_are_pruned() {
     let place = Place::new();
@@ -404,7 +409,7 @@ async fn what_runs_is_adopted_and_strangers_go_when_they_are_pruned() {
         running.signal(Signal::KILL);
         running.ended().await;
         running = start(&place, folder.path()).await;
-        // It has been looked at, and is what it was.
+        // The running container is the one that ran before.
         let shown = until_shown(&place, &["status"], |status| {
             let container =
                 &status["pods"].as_array()?.iter().find(|pod| pod["name"] == "a")?["containers"][0];
@@ -431,7 +436,7 @@ async fn what_runs_is_adopted_and_strangers_go_when_they_are_pruned() {
     assert_eq!(owner.runs("a", 0).await.id, first.id);
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
-    assert_eq!(owner.runs("a", 0).await.id, first.id, "it is left at the end as well");
+    assert_eq!(owner.runs("a", 0).await.id, first.id, "the unmatched pod must stay when play ends");
     running = begin(&place, &[other.to_str().unwrap(), "--prune"]);
     soon(async {
         while !owner.containers("a").await.is_empty() {

@@ -1,4 +1,4 @@
-//! A client that makes pods through the relay.
+//! A client that creates pods through the relay.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::SHORT;
 use crate::admin::until_shown;
 use crate::program::Place;
 
-/// A client whose containers are kept alive.
+/// A client whose containers probeshim restarts.
 pub(crate) struct Owner {
     pub(crate) client: RuntimeServiceClient<Channel>,
     pub(crate) place: Place,
 }
 
-/// A pod with its sandbox.
+/// A pod that has been created, with the id of its sandbox.
 pub(crate) struct Made {
     pub(crate) config: PodSandboxConfig,
     pub(crate) id: String,
@@ -41,7 +41,7 @@ impl Owner {
             metadata: Some(PodSandboxMetadata {
                 name: name.to_owned(),
                 namespace: "it".to_owned(),
-                // As people copy it.
+                // Users copy pod configs with the same uid.
                 uid: "uid".to_owned(),
                 attempt: 0,
             }),
@@ -80,7 +80,7 @@ impl Owner {
         self.client.create_container(request).await.unwrap().into_inner().container_id
     }
 
-    /// The same, in these bytes.
+    /// Sends a CreateContainer request with these bytes, and returns the container's id.
     pub(crate) async fn create_raw(&mut self, request: Vec<u8>) -> String {
         let stream = UnixStream::connect(self.place.at("shim.sock")).await.unwrap();
         let mut client = http2::client::Client::over(stream).await;
@@ -97,7 +97,7 @@ impl Owner {
         self.client.start_container(StartContainerRequest { container_id: id }).await.unwrap();
     }
 
-    /// A pod with one container.
+    /// Creates and starts a pod with one container.
     pub(crate) async fn pod(&mut self, name: &str, script: &str, annotations: &[(&str, &str)]) -> Made {
         let pod = self.run(name, annotations).await;
         let id = self.create(&pod, "main", script).await;
@@ -105,7 +105,7 @@ impl Owner {
         pod
     }
 
-    /// The same in front of the runtime itself.
+    /// Returns a client that bypasses the relay.
     pub(crate) fn direct(self) -> Self {
         let socket = SocketPath::new(&self.place.at("runtime.sock")).unwrap();
         Self { client: runtime_client(&socket), ..self }
@@ -116,7 +116,7 @@ impl Owner {
         listed.into_inner().items
     }
 
-    /// Removes all there is.
+    /// Removes all pods.
     pub(crate) async fn remove_all(&mut self) {
         for sandbox in self.sandboxes().await {
             let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
@@ -124,7 +124,7 @@ impl Owner {
         }
     }
 
-    /// The containers of a pod, the last attempt last.
+    /// Returns the containers of a pod in the order of their attempts.
     pub(crate) async fn containers(&mut self, pod: &str) -> Vec<Container> {
         let names: HashMap<String, String> = self
             .sandboxes()
@@ -139,13 +139,13 @@ impl Owner {
         containers
     }
 
-    /// Waits until an attempt of a pod's container runs, or one after it.
+    /// Waits until a container of a pod runs whose attempt is at least `least`.
     pub(crate) async fn runs(&mut self, pod: &str, least: u32) -> Container {
         soon(async {
             loop {
                 let containers = self.containers(pod).await;
                 let running: Vec<_> = containers.into_iter().filter(is_running).collect();
-                assert!(running.len() <= 1, "two run at once: {running:#?}");
+                assert!(running.len() <= 1, "two containers run at the same time: {running:#?}");
                 if let Some(container) = running.into_iter().find(|it| attempt(it) >= least) {
                     return container;
                 }
@@ -155,7 +155,8 @@ impl Owner {
         .await
     }
 
-    /// Waits until an attempt of a pod's container has been started, or one after it. It may have ended by then.
+    /// Waits until a container of a pod has been started whose attempt is at least `least`. The
+    /// container may have ended since.
     pub(crate) async fn has_started(&mut self, pod: &str, least: u32) -> Container {
         soon(async {
             loop {
@@ -187,7 +188,7 @@ impl Owner {
         .await
     }
 
-    /// Waits until a pod has containers of these attempts, and no others.
+    /// Waits until the attempts of a pod's containers are exactly these.
     pub(crate) async fn has_attempts(&mut self, pod: &str, attempts: &[u32]) {
         soon(async {
             while self.containers(pod).await.iter().map(attempt).ne(attempts.iter().copied()) {
@@ -197,7 +198,7 @@ impl Owner {
         .await;
     }
 
-    /// Waits until it is known that a pod's container is its owner's again.
+    /// Waits until probeshim reports that a client has released a pod's container.
     pub(crate) async fn is_let_go(&self, pod: &str) {
         until_shown(&self.place, &["status"], |status| {
             let shown = status["pods"].as_array()?.iter().find(|shown| shown["name"] == pod)?;
@@ -207,7 +208,8 @@ impl Owner {
         .await;
     }
 
-    /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.
+    /// Waits until a container of another pod has ended and has been restarted, so that pending
+    /// restarts have happened before.
     pub(crate) async fn another_is_restarted(&mut self, name: &str) {
         self.pod(name, SHORT, &[]).await;
         self.has_started(name, 1).await;

@@ -1,4 +1,5 @@
-//! What around pods counts for how they are played: probes of others, modes, signals, a kubelet; and how one is shown.
+//! The environment of played pods: probes from other sources, modes, signals and a kubelet; and
+//! `status POD`.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +11,8 @@ use crate::admin::until_shown;
 use crate::procrun::Runtime;
 use crate::program::{Place, Running};
 
-/// What a rule or an annotation says of probes counts as what the manifest says, with grace periods of its own.
+/// Probes from a rule or an annotation have the same effect as probes of the manifest, including
+/// their grace periods.
 #[tokio::test]
 async fn probes_that_the_manifest_does_not_know_count() {
     let place = Place::new();
@@ -35,7 +37,7 @@ async fn probes_that_the_manifest_does_not_know_count() {
     told(&place, "Unhealthy", "Startup probe failed").await;
     let status = place.ask(&["status", "-o", "json"]).await.json();
     let waiting = status["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == "b").unwrap();
-    assert_eq!(waiting["status"], "Init:0/1", "its sidecar has not started: {waiting:#}");
+    assert_eq!(waiting["status"], "Init:0/1", "the sidecar's startup probe has not succeeded: {waiting:#}");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
@@ -47,7 +49,7 @@ async fn without_enforcement_nothing_is_killed() {
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let probes = ", livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}, \
                   readinessProbe: {exec: {command: ['false']}, periodSeconds: 1}";
-    // Nobody probes, and what is not probed is ready.
+    // Probes are not run, and a container without probes is ready.
     let answer =
         played(&place, &pod("a", POLITE, "", probes), &["--enforce", "off", "--until", "ready"]).await;
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -87,7 +89,7 @@ async fn a_second_signal_removes_pods_at_once() {
     is_clean(&place, runtime).await;
 }
 
-/// Logs stay where they are told to, and what is played again goes on to count.
+/// With `--pod-logs`, logs stay after the end, and the next run continues their numbers.
 #[tokio::test]
 async fn logs_that_stay_are_counted_on() {
     let place = Place::new();
@@ -99,7 +101,7 @@ async fn logs_that_stay_are_counted_on() {
     }
     let mut folders = fs::read_dir(place.at("logs")).unwrap();
     let logs = folders.next().unwrap().unwrap().path().join("main");
-    assert!(folders.next().is_none(), "a pod that is written the same is the same");
+    assert!(folders.next().is_none(), "the same manifest must result in the same pod");
     for attempt in 0..4 {
         let log = fs::read_to_string(logs.join(format!("{attempt}.log"))).unwrap();
         assert!(log.ends_with(" stdout F hello\n"), "attempt {attempt}: {log}");
@@ -107,14 +109,14 @@ async fn logs_that_stay_are_counted_on() {
     is_clean(&place, runtime).await;
 }
 
-/// Two masters would be at odds: while a kubelet is there, nothing is started.
+/// While a kubelet is connected, no pod is started, because both would manage the same runtime.
 #[tokio::test]
 async fn beside_a_kubelet_nothing_is_started() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
     let mut running = start(&place, folder.path()).await;
-    // A client goes by the name of its program: this one asks as soon as it is there.
+    // A client is identified by the name of its program. This one calls the runtime when it starts.
     let kubelet = place.at("kubelet");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &kubelet).unwrap();
     let mut client = Command::new(kubelet);
@@ -197,7 +199,8 @@ async fn a_pod_is_described() {
     is_clean(&place, runtime).await;
 }
 
-/// Everything of a pod is known by its uid: of two of the same the second comes once the first has gone.
+/// A pod is identified by its uid. Of two pods with the same uid, the second starts once the first
+/// is gone.
 #[tokio::test]
 async fn two_pods_of_one_uid_follow_each_other() {
     let place = Place::new();
@@ -222,13 +225,13 @@ async fn two_pods_of_one_uid_follow_each_other() {
     };
     let first = sandbox("a").await;
     folder.write("pod.yaml", &named("b"));
-    assert_ne!(sandbox("b").await, first, "it has a sandbox of its own");
+    assert_ne!(sandbox("b").await, first, "the second pod must have another sandbox");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }
 
-/// Nothing was made, so that there is nothing to wait for.
+/// No pod was created, so `play` has no termination to wait for.
 #[tokio::test]
 async fn without_a_runtime_it_says_where_none_is_and_ends_at_once() {
     let place = Place::new();
@@ -238,5 +241,5 @@ async fn without_a_runtime_it_says_where_none_is_and_ends_at_once() {
     let nobody = format!("unix://{}: No such file or directory", place.at("runtime.sock").display());
     assert!(answer.stderr.contains(&nobody), "{answer:?}");
     assert!(answer.stderr.contains("--timeout: after 1.00s not ready: test/a (Pending)"), "{answer:?}");
-    assert!(!place.at("state").join("pods").read_dir().unwrap().any(|_| true), "files are left");
+    assert!(!place.at("state").join("pods").read_dir().unwrap().any(|_| true), "play left files of pods");
 }

@@ -1,4 +1,4 @@
-//! Logs of containers that are played: rotated as by the kubelet.
+//! Logs of played containers, which are rotated as by the kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,10 +10,10 @@ use super::{is_clean, played, pod, start_with};
 use crate::procrun::{Runtime, until};
 use crate::program::Place;
 
-/// Numbers, one on each line.
+/// Script that writes numbers, one on each line.
 const COUNT: &str = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n; sleep 0.01; done";
 
-/// The shortest interval between two checks.
+/// Flag with the shortest interval between two checks.
 const OFTEN: [&str; 2] = ["--container-log-monitor-interval", "3s"];
 
 #[tokio::test]
@@ -30,7 +30,8 @@ async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
         Some(pod.path().join("main")).filter(|logs| logs.exists())
     })
     .await;
-    // A rotated log grows until the runtime has opened the new one, and is removed after the rotation after the next.
+    // A rotated log grows until the runtime has opened the new one. It is removed with the rotation
+    // after the next.
     let (mut rotated, mut names) = (BTreeMap::new(), BTreeSet::new());
     until(|| {
         names.extend(log_names(&logs));
@@ -48,7 +49,7 @@ async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
     let left = log_names(&logs);
     assert!((2..=3).contains(&left.len()), "{left:?}");
     let numbers = numbers_of(rotated.values());
-    assert!(are_consecutive(&numbers), "a line is lost or written twice: {numbers:?}");
+    assert!(are_consecutive(&numbers), "a line was lost or written twice: {numbers:?}");
     assert!(names.iter().filter(|name| name.strip_suffix(".gz").is_some()).count() >= 2, "{names:?}");
     assert!(!names.iter().any(|name| name.contains(".gz.gz")), "{names:?}");
     is_clean(&place, runtime).await;

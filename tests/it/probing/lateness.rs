@@ -1,4 +1,4 @@
-//! Probes that take the prober's time, and those that are late for it.
+//! Probes that keep the prober busy, and probes that are late because of it.
 
 use std::fs;
 use std::path::Path;
@@ -18,12 +18,13 @@ use crate::playing::{POLITE, pod, start};
 use crate::procrun::{Runtime, until};
 use crate::program::{Place, Running};
 
-/// Lines of an answer that ends only where its reader gives up.
+/// Returns lines of an answer that ends only when its reader gives up.
 fn interim_heads() -> String {
     "HTTP/1.1 100 Continue\r\n\r\n".repeat(500)
 }
 
-/// A server that answers each request with what it is told to write, again and again if it is to. It counts requests.
+/// Starts a server that writes `answer` after each request, without end if `is_endless`. Returns
+/// its port and the number of requests.
 pub(crate) async fn serve(answer: String, is_endless: bool) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, requests) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
@@ -77,7 +78,7 @@ async fn endless_heads_of_one_pod_do_not_harm_another() {
     runtime.end().await;
 }
 
-/// A server whose requests the test answers, one at a time.
+/// Starts a server whose requests the test answers one at a time.
 async fn answered_by_hand() -> (u16, mpsc::Receiver<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -98,13 +99,13 @@ async fn answer(mut stream: TcpStream, status: u16) {
     stream.write_all(head.as_bytes()).await.unwrap();
 }
 
-/// Returns whether the thread of the prober has nothing to do at the moment.
+/// Returns whether the prober's thread is idle.
 fn prober_waits(shim: &Running) -> bool {
     shim.threads().any(|status| status.contains("Name:\tprober\n") && status.contains("State:\tS"))
 }
 
-/// The program is stopped for more than a tenth of the timeout while an attempt waits for its answer, which is a failure. Without two
-/// attempts that are discarded in a row, the container would be killed.
+/// probeshim is stopped for more than a tenth of the timeout while an attempt waits for its answer,
+/// which is a failure. If the two attempts were not discarded, the container would be killed.
 #[tokio::test]
 async fn attempts_for_which_the_prober_is_late_are_discarded_and_kill_nothing() {
     let place = Place::new();
@@ -121,15 +122,15 @@ async fn attempts_for_which_the_prober_is_late_are_discarded_and_kill_nothing() 
     let http = public_address(&shim).await;
     for _ in 0..2 {
         let request = soon(requests.recv()).await.unwrap();
-        // A thread that is stopped while it sends a request takes the time itself.
+        // A thread that is stopped while it sends a request counts as busy with its own attempt.
         until(async || prober_waits(&shim).then_some(())).await;
         shim.stop().await;
-        // Only time makes the prober late.
+        // Only elapsed time makes the prober late.
         tokio::time::sleep(Duration::from_millis(600)).await;
         answer(request, 500).await;
         shim.signal(Signal::CONT);
     }
-    // What came of the second one is known once there is a third.
+    // The second attempt has been processed once there is a third.
     answer(soon(requests.recv()).await.unwrap(), 204).await;
     let events = place.ask(&["events", "-o", "json"]).await.json();
     let events = events.as_array().unwrap();

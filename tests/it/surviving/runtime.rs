@@ -1,4 +1,5 @@
-//! procrun is killed, at each call that `play` makes, alone or with `play` in turn: pods come back, and come to their end.
+//! procrun is killed at each call of `play`, alone or with `play` in turn: pods are restarted, and
+//! end properly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,21 +24,21 @@ use crate::playing::{POLITE, begin, pod};
 use crate::procrun::processes_of;
 use crate::program::{Place, Running};
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
     Play,
     Procrun,
 }
 
-/// When somebody is killed, one after the other.
+/// Moments at which processes are killed, in order.
 type Plan = Vec<(Moment, Who)>;
 
-/// Counts what is asked of procrun, and kills by a plan.
+/// Observer that counts calls to procrun, and kills processes by a plan.
 #[derive(Debug, Default)]
 struct Killer {
     plan: Plan,
-    /// The processes that are there.
+    /// Pids of the running processes.
     pids: Mutex<BTreeMap<u8, Pid>>,
     asked: AtomicUsize,
     answered: AtomicUsize,
@@ -45,7 +46,7 @@ struct Killer {
 }
 
 impl Killer {
-    /// A relay in front of procrun.
+    /// Starts a relay in front of procrun.
     fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<BoundPath>, CancellationToken) {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
         let listening =
@@ -69,7 +70,7 @@ impl Killer {
 
     fn now(&self, moment: Moment) {
         for (_, who) in self.plan.iter().filter(|(at, _)| *at == moment) {
-            // Once killed, a process is known no more: its number may become that of another.
+            // The pid of a killed process is forgotten, because the kernel may reuse it.
             if let Some(pid) = self.pids.lock().unwrap().remove(&(*who as u8)) {
                 kill_process(pid, Signal::KILL).unwrap();
                 self.killed.fetch_add(1, Ordering::SeqCst);
@@ -103,21 +104,21 @@ async fn start_procrun(place: &Place) -> Running {
     running
 }
 
-/// How it went.
+/// Result of a walk.
 struct Walk {
-    /// Calls that were made.
+    /// Number of calls.
     calls: usize,
     killed: usize,
 }
 
-/// The containers of procrun, or nothing where it is not there.
+/// Returns the containers of procrun, or none if procrun does not run.
 async fn containers(place: &Place) -> Vec<probeshim::cri::v1::Container> {
     let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let listed = client.list_containers(ListContainersRequest::default()).await;
     listed.map(|listed| listed.into_inner().containers).unwrap_or_default()
 }
 
-/// How often `play` has restarted the pod, once it says that this container runs.
+/// Returns the pod's restart count in `play` once `play` reports that this container runs.
 async fn restarts(place: &Place, container: &str) -> Option<u64> {
     let answer = place.ask(&["status", "-o", "json"]).await;
     let status: Value = serde_json::from_str(&answer.stdout).ok()?;
@@ -126,14 +127,15 @@ async fn restarts(place: &Place, container: &str) -> Option<u64> {
     pod["containers"].as_array()?.iter().any(runs).then(|| pod["restarts"].as_u64())?
 }
 
-/// A pod is played until its main container runs after everybody was killed who is to be, and then ended. Who is killed is started again.
+/// Plays a pod until its main container runs after all kills of the plan, and then ends `play`.
+/// Killed processes are started again.
 async fn walk(plan: Plan) -> Walk {
     let place = Place::new();
     let mut procrun = start_procrun(&place).await;
     let killer = Arc::new(Killer { plan: plan.clone(), ..Killer::default() });
     let (relay, _claim, drain) = killer.clone().between(&place);
     let [starts, twice] = ["starts", "twice"].map(|name| place.at(name).display().to_string());
-    // Each container tells of those before it that still run.
+    // Each container records the earlier ones that still run.
     let script = format!(
         "for it in $(cat {starts}); do grep -qs 'State:.[RSDT]' /proc/$it/status && echo $it >> {twice}; done; \
          echo $$ >> {starts}; {POLITE}"
@@ -177,16 +179,16 @@ async fn walk(plan: Plan) -> Walk {
         {
             let attempt = u64::from(container.metadata.as_ref().unwrap().attempt);
             assert_eq!(restarts, attempt, "{plan:?}: {attempts:?}");
-            // One that was killed as it started may have had no time to tell of it.
-            assert!(count as u64 <= restarts + 1, "{plan:?}: {count} were started, {restarts} of them again");
+            // A container that was killed when it started may not have recorded its start.
+            assert!(count as u64 <= restarts + 1, "{plan:?}: {count} starts, {restarts} restarts");
             player.signal(Signal::TERM);
             is_ending = true;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let numbers: BTreeSet<u32> = attempts.iter().map(|(attempt, _)| *attempt).collect();
-    assert_eq!(numbers.len(), attempts.len(), "{plan:?}: two have one attempt: {attempts:?}");
-    assert!(!place.at("twice").exists(), "{plan:?}: a container began while the one before it ran");
+    assert_eq!(numbers.len(), attempts.len(), "{plan:?}: two containers have the same attempt: {attempts:?}");
+    assert!(!place.at("twice").exists(), "{plan:?}: a container started while the previous one ran");
     let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let left = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner().items;
     assert!(left.is_empty(), "{plan:?}: {left:#?}");
@@ -199,7 +201,7 @@ async fn walk(plan: Plan) -> Walk {
     Walk { calls: killer.asked.load(Ordering::SeqCst), killed: killer.killed.load(Ordering::SeqCst) }
 }
 
-/// Walks, some of them at once.
+/// Runs walks, several at the same time.
 async fn all(plans: impl Iterator<Item = Plan>) -> Vec<Walk> {
     iter(plans.map(|plan| soon(walk(plan)))).buffer_unordered(AT_ONCE).collect().await
 }
@@ -220,7 +222,8 @@ async fn whenever_play_and_procrun_are_killed_in_turn_a_pod_comes_back_and_then_
     };
     let walks = all(in_turn(Who::Play, Who::Procrun)).await;
     assert!(walks.iter().all(|walk| walk.killed == 2));
-    // A pod that ends has ended with procrun: there is nothing more to ask for, and nobody else is killed.
+    // If procrun is killed while the pod ends, the pod ends with procrun: `play` makes no more
+    // calls, and is not killed.
     let walks = all(in_turn(Who::Procrun, Who::Play)).await;
     assert!(walks.iter().filter(|walk| walk.killed == 2).count() >= 4);
 }
