@@ -1,4 +1,5 @@
-//! What a running probeshim tells of itself, to its own commands and to strangers.
+//! The interfaces of a running probeshim: the admin API for its commands, and the public address
+//! for metrics and health.
 
 mod calls;
 mod execs;
@@ -19,7 +20,7 @@ use crate::program::{Place, Running};
 
 pub(super) const SERVICE: &str = "/runtime.v1.RuntimeService";
 
-/// Makes these calls through a probeshim, one after the other.
+/// Makes these calls through probeshim, one after the other.
 pub(super) async fn call(shim: &Running, calls: &[(&str, Vec<u8>)]) {
     let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
     let mut client = Client::over(stream).await;
@@ -28,18 +29,19 @@ pub(super) async fn call(shim: &Running, calls: &[(&str, Vec<u8>)]) {
     }
 }
 
-/// A probeshim in front of a procrun, with a container.
+/// A probeshim in front of procrun, with the id of a container.
 pub(super) struct Watched {
     pub(super) shim: Running,
     pub(super) runtime: Runtime,
     pub(super) container: String,
 }
 
-/// The words of the command that was executed: its arguments are for whoever looks at it.
+/// Arguments of the executed command, which need quoting and escaping in tables.
 pub(super) const COMMAND: [&str; 5] =
     ["sh", "-c", "printf out; exit 3", "/tmp/it's here", "\u{1b}[31mred\u{202e}"];
 
-/// One through which three calls went: a Version, an ExecSync and a call that nobody knows.
+/// Starts probeshim and makes three calls through it: a Version, an ExecSync and a call of an
+/// unknown method.
 pub(super) async fn after_three_calls(place: &Place) -> Watched {
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
@@ -59,7 +61,7 @@ pub(super) async fn after_three_calls(place: &Place) -> Watched {
     Watched { shim, runtime, container }
 }
 
-/// The calls that are kept, once there are so many.
+/// Returns the recorded calls once there are at least `count`.
 pub(super) async fn kept(place: &Place, count: usize) -> Vec<Value> {
     let kept = async {
         loop {
@@ -73,7 +75,7 @@ pub(super) async fn kept(place: &Place, count: usize) -> Vec<Value> {
     soon(kept).await
 }
 
-/// What a command answers as JSON, once something in it is so.
+/// Repeats a command with JSON output until `so` returns a value.
 pub(super) async fn until_shown<T>(
     place: &Place,
     arguments: &[&str],
@@ -90,13 +92,13 @@ pub(super) async fn until_shown<T>(
     soon(shown).await
 }
 
-/// Where a probeshim serves metrics and health.
+/// Returns the address of metrics and health.
 pub(super) async fn public_address(shim: &Running) -> String {
     let started = shim.logged("probeshim started").await;
     started["http"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned()
 }
 
-/// The whole answer to a request that is written as it goes over the wire.
+/// Sends a request as raw text and returns the whole answer.
 pub(super) async fn exchange(address: &str, request: &str) -> String {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.unwrap();

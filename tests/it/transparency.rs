@@ -1,4 +1,4 @@
-//! What the client sends arrives unchanged, and what the runtime answers comes back unchanged.
+//! The relay's transparency: requests of clients and answers of the runtime pass unchanged.
 
 mod bytes;
 mod endings;

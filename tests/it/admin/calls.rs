@@ -1,4 +1,4 @@
-//! `probeshim calls`
+//! The command `probeshim calls`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -77,7 +77,7 @@ async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
     let words = r"sh -c 'printf out; exit 3' '/tmp/it'\''s here' '\u{1b}[31mred\u{202e}'";
     let about = format!("{} exit 3 timeout 2s {words}", &watched.container[..13]);
     assert!(lines[2].ends_with(&about), "{answer:?}");
-    assert!(!answer.stdout.contains('\u{1b}'), "no colour where there is no terminal");
+    assert!(!answer.stdout.contains('\u{1b}'), "output without a terminal must have no colour");
     watched.runtime.end().await;
 }
 
@@ -104,7 +104,7 @@ async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
     assert!(widths.len() == 4 && widths.iter().all(|width| *width <= 75), "{plain}");
     let exec = plain.lines().nth(2).unwrap();
     let id = &watched.container[..13];
-    assert!(exec.contains(id) && exec.ends_with('…'), "what matters most is cut last: {plain}");
+    assert!(exec.contains(id) && exec.ends_with('…'), "the most important columns must be cut last: {plain}");
     watched.runtime.end().await;
 }
 
@@ -160,7 +160,7 @@ async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
     watched.runtime.end().await;
 }
 
-/// A command that prints as it goes.
+/// A command that prints while it runs.
 struct Printing {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
@@ -173,7 +173,7 @@ impl Printing {
         Self { child, stdout }
     }
 
-    /// The next line that it prints.
+    /// Returns the next line of the command's output.
     async fn line(&mut self) -> String {
         let mut stdout = self.stdout.take().unwrap();
         let read = tokio::task::spawn_blocking(move || {
@@ -186,7 +186,7 @@ impl Printing {
         line
     }
 
-    /// Its end, with what it complained of.
+    /// Returns the exit code and the standard error of the command.
     async fn end(self) -> (Option<i32>, String) {
         let end = tokio::task::spawn_blocking(move || self.child.wait_with_output().unwrap());
         let output = soon(end).await.unwrap();
@@ -209,11 +209,11 @@ async fn calls_are_followed_until_either_side_has_had_enough() {
     }
     let version = format!("{SERVICE}/Version");
     call(&watched.shim, &[("/a.B/C", Vec::new()), (&version, Vec::new())]).await;
-    assert_eq!(id(json.line().await), Some(5), "the other method is not shown");
+    assert_eq!(id(json.line().await), Some(5), "calls of another method must not be shown");
     let line = table.line().await;
     assert!(line.trim_start().starts_with("4  "), "{line}");
 
-    // A reader that has had enough, as head has, is no failure.
+    // A reader that closes the pipe early, as head does, is not an error.
     table.stdout = None;
     call(&watched.shim, &[(&version, Vec::new()), (&version, Vec::new())]).await;
     assert_eq!(table.end().await, (Some(0), String::new()));
@@ -234,7 +234,8 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
         .await
         .unwrap();
     let mut lines = tokio::io::BufReader::new(follower).lines();
-    // Its place in the stream of calls is taken once the head is here; from then on it does not read.
+    // The follower's position in the stream of calls is set when it has the head. From then on it
+    // does not read.
     while !soon(lines.next_line()).await.unwrap().unwrap().is_empty() {}
     let unknown = ("/a.B/C", Vec::new());
     call(&watched.shim, &vec![unknown.clone(); usize::try_from(CALLS).unwrap()]).await;
@@ -243,7 +244,7 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
     let (mut shown, mut missed) = (0, 0);
     while shown + missed < CALLS {
         let line = soon(lines.next_line()).await.unwrap().unwrap();
-        // Between the lines stand the sizes of chunks.
+        // Sizes of chunks stand between the lines.
         if let Ok(Value::Object(line)) = serde_json::from_str(&line) {
             match line.get("missed") {
                 Some(count) => missed += count.as_u64().unwrap(),
@@ -263,7 +264,7 @@ async fn who_follows_sees_what_the_end_of_a_drain_cuts_off() {
     let _answer = client.ask("/a.B/Hangs");
     let _call = connection.call().await;
     let mut table = Printing::of(place.asking(&["calls", "-f"]));
-    assert!(table.line().await.contains("METHOD"), "it follows from here on");
+    assert!(table.line().await.contains("METHOD"), "the heading must come before the first call");
     shim.signal(Signal::TERM);
     let line = table.line().await;
     assert!(line.contains("/a.B/Hangs") && line.contains("client-gone"), "{line}");

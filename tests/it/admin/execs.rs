@@ -1,4 +1,5 @@
-//! What is told of the node and its ExecSyncs: `status`, `events`, `explain`, and calls that outlive their probeshim.
+//! Display of the node and its ExecSyncs: `status`, `events`, `explain`, and call records that
+//! survive a restart of probeshim.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +18,7 @@ fn exec(container: &str, command: &[&str]) -> Vec<u8> {
     ExecSyncRequest { container_id: container.into(), cmd, timeout: 5 }.encode_to_vec()
 }
 
-/// Executes something through a probeshim.
+/// Makes an ExecSync through probeshim.
 async fn execute(shim: &Running, container: &str, command: &[&str]) {
     call(shim, &[(&format!("{SERVICE}/ExecSync"), exec(container, command))]).await;
 }
@@ -44,7 +45,7 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
         (&json!("main"), &json!("running"))
     );
 
-    // Made without the relay, after it had looked.
+    // The pod is created without the relay, after the first list.
     let pod = runtime.run_pod("bypass").await;
     let status =
         until_shown(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
@@ -64,11 +65,11 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
     assert_eq!(
         reasons(&events),
         ["RuntimeReady", "SandboxStarted", "ContainerCreated", "ContainerStarted", "ContainerExited"],
-        "what was there before is no news"
+        "objects from before the start must have no events"
     );
     assert_eq!((&events[4]["pod"], &events[4]["container"]), (&json!("bypass"), &json!("side")));
 
-    // A runtime that goes is told of, and what it had is known until it says otherwise.
+    // The runtime's end is reported, and its pods stay known until it answers again.
     runtime.end().await;
     until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeUnavailable").then_some(()))
         .await;
@@ -161,7 +162,7 @@ async fn calls_outlive_their_probeshim() {
     assert_eq!(shim.ended().await, Some(0));
     let segment = place.at("state/calls/calls-v1-00000001.jsonl");
     assert_eq!(fs::metadata(&segment).unwrap().permissions().mode() & 0o777, 0o600);
-    // A crash has torn the last line.
+    // A crash has left an incomplete last line.
     let mut torn = fs::read_to_string(&segment).unwrap();
     torn.push_str("{\"id\":3,\"start\":\"20");
     fs::write(&segment, torn).unwrap();
@@ -223,7 +224,7 @@ async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
-    // Nothing can be made below a file.
+    // No directory can be created below a file.
     fs::write(place.at("state"), "").unwrap();
     let shim = place.start(&[]).await;
     for _ in 0..3 {

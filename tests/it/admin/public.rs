@@ -23,8 +23,8 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
         "probeshim_calls_total{method=\"ExecSync\",code=\"OK\"} 1",
         "probeshim_calls_total{method=\"other\",code=\"UNIMPLEMENTED\"} 1",
         "probeshim_call_duration_seconds_count{method=\"ExecSync\",code=\"OK\"} 1",
-        // A message without fields, behind the five bytes of its prefix. How much is sent of a request that the runtime refuses by its method is
-        // chance.
+        // A message without fields, after its prefix of five bytes. The number of bytes of a
+        // request that the runtime refuses by its method depends on timing.
         "probeshim_request_bytes_total{method=\"Version\"} 5",
         "probeshim_response_bytes_total{method=\"other\"} 0",
         "probeshim_connections_total 1",
@@ -89,7 +89,8 @@ async fn nobody_keeps_the_others_from_asking() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
-    // As many as are served at once: half of them say nothing, half ask and never read.
+    // As many connections as are served at the same time. Half of them send nothing, and half send
+    // requests and read no answers.
     let mut held = Vec::new();
     for nth in 0..64 {
         let mut stream = TcpStream::connect(&http).await.unwrap();
@@ -99,6 +100,6 @@ async fn nobody_keeps_the_others_from_asking() {
         }
         held.push(stream);
     }
-    assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"), "it waits until one of them is closed");
+    assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"), "a stalled connection must give way");
     assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"));
 }

@@ -1,4 +1,4 @@
-//! `probeshim status`, and admin sockets that do not answer.
+//! The command `probeshim status`, and admin sockets that do not answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -54,13 +54,13 @@ async fn readiness_returns_with_the_runtime_and_does_not_wait_for_one_that_hangs
     let place = Place::new();
     let (shim, runtime) = place.start_with_runtime(&[]).await;
     let http = public_address(&shim).await;
-    // It accepts, and says nothing.
+    // The runtime accepts the connection and sends nothing.
     let silent = get(&http, "/readyz").await;
     assert!(
         silent.starts_with("HTTP/1.1 503") && silent.contains("no answer to Version within 2s"),
         "{silent}"
     );
-    // Another takes its path, while the first hangs on.
+    // Another runtime takes the path of the first, which still holds its connection.
     fs::remove_file(place.at("runtime.sock")).unwrap();
     let gone = get(&http, "/readyz").await;
     assert!(gone.starts_with("HTTP/1.1 503") && gone.contains("No such file or directory"), "{gone}");
@@ -99,7 +99,7 @@ async fn a_successor_takes_every_place_while_calls_are_finished() {
     slow.answer("in time");
     assert_eq!(answered(answer).await, "in time");
     assert_eq!(first.ended().await, Some(0));
-    assert!(place.at("admin.sock").exists(), "it is the successor's now");
+    assert!(place.at("admin.sock").exists(), "the socket belongs to the successor");
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
     refused("Connection refused").await;
     fs::remove_file(place.at("admin.sock")).unwrap();
 
-    // A runtime's socket.
+    // The socket belongs to a runtime.
     let runtime = Procrun::start_at(&place.at("admin.sock"));
     refused("is not the admin API of a probeshim").await;
     runtime.end().await;

@@ -1,4 +1,4 @@
-//! Messages, metadata and status.
+//! Messages, metadata and status pass byte for byte.
 
 use bytes::Bytes;
 use fixtures::http2::wire::{self, HEADERS, Wire, frame};
@@ -6,7 +6,7 @@ use fixtures::http2::{client, framed, headers, read_all, request, runtime, send_
 use fixtures::wait::soon;
 use http::{HeaderValue, Method, Request, Response, Version};
 
-/// Sends `request` with `body` through the relay and returns what arrived.
+/// Sends `request` with `body` through the relay and returns the request that arrived.
 async fn arrived(request: Request<()>, body: Option<Bytes>) -> (http::request::Parts, Bytes) {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
@@ -60,7 +60,7 @@ async fn a_request_without_a_body_gains_no_content_length() {
     assert_eq!(call.request.headers(), &expected);
     assert!(
         call.request.body().is_end_stream(),
-        "END_STREAM came with the headers, and must leave with them"
+        "END_STREAM arrived with the headers and must be sent with them"
     );
 }
 
@@ -91,7 +91,7 @@ async fn timeouts_of_every_unit_pass_unchanged() {
 
 #[tokio::test]
 async fn unknown_fields_and_a_compression_flag_pass_byte_for_byte() {
-    // Field 15000 is nobody's, and the bytes of the compressed message are no gzip at all.
+    // Field 15000 is undefined, and the bytes of the compressed message are not valid gzip.
     let message = framed(true, b"\xc2\xa9\x07\x05hello\x1f\x8b not gzip");
     let (_, body) = arrived(request("/runtime.v1.RuntimeService/Version"), Some(message.clone())).await;
     assert_eq!(body, message);

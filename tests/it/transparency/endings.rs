@@ -1,4 +1,4 @@
-//! What ends a call on one side ends it the same way on the other.
+//! The end of a call on one side ends the call in the same way on the other side.
 
 use bytes::Bytes;
 use fixtures::http2::client::Client;
@@ -24,7 +24,7 @@ const REASONS: [Reason; 14] = [
     Reason::HTTP_1_1_REQUIRED,
 ];
 
-/// A call whose answer has begun, with the runtime's stream and the client's.
+/// Makes a call whose answer has begun, and returns the runtime's stream and the client's.
 async fn half_answered(client: &mut Client, runtime: &mut Connection) -> (SendStream<Bytes>, RecvStream) {
     let response = client.ask("/a.B/C");
     let mut call = runtime.call().await;
@@ -112,7 +112,7 @@ async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
     let (_answer, mut body) = half_answered(&mut client, &mut runtime).await;
     runtime.vanish();
     let (_, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
-    assert!(!error.is_reset(), "the client sees a lost connection, as it would without us: {error}");
+    assert!(!error.is_reset(), "the client must see a lost connection, as without a relay: {error}");
 }
 
 #[tokio::test]
@@ -123,10 +123,10 @@ async fn a_call_whose_connection_broke_is_never_sent_twice() {
     let call = connection.call().await;
     connection.vanish();
     let error = soon(response).await.unwrap_err();
-    assert_ne!(error.reason(), Some(Reason::REFUSED_STREAM), "the client would send it again");
+    assert_ne!(error.reason(), Some(Reason::REFUSED_STREAM), "REFUSED_STREAM would let the client repeat the call");
     assert!(!error.is_reset(), "{error}");
     drop(call);
-    // The client's connection has ended, and nobody has dialled the runtime again.
+    // The client's connection has ended, and the relay has not connected to the runtime again.
     let _ = client.closed().await;
     assert!(!runtime.is_dialled());
 }
@@ -143,7 +143,7 @@ async fn an_answer_may_end_before_its_request() {
     answer.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
     let (_, mut download) = client::head(response).await;
     assert!(read_all(&mut download).await.unwrap().1.is_some());
-    // The rest of the request still goes up.
+    // The rest of the request still reaches the runtime.
     body.send_data(Bytes::from_static(b"second"), true).unwrap();
     assert_eq!(call.body().await, "second");
 }
@@ -156,7 +156,8 @@ async fn a_request_that_upstream_wants_no_more_of_is_stopped() {
     let mut call = runtime.call().await;
     let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
     answer.send_trailers(headers(&[("grpc-status", "8")])).unwrap();
-    // With the request's stream dropped, h2 declines the rest with NO_ERROR, as gRPC servers do.
+    // When the request's stream is dropped, h2 resets the rest of the request with NO_ERROR, as
+    // gRPC servers do.
     drop((call, answer));
     let (_, mut download) = client::head(response).await;
     assert_eq!(read_all(&mut download).await.unwrap().1.unwrap()["grpc-status"], "8");
@@ -188,7 +189,7 @@ async fn where_upstream_is_down_clients_are_refused_at_once_and_served_when_it_i
     for _ in 0..3 {
         let mut refused = shim.connect().await;
         let end = soon(tokio::io::AsyncReadExt::read(&mut refused, &mut [0; 64])).await;
-        assert!(matches!(end, Ok(0) | Err(_)), "bytes came from nowhere");
+        assert!(matches!(end, Ok(0) | Err(_)), "the relay sent bytes without an upstream");
     }
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");

@@ -1,4 +1,4 @@
-//! Many streams, slow readers, and streams that take their time.
+//! Many streams, slow readers, and long-lived streams.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use fixtures::wait::soon;
 use h2::Reason;
 use tokio::sync::mpsc;
 
-/// What the relay may hold for one stream that nobody reads: its window, what waits to be written, and a little.
+/// Maximum number of bytes that the relay may hold for one stream without a reader: its window,
+/// unwritten bytes, and a reserve.
 const HELD: usize = (4 << 20) + (1 << 20);
 
 #[tokio::test]
@@ -33,7 +34,8 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     });
     let (_, unread) = client::head(stalled).await;
 
-    // Calls on the same connection are answered meanwhile, large ones too.
+    // Calls on the same connection are answered in the meantime, including calls with large
+    // answers.
     let large = Bytes::from(vec![7; 8 << 20]);
     for _ in 0..4 {
         let response = client.ask("/a.B/Large");
@@ -49,8 +51,8 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     while let Ok(more) = sent.try_recv() {
         held += more;
     }
-    assert!(held > 64 << 10, "the flood never began: {held}");
-    assert!(held < HELD, "the relay took {held} bytes that nobody reads");
+    assert!(held > 64 << 10, "the runtime sent too little: {held}");
+    assert!(held < HELD, "the relay took {held} bytes that the client does not read");
     drop(unread);
     soon(flood).await.unwrap();
 }
@@ -83,12 +85,13 @@ async fn a_reader_that_is_slow_on_one_stream_learns_of_resets_on_others() {
             }
             let before_this = read;
             read += next.payload.len();
-            // With so much read, the socket has been full for a while.
+            // After this many bytes, the socket has been full for a while.
             if before_this < 8 << 20 && read >= 8 << 20 {
                 before.respond.send_reset(Reason::INTERNAL_ERROR);
                 begun.send_reset(Reason::INTERNAL_ERROR);
             }
-            // Slower than the runtime: the client's pace is what this is about.
+            // The client reads more slowly than the runtime writes, because this test is about slow
+            // clients.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         resets
@@ -161,9 +164,9 @@ async fn a_stream_is_delivered_frame_by_frame_and_may_idle_for_minutes() {
     let (_, mut body) = client::head(response).await;
     for event in ["created", "started"] {
         answer.send_data(Bytes::from(event), false).unwrap();
-        assert_eq!(soon(body.data()).await.unwrap().unwrap(), event, "an event waited for the next one");
+        assert_eq!(soon(body.data()).await.unwrap().unwrap(), event, "an event was delayed until the next one");
     }
-    // Here the passing of time is what is tested: nothing on the way may tire of an idle stream.
+    // Only elapsed time can show that nothing on the path ends an idle stream.
     tokio::time::sleep(Duration::from_secs(125)).await;
     answer.send_data(Bytes::from("stopped"), false).unwrap();
     assert_eq!(soon(body.data()).await.unwrap().unwrap(), "stopped");

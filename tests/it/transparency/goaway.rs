@@ -1,4 +1,4 @@
-//! Leaving: a GOAWAY from either side, and our own drain.
+//! Ends of connections: GOAWAY from either side, and the drain of the relay.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
     let response = client.ask("/a.B/C");
     let call = runtime.call().await;
     runtime.go_away();
-    // The client takes no more calls for this connection once the GOAWAY has come.
+    // The client makes no more calls on this connection after the GOAWAY.
     client.told_to_leave().await;
     call.answer("finished");
     assert_eq!(answered(response).await, "finished");
@@ -32,13 +32,13 @@ async fn a_client_that_leaves_properly_closes_upstream() {
     let (_, mut body) = client::head(response).await;
     read_all(&mut body).await.unwrap();
     drop(body);
-    // With no handle left, h2 sends GOAWAY and closes.
+    // When the last handle is dropped, h2 sends GOAWAY and closes the connection.
     let client::Client { calls, .. } = client;
     drop(calls);
     let _ = soon(runtime.closed()).await;
 }
 
-/// An empty call, byte for byte.
+/// Returns the frame of an empty call.
 fn call(stream: u32) -> Vec<u8> {
     frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, stream, wire::REQUEST)
 }
@@ -54,7 +54,7 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
     upstream.send(&frame(SETTINGS, 0, 0, &[])).await;
     upstream.next_of(HEADERS).await;
     upstream.next_of(HEADERS).await;
-    // The first stream was taken, the second was not.
+    // The runtime has processed the first stream, but not the second.
     upstream.send(&frame(GOAWAY, 0, 0, &[word(1), word(wire::NO_ERROR)].concat())).await;
 
     let mut seen = Vec::new();
@@ -66,9 +66,9 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
         seen.push(next.kind);
     };
     assert_eq!((reset.stream, reset.payload.as_slice()), (3, word(wire::REFUSED_STREAM).as_slice()));
-    assert!(seen.contains(&GOAWAY), "a client that sends the call again would send it here: {seen:?}");
+    assert!(seen.contains(&GOAWAY), "without GOAWAY the client would repeat the call on this connection: {seen:?}");
 
-    // The stream that was taken is answered.
+    // The first stream still gets its answer.
     upstream.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, b"\x88")).await;
     assert_eq!(client.next_of(HEADERS).await.stream, 1);
 }
@@ -80,8 +80,8 @@ async fn the_reason_of_a_broken_upstream_reaches_the_client() {
     let mut client = Wire(shim.connect().await);
     client.send(wire::HELLO).await;
     let mut runtime = listener.accept().await;
-    // The second answer proves that the settings of both sides are acknowledged: an end with bytes unread would be a
-    // reset of the socket, which can overtake the GOAWAY.
+    // The second answer proves that the settings of both sides are acknowledged. Closing a socket
+    // with unread bytes would reset it, and the reset can overtake the GOAWAY.
     for stream in [1, 3] {
         client.send(&call(stream)).await;
         runtime.call().await.respond.send_response(ok(), true).unwrap();

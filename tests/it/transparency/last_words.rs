@@ -1,17 +1,19 @@
-//! What upstream sent before it ended a call, or itself, reaches the client before it learns of the end.
+//! The client receives everything that the upstream sent before the end of a call, or before its
+//! own end, and learns of the end afterwards.
 
 use fixtures::http2::wire::{self, DATA, Frame, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
 use fixtures::http2::{Shim, shim};
 
-/// More than sockets hold, less than the windows of the relay.
+/// Size of an answer in bytes: more than sockets buffer, and less than the windows of the relay.
 const LARGE: usize = 3 << 20;
 
-/// A client that reads nothing until it is told to, with these calls made, and upstream with their heads read.
+/// Returns a client that reads only on demand and has made calls on these streams, and its
+/// upstream, which has read the heads of the calls.
 async fn joined(shim: &Shim, streams: &[u32]) -> (Wire, Wire) {
     let runtime = shim.runtime();
     let mut client = Wire(shim.connect().await);
     let mut hello = wire::HELLO[..24].to_vec();
-    // Windows of 2 GiB: what waits, waits for the socket.
+    // Windows of 2 GiB, so that only the socket limits the data.
     let initial_window_size = [&[0, 4][..], &word(i32::MAX as u32)].concat();
     hello.extend(frame(SETTINGS, 0, 0, &initial_window_size));
     hello.extend(frame(wire::WINDOW_UPDATE, 0, 0, &word(i32::MAX as u32 - 65_535)));
@@ -21,7 +23,7 @@ async fn joined(shim: &Shim, streams: &[u32]) -> (Wire, Wire) {
     client.send(&hello).await;
     let mut upstream = Wire(runtime.accept_raw().await);
     upstream.expect_hello().await;
-    // The relay's windows hold only once its settings are acknowledged.
+    // The relay's windows take effect only after the upstream acknowledges the relay's settings.
     upstream.send(&[frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, wire::ACK, 0, &[])].concat()).await;
     for _ in streams {
         upstream.next_of(HEADERS).await;
@@ -29,7 +31,7 @@ async fn joined(shim: &Shim, streams: &[u32]) -> (Wire, Wire) {
     (client, upstream)
 }
 
-/// A head and `LARGE` bytes, with this flag on the last frame.
+/// Returns a head and `LARGE` bytes of data, with these flags on the last frame.
 fn answer(stream: u32, last_flags: u8) -> Vec<u8> {
     let mut bytes = frame(HEADERS, wire::END_HEADERS, stream, b"\x88");
     let count = LARGE / (16 << 10);
@@ -39,7 +41,7 @@ fn answer(stream: u32, last_flags: u8) -> Vec<u8> {
     bytes
 }
 
-/// Everything that still comes, to the end of the connection.
+/// Reads all frames until the end of the connection.
 async fn rest(client: &mut Wire) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some(frame) = client.next().await {

@@ -1,4 +1,5 @@
-//! What one client may have in flight, and that others are served when it has more.
+//! Limits of the data that one client may have in flight. Other clients are served while one
+//! exceeds the limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,35 +11,35 @@ use fixtures::http2::{Shim, is_served, shim};
 use fixtures::wait::soon;
 use tokio::io::AsyncWriteExt as _;
 
-/// Calls that one client may have in flight.
+/// Maximum number of calls that one client may have in flight.
 const MAX_STREAMS: u32 = 10_000;
 
-/// Bytes of one request that may lie unread.
+/// Maximum number of unread bytes of one request.
 const REQUEST_WINDOW: u32 = 256 << 10;
 
-/// Bytes of all requests, or all responses, of one client that may lie unread.
+/// Maximum number of unread bytes of all requests, or of all responses, of one client.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// The connection window with which every HTTP/2 connection begins.
+/// Initial window of every HTTP/2 connection, in bytes.
 const FIRST_WINDOW: u32 = 65_535;
 
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const PING: u8 = 6;
 
-/// The head of a call on the nth stream of a connection.
+/// Returns the head of a call on the nth stream of a connection.
 fn head(n: u32) -> Vec<u8> {
     frame(HEADERS, wire::END_HEADERS, 2 * n + 1, wire::REQUEST)
 }
 
-/// The value of a setting.
+/// Returns the value of a setting.
 fn setting(settings: &[u8], id: u16) -> Option<u32> {
     let (settings, _) = settings.as_chunks::<6>();
     let setting = settings.iter().find(|setting| setting[..2] == id.to_be_bytes())?;
     Some(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]))
 }
 
-/// The increment of a `WINDOW_UPDATE` of the whole connection.
+/// Returns the increment of a `WINDOW_UPDATE` of the connection, or 0 for another frame.
 fn granted(frame: &wire::Frame) -> u32 {
     match (frame.kind, frame.stream) {
         (WINDOW_UPDATE, 0) => u32::from_be_bytes(frame.payload[..4].try_into().unwrap()),
@@ -46,7 +47,7 @@ fn granted(frame: &wire::Frame) -> u32 {
     }
 }
 
-/// A client in frames that has said its preface, and the settings with which it is answered.
+/// Returns a client that has sent its preface, and the settings of the relay.
 async fn client_in_frames(shim: &Shim) -> (Wire, Vec<u8>) {
     let mut client = Wire(shim.connect().await);
     client.send(wire::HELLO).await;
@@ -55,12 +56,13 @@ async fn client_in_frames(shim: &Shim) -> (Wire, Vec<u8>) {
     (client, settings)
 }
 
-/// Makes calls with a header of 8 KB each, without end; returns how many bytes of them have been taken.
+/// Makes calls with a header of 8 KB each, without end. Returns the counter of the bytes that the
+/// relay has taken.
 fn calls_with_large_heads(Wire(mut stream): Wire) -> Arc<AtomicUsize> {
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = taken.clone();
     tokio::spawn(async move {
-        // A literal that no table keeps.
+        // The header is a literal that is not added to the table.
         let mut block = wire::REQUEST.to_vec();
         block.extend(b"\x00\x01x\x7f\x81\x3f");
         block.resize(block.len() + 8192, b'v');
@@ -85,7 +87,7 @@ async fn limited_by_unwritten_bytes(shim: &Shim) {
     .await;
 }
 
-/// Another client is served by a runtime that answers.
+/// Checks that another client, whose runtime answers, is served.
 async fn another_is_served(shim: &Shim, runtime: &Runtime, calls: usize) {
     let (mut client, mut connection) = soon(async { tokio::join!(shim.client(), runtime.accept()) }).await;
     for _ in 0..calls {
@@ -100,7 +102,7 @@ async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
     let (mut client, settings) = client_in_frames(&shim).await;
     assert_eq!(setting(&settings, MAX_CONCURRENT_STREAMS), Some(MAX_STREAMS));
     let mut connection = runtime.accept().await;
-    // A client that does not wait at the limit it was told.
+    // This client ignores the limit in the relay's settings.
     client.send(&(0..=MAX_STREAMS).flat_map(head).collect::<Vec<u8>>()).await;
     let refused = client.next_of(RST_STREAM).await;
     assert_eq!((refused.stream, refused.payload), (2 * MAX_STREAMS + 1, word(wire::REFUSED_STREAM).to_vec()));
@@ -108,7 +110,7 @@ async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
     for _ in 0..MAX_STREAMS {
         calls.push(connection.call().await);
     }
-    // The relay may count it only after the last head has been written.
+    // The relay may count the refusal only after the last head has been written.
     soon(async {
         while shim.relay_metrics.streams_limited() == 0 {
             tokio::task::yield_now().await;
@@ -117,7 +119,7 @@ async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
     .await;
     assert_eq!(shim.relay_metrics.streams_limited(), 1);
 
-    // With the end of a call there is room for another.
+    // The end of a call makes room for another.
     client.send(&frame(RST_STREAM, 0, 1, &word(wire::CANCEL))).await;
     calls[0].reset().await;
     client.send(&head(MAX_STREAMS + 1)).await;
@@ -144,7 +146,8 @@ async fn uploads_to_a_runtime_that_does_not_read_are_held_up_to_the_window_of_th
         let upload = frame(DATA, 0, 2 * n + 1, &part).repeat(REQUEST_WINDOW as usize / part.len());
         client.send(&[head(n), upload].concat()).await;
     }
-    // No more is taken than what the runtime's window has let pass, and others do not suffer.
+    // The relay grants no more than the bytes that the runtime's window has let pass, and other
+    // clients are served.
     client.send(&frame(PING, 0, 0, &[1; 8])).await;
     let mut more = 0;
     loop {
@@ -154,14 +157,15 @@ async fn uploads_to_a_runtime_that_does_not_read_are_held_up_to_the_window_of_th
             break;
         }
     }
-    assert!(more <= FIRST_WINDOW, "{more} bytes more were to be sent");
+    assert!(more <= FIRST_WINDOW, "the relay granted {more} more bytes");
     another_is_served(&shim, &runtime, 1).await;
 }
 
 #[tokio::test]
 async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
     const CALLS: u32 = 100;
-    /// What lies unread, what may wait to be written, and what sockets take, with room.
+    /// Maximum number of bytes in the relay and the sockets: the window, unwritten bytes, and a
+    /// reserve.
     const HELD: usize = CONNECTION_WINDOW as usize + (8 << 20);
     let shim = shim();
     let runtime = shim.runtime();
@@ -201,13 +205,13 @@ async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
     .await;
     another_is_served(&shim, &runtime, 300).await;
     let held = sent.load(Ordering::Relaxed);
-    assert!(held <= HELD, "{held} bytes were taken that nobody reads");
+    assert!(held <= HELD, "{held} bytes were taken that the client does not read");
 }
 
-/// A call of which the runtime does not hear before another one has ended is held with its head.
+/// The relay holds the head of a call that the runtime's stream limit delays.
 #[tokio::test]
 async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_of_unwritten_bytes() {
-    /// What waits to be written, and what sockets take, with room.
+    /// Maximum number of bytes in the relay and the sockets: unwritten bytes and a reserve.
     const HELD: usize = 8 << 20;
     let shim = shim();
     let runtime = shim.runtime();
@@ -218,20 +222,20 @@ async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_o
     upstream.send(&frame(SETTINGS, 0, 0, &one_stream)).await;
     upstream.send(&frame(SETTINGS, wire::ACK, 0, &[])).await;
     while upstream.next_of(SETTINGS).await.flags != wire::ACK {}
-    // A runtime that reads everything and answers nothing.
+    // The runtime reads everything and answers nothing.
     let (mut read, _write) = upstream.0.into_split();
     tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
     let taken = calls_with_large_heads(client);
     limited_by_unwritten_bytes(&shim).await;
     another_is_served(&shim, &runtime, 300).await;
     let taken = taken.load(Ordering::Relaxed);
-    assert!(taken <= HELD, "{taken} bytes were taken that the runtime has not heard of");
+    assert!(taken <= HELD, "{taken} bytes were taken that the runtime has not received");
 }
 
 /// Trailers are not subject to flow control.
 #[tokio::test]
 async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_answers() {
-    /// What waits to be written, and what four sockets take, with room.
+    /// Maximum number of bytes in the relay and four sockets: unwritten bytes and a reserve.
     const HELD: usize = 16 << 20;
     const ANSWERS: u32 = 4_000;
     let shim = shim();
@@ -239,7 +243,7 @@ async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_a
     let calls: Vec<u8> = (0..ANSWERS)
         .flat_map(|n| frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, wire::REQUEST))
         .collect();
-    // It reads nothing from now on.
+    // The client reads nothing during the attack.
     let mut client = Wire(shim.connect().await);
     client.send(&[wire::HELLO, &calls].concat()).await;
     let mut upstream = Wire(runtime.accept_raw().await);
@@ -248,7 +252,7 @@ async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_a
     for _ in 0..ANSWERS {
         upstream.next_of(HEADERS).await;
     }
-    // A status of 200, and a header of 8 KB as a literal that no table keeps.
+    // A status of 200, and a header of 8 KB as a literal that is not added to the table.
     let mut block = b"\x88\x00\x01x\x7f\x81\x3f".to_vec();
     block.resize(block.len() + 8192, b'v');
     let sent = Arc::new(AtomicUsize::new(0));
@@ -270,8 +274,8 @@ async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_a
     .await;
     another_is_served(&shim, &runtime, 2000).await;
     let sent = sent.load(Ordering::Relaxed);
-    assert!(sent <= HELD, "{sent} bytes were taken that nobody reads");
-    // The client reads again, and has everything.
+    assert!(sent <= HELD, "{sent} bytes were taken that the client does not read");
+    // The client reads again and receives all answers.
     for _ in 0..ANSWERS {
         client.next_of(HEADERS).await;
     }
@@ -280,7 +284,7 @@ async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_a
 
 #[tokio::test]
 async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_calls() {
-    /// What waits to be written, and what four sockets take, with room.
+    /// Maximum number of bytes in the relay and four sockets: unwritten bytes and a reserve.
     const HELD: usize = 8 << 20;
     let shim = shim();
     let runtime = shim.runtime();
@@ -321,7 +325,7 @@ async fn a_second_client_is_served_while_floods_go_on() {
         }));
     }
     another_is_served(&shim, &runtime, 100).await;
-    assert!(shim.relay_metrics.turns_exhausted() > 0, "no flood was ever interrupted");
+    assert!(shim.relay_metrics.turns_exhausted() > 0, "no flood was interrupted");
     for attacker in attackers {
         attacker.abort();
     }

@@ -8,7 +8,7 @@ use probeshim::relay::authority_fix::hpack::{HeaderField, encode};
 const OLD: [&str; 4] =
     ["/run/containerd/containerd.sock", "%2Frun%2Fcontainerd%2Fcontainerd.sock", "", "unix:///run/a.sock"];
 
-/// The head of a request, as a header block without state.
+/// Returns the head of a request as a header block that uses no dynamic table.
 fn block(authority: &str, method: &str) -> Vec<u8> {
     encode(
         &[
@@ -24,7 +24,7 @@ fn block(authority: &str, method: &str) -> Vec<u8> {
     .to_vec()
 }
 
-/// An old client with HTTP/2 spoken, and the runtime's end of its connection.
+/// Returns an old client that has sent its preface, and the runtime's end of its connection.
 async fn joined(shim: &Shim) -> (Wire, Connection) {
     let runtime = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -105,14 +105,15 @@ async fn what_the_client_compresses_against_earlier_heads_is_read_right() {
     let shim = shim();
     let (mut client, mut runtime) = joined(&shim).await;
     let flags = wire::END_HEADERS | wire::END_STREAM;
-    // POST and http from the static table; authority, path, content type and x-kept go into the dynamic one.
+    // POST and http come from the static table. Authority, path, content type and x-kept are added
+    // to the dynamic table.
     let first = b"\x83\x86\x41\x05/sock\x44\x06/a.B/1\x5f\x10application/grpc\x40\x06x-kept\x09as it was";
     client.send(&frame(HEADERS, flags, 1, first)).await;
     expect(&runtime.call().await, "/a.B/1");
-    // Everything by index: newest first, 62 is x-kept and 65 the authority.
+    // All fields are indexed. The newest entry, 62, is x-kept, and 65 is the authority.
     client.send(&frame(HEADERS, flags, 3, b"\x83\x86\xc1\xc0\xbf\xbe")).await;
     expect(&runtime.call().await, "/a.B/1");
-    // The table is emptied and made small; the path alone goes into it again.
+    // The table is emptied and made small. Only the path is added to it again.
     let literals = b"\x0f\x10\x10application/grpc\x00\x06x-kept\x09as it was";
     let third = [&b"\x20\x3f\x3f\x83\x86\x01\x05/sock\x44\x06/a.B/3"[..], literals].concat();
     client.send(&frame(HEADERS, flags, 5, &third)).await;

@@ -1,4 +1,5 @@
-//! Clients that break the rules are ended as HTTP/2 says, and nobody else notices.
+//! Connections of clients that violate the protocol end as HTTP/2 requires, and other clients are
+//! not affected.
 
 use fixtures::http2::client::Client;
 use fixtures::http2::runtime::Connection;
@@ -7,7 +8,7 @@ use fixtures::http2::{Shim, is_served, shim};
 use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// A well-behaved client, and its proof that it still is served.
+/// A well-behaved client, which verifies that it is still served.
 struct Witness {
     client: Client,
     runtime: Connection,
@@ -26,7 +27,8 @@ impl Witness {
 
 /// Reads until the connection ends.
 async fn drained(mut stream: tokio::net::UnixStream) {
-    // An end with bytes of ours unread is a reset, which is an end too.
+    // The close of a socket with unread bytes of the client is a reset, which also ends the
+    // connection.
     let _ = soon(stream.read_to_end(&mut Vec::new())).await;
 }
 
@@ -38,7 +40,7 @@ async fn http_1_and_garbage_are_closed() {
         [&b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\x02"]
     {
         let mut stream = shim.connect().await;
-        // It may be refused in the middle of its speech.
+        // The relay may close the connection before it has read everything.
         let _ = stream.write_all(stranger).await;
         drained(stream).await;
         witness.is_served().await;
@@ -116,7 +118,8 @@ async fn thousands_of_streams_reset_at_once_end_nothing() {
     let mut stranger = Wire(shim.connect().await);
     let mut runtime = listener.accept().await;
     stranger.send(&bytes).await;
-    // The last one is answered on the same connection; how many of the others reached upstream is chance.
+    // The last call is answered on the same connection. The number of reset calls that reach the
+    // upstream depends on timing.
     loop {
         let mut call = runtime.call().await;
         if call.request.body().is_end_stream() {
