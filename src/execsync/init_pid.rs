@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ContainerStatusRequest;
 
-/// Timeout of the ContainerStatus request.
+/// Timeout of the `ContainerStatus` request.
 const INIT_PID_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The part of `info` in a verbose ContainerStatus response that probeshim reads. It does not read
+/// The part of `info` in a verbose `ContainerStatus` response that probeshim reads. It does not read
 /// the container's configuration, which contains environment variables.
 #[derive(Deserialize)]
 struct Info {

@@ -10,7 +10,7 @@ pub(crate) struct KillPlan {
     pub(crate) message: String,
     /// Grace period in seconds, for the preStop hook and the end of the container together.
     pub(crate) grace_period: u32,
-    /// PreStop hook of the container, if it has one.
+    /// `PreStop` hook of the container, if it has one.
     pub(crate) pre_stop: Option<Hook>,
     /// Reason that blocks the plan: a part of the container's specification is unreadable.
     pub(crate) blocked_by: Option<String>,

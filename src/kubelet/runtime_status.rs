@@ -58,7 +58,7 @@ pub(super) struct ContainerInstance {
     pub(super) message_file: Option<PathBuf>,
     pub(super) log: PathBuf,
     pub(super) user: Option<v1::LinuxContainerUser>,
-    /// PreStop hook, grace period and ports from the container's annotations. A kill uses them if
+    /// `PreStop` hook, grace period and ports from the container's annotations. A kill uses them if
     /// the manifest is unknown.
     pub(super) annotations: Arc<ContainerSpec>,
 }

@@ -195,7 +195,7 @@ fn root(document: &Value, level: Level, redact: bool) -> Cursor<'_> {
 }
 
 /// Passes each object of a node to `take`: the items of a list, or else the node itself. `kind` is
-/// the kind of a node without a `kind` field, such as an item of a PodList.
+/// the kind of a node without a `kind` field, such as an item of a `PodList`.
 fn list_items<F>(
     node: &Cursor<'_>,
     kind: Option<&str>,

@@ -44,7 +44,7 @@ pub(crate) fn call(stream: u32, path: &str) -> Vec<u8> {
     [open(stream, path), frame(wire::DATA, END_STREAM, stream, &[0; 5])].concat()
 }
 
-/// Returns a RST_STREAM frame with CANCEL.
+/// Returns a `RST_STREAM` frame with CANCEL.
 pub(crate) fn cancel(stream: u32) -> Vec<u8> {
     frame(wire::RST_STREAM, 0, stream, &word(wire::CANCEL))
 }

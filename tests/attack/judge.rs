@@ -105,7 +105,8 @@ pub(crate) fn judge(attack: &Attack, measured: &[Attacked]) -> Vec<String> {
     }
     let [_, peak, _] = memory;
     if peak > MAX_MEMORY {
-        failures.push(format!("{}: probeshim used {peak:.0} MiB, the limit is {MAX_MEMORY} MiB", attack.name));
+        failures
+            .push(format!("{}: probeshim used {peak:.0} MiB, the limit is {MAX_MEMORY} MiB", attack.name));
     }
     let memory = memory.map(|mib| format!("{mib:.0}")).join(", ");
     let figures = (

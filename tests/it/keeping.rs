@@ -398,7 +398,7 @@ async fn what_was_not_seen_is_told_of() {
     end(running, owner, runtime).await;
 }
 
-/// An observer that captures the requests of RunPodSandbox and CreateContainer.
+/// An observer that captures the requests of `RunPodSandbox` and `CreateContainer`.
 #[derive(Debug)]
 struct Witness {
     budget: CaptureBudget,

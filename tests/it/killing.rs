@@ -57,7 +57,11 @@ async fn what_has_failed_is_killed_told_of_and_explained() {
     let calls = stops(&place, 2).await;
     let ids: Vec<&Value> = calls.iter().map(|call| &call["container"]["id"]).collect();
     assert_eq!(ids, [&json!(id), &json!(next)]);
-    assert_eq!(calls[1]["kill"]["failures"].as_array().unwrap().len(), 1, "failures before the second kill: {calls:#?}");
+    assert_eq!(
+        calls[1]["kill"]["failures"].as_array().unwrap().len(),
+        1,
+        "failures before the second kill: {calls:#?}"
+    );
     runtime.end().await;
 }
 

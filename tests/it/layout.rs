@@ -16,9 +16,12 @@ fn a_module_uses_only_modules_above_it() {
             let below = modules[place + 1..].iter().map(String::as_str);
             let is_used =
                 |name: &&str| uses(&text, name, !is_root(&file, module) && has_submodule(module, name));
-            violations.extend(below.chain(UNCLEAR).filter(is_used).map(|name| {
-                format!("{} uses {name}, but {module} stands above it", file.display())
-            }));
+            violations.extend(
+                below
+                    .chain(UNCLEAR)
+                    .filter(is_used)
+                    .map(|name| format!("{} uses {name}, but {module} stands above it", file.display())),
+            );
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");

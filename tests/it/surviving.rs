@@ -243,7 +243,11 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
         let running: Vec<_> = containers.iter().filter(|it| keeping::is_running(it)).collect();
         assert!(running.len() <= 1, "{at:?}: the container runs twice: {containers:#?}");
         let numbers: BTreeSet<u32> = containers.iter().map(keeping::attempt).collect();
-        assert_eq!(numbers.len(), containers.len(), "{at:?}: two containers have the same attempt: {containers:#?}");
+        assert_eq!(
+            numbers.len(),
+            containers.len(),
+            "{at:?}: two containers have the same attempt: {containers:#?}"
+        );
         let again = running.iter().find(|it| keeping::attempt(it) > 0).map(|it| it.id.clone());
         let count = fs::read_to_string(&starts).unwrap_or_default().lines().count();
         if let Some(id) = again.filter(|_| count > 1) {
@@ -262,7 +266,10 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
     }
     owner.is_let_go("a").await;
     owner.another_is_restarted("last").await;
-    assert!(!owner.containers("a").await.iter().any(keeping::is_running), "{at:?}: a container runs after its client stopped it");
+    assert!(
+        !owner.containers("a").await.iter().any(keeping::is_running),
+        "{at:?}: a container runs after its client stopped it"
+    );
     keeping::end(running, owner, runtime).await;
     drain.cancel();
     soon(relay.ended()).await.unwrap();

@@ -97,7 +97,7 @@ pub(crate) struct Container {
     pub(crate) resources: Resources,
     pub(crate) mounts: Vec<VolumeMount>,
     pub(crate) security: Security,
-    /// PreStop handler as written, for an annotation that other programs read when they stop the
+    /// `PreStop` handler as written, for an annotation that other programs read when they stop the
     /// container.
     pub(crate) pre_stop: Option<Arc<Value>>,
     /// Request of the client; `None` unless the pod is a client pod.
@@ -230,7 +230,7 @@ pub(crate) struct Resources {
     pub(crate) limits: BTreeMap<String, Quantity>,
 }
 
-/// Quality of service (QoS) class of a pod.
+/// Quality of service (`QoS`) class of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qos {
     Guaranteed,

@@ -80,7 +80,7 @@ impl Owner {
         self.client.create_container(request).await.unwrap().into_inner().container_id
     }
 
-    /// Sends a CreateContainer request with these bytes, and returns the container's id.
+    /// Sends a `CreateContainer` request with these bytes, and returns the container's id.
     pub(crate) async fn create_raw(&mut self, request: Vec<u8>) -> String {
         let stream = UnixStream::connect(self.place.at("shim.sock")).await.unwrap();
         let mut client = http2::client::Client::over(stream).await;

@@ -123,7 +123,11 @@ async fn a_call_whose_connection_broke_is_never_sent_twice() {
     let call = connection.call().await;
     connection.vanish();
     let error = soon(response).await.unwrap_err();
-    assert_ne!(error.reason(), Some(Reason::REFUSED_STREAM), "REFUSED_STREAM would let the client repeat the call");
+    assert_ne!(
+        error.reason(),
+        Some(Reason::REFUSED_STREAM),
+        "REFUSED_STREAM would let the client repeat the call"
+    );
     assert!(!error.is_reset(), "{error}");
     drop(call);
     // The client's connection has ended, and the relay has not connected to the runtime again.

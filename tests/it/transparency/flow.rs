@@ -164,7 +164,11 @@ async fn a_stream_is_delivered_frame_by_frame_and_may_idle_for_minutes() {
     let (_, mut body) = client::head(response).await;
     for event in ["created", "started"] {
         answer.send_data(Bytes::from(event), false).unwrap();
-        assert_eq!(soon(body.data()).await.unwrap().unwrap(), event, "an event was delayed until the next one");
+        assert_eq!(
+            soon(body.data()).await.unwrap().unwrap(),
+            event,
+            "an event was delayed until the next one"
+        );
     }
     // Only elapsed time can show that nothing on the path ends an idle stream.
     tokio::time::sleep(Duration::from_secs(125)).await;

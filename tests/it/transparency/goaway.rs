@@ -66,7 +66,10 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
         seen.push(next.kind);
     };
     assert_eq!((reset.stream, reset.payload.as_slice()), (3, word(wire::REFUSED_STREAM).as_slice()));
-    assert!(seen.contains(&GOAWAY), "without GOAWAY the client would repeat the call on this connection: {seen:?}");
+    assert!(
+        seen.contains(&GOAWAY),
+        "without GOAWAY the client would repeat the call on this connection: {seen:?}"
+    );
 
     // The first stream still gets its answer.
     upstream.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, b"\x88")).await;
