@@ -1,4 +1,4 @@
-//! Many containers at once.
+//! Many containers at the same time.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
@@ -9,7 +9,7 @@ use probeshim::cri::v1::*;
 
 #[tokio::test]
 async fn two_hundred_containers_live_and_end_at_once() {
-    // As the program does: the soft limit is 1,024 on most systems.
+    // The program raises its limit in the same way. The soft limit is 1,024 on most systems.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut runtime = Runtime::start();

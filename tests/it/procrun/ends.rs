@@ -1,4 +1,4 @@
-//! Ways in which a container ends, and all below it.
+//! The ends of a container and of its processes.
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -91,7 +91,7 @@ async fn signals_for_the_program_do_not_end_a_monitor() {
         kill_process(monitor, signal).unwrap();
     }
     assert_eq!(runtime.exec(&id, "exit 0", 0).await.unwrap().exit_code, 0);
-    // Nor does the container inherit the deaf ear.
+    // The container does not inherit the ignored signals of its monitor.
     runtime.stop(&id, 1).await;
     assert_eq!(runtime.file(&id, "told").await, "told");
     runtime.end().await;

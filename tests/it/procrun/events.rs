@@ -1,4 +1,4 @@
-//! GetContainerEvents.
+//! The call GetContainerEvents.
 
 use fixtures::wait::soon;
 use probeshim::cri::v1::*;
@@ -51,7 +51,7 @@ async fn the_whole_life_of_a_pod_is_told_to_every_subscriber() {
                 Deleted => assert!(states.is_empty()),
                 _ => {}
             }
-            // A sandbox that is gone has no status any more.
+            // A removed sandbox has no status.
             assert_eq!(event.pod_sandbox_status.is_some(), (whose, kind) != (&pod, Deleted));
         }
     }

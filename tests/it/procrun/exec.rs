@@ -1,4 +1,4 @@
-//! ExecSync.
+//! The call ExecSync.
 
 use std::fs;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tonic::Code;
 
 use super::{Runtime, is_gone, refused};
 
-/// Starts a child that holds the output, and ends.
+/// Script that starts a child which keeps the output open, and exits.
 const HOLDS: &str = "echo said; sh -c 'echo $$ > child; exec sleep 1000' & echo $$ > shell; while ! test -s child; do sleep 0.01; done";
 
-/// A timeout in seconds within which `HOLDS` has done its work on any machine, and which is waited for.
+/// Timeout in seconds within which `HOLDS` completes on any machine. Some tests wait for its end.
 const ENOUGH: i64 = 3;
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_stream_longer_than_16_mib_is_not_waited_for_but_read() {
     let id = runtime.runs("sleep 1000").await;
     let (code, words) = refused(runtime.exec(&id, "head -c 40000000 /dev/zero", 0).await);
     assert_eq!(code, Code::ResourceExhausted);
-    // 16 MiB of them were kept.
+    // 16 MiB of the output were kept.
     assert_eq!(words, "grpc: trying to send message larger than max (16777221 vs. 16777216)");
     runtime.end().await;
 }
@@ -52,10 +52,10 @@ async fn a_command_that_takes_too_long_is_killed_alone_and_its_child_holds_the_c
     let call = runtime.begin_exec(&id, &format!("{HOLDS}; exec sleep 1000"), ENOUGH);
     let [shell, child] = [runtime.file(&id, "shell").await, runtime.file(&id, "child").await];
     is_gone(shell).await;
-    // The command has ended, and others are answered, but not this call.
+    // The command has ended. Other calls are answered, but not this call.
     runtime.exec(&id, "true", 0).await.unwrap();
     assert!(!call.is_finished());
-    assert!(fs::exists(format!("/proc/{child}")).unwrap(), "the child lives on");
+    assert!(fs::exists(format!("/proc/{child}")).unwrap(), "the child must keep running");
     kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
     let (code, words) = refused(soon(call).await.unwrap());
     assert_eq!(code, Code::DeadlineExceeded);
@@ -81,7 +81,7 @@ async fn a_child_that_keeps_the_output_open_holds_a_call_that_went_well() {
     let call = runtime.begin_exec(&id, HOLDS, ENOUGH);
     let [shell, child] = [runtime.file(&id, "shell").await, runtime.file(&id, "child").await];
     is_gone(shell).await;
-    // The timeout is over as well.
+    // The timeout of the call has passed too.
     tokio::time::sleep_until(begun + Duration::from_secs(ENOUGH.cast_unsigned() + 1)).await;
     runtime.exec(&id, "true", 0).await.unwrap();
     assert!(!call.is_finished());
@@ -90,7 +90,7 @@ async fn a_child_that_keeps_the_output_open_holds_a_call_that_went_well() {
     assert_eq!(
         (answer.stdout.as_slice(), answer.exit_code),
         (&b"said\n"[..], 0),
-        "the timeout is the command's alone"
+        "the timeout must apply to the command only"
     );
     runtime.end().await;
 }

@@ -1,4 +1,4 @@
-//! Images, which are only names.
+//! The image service, in which images are only names.
 
 use probeshim::cri::image_client;
 use probeshim::cri::v1::*;
@@ -16,7 +16,7 @@ async fn every_name_is_known_but_for_those_that_are_missing() {
     let mut images = image_client(&runtime.socket);
     let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };
     let known = images.image_status(status("some/image:1")).await.unwrap().into_inner().image.unwrap();
-    assert!(known.size > 0, "neither crictl nor the kubelet believes in an image of no size");
+    assert!(known.size > 0, "crictl and the kubelet reject images of size 0");
     assert_eq!(known.repo_tags, ["docker.io/some/image:1"]);
     let missing = images.image_status(status("missing.test/image")).await.unwrap().into_inner();
     assert_eq!(missing.image, None);
@@ -25,7 +25,7 @@ async fn every_name_is_known_but_for_those_that_are_missing() {
     assert_eq!(code, Code::NotFound);
     assert!(words.starts_with("failed to pull and unpack image \"missing.test/image:latest\""), "{words}");
 
-    // What was pulled is in the list, by its name and by its id, until it is removed.
+    // A pulled image is listed by its name and by its id until it is removed.
     let pulled = images.pull_image(pull("some/image:1")).await.unwrap().into_inner().image_ref;
     assert_eq!(pulled, known.id);
     let filter = Some(ImageFilter { image: Some(spec(&known.id)) });

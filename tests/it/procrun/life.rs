@@ -1,4 +1,4 @@
-//! The life of a container, from create to remove.
+//! The life of a container from CreateContainer to RemoveContainer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -75,13 +75,13 @@ async fn a_command_has_its_environment_and_a_working_directory_of_its_own() {
     config.envs = vec![KeyValue { key: "GREETING".into(), value: b"hello".into() }];
     let id = runtime.create(("pod", &pod), config).await.unwrap();
     runtime.start_container(&id).await.unwrap();
-    assert_eq!(runtime.ended(&id).await.exit_code, 1, "grep finds nothing");
+    assert_eq!(runtime.ended(&id).await.exit_code, 1, "grep must find no match and exit with 1");
     let folder = runtime.path("root/procrun-containers").canonicalize().unwrap().join(&id);
     let inside = |name| runtime.file(&id, name);
     assert!(inside("b/c/said").await.starts_with("hello "));
     assert_eq!(inside("b/c/where").await, folder.join("b/c").to_str().unwrap());
     assert_eq!(inside("b/c/home").await, folder.to_str().unwrap());
-    assert_eq!(inside("b/c/leaked").await, "0", "nothing of procrun's own environment");
+    assert_eq!(inside("b/c/leaked").await, "0", "a variable of procrun's environment leaked into the container");
     runtime.end().await;
 }
 
@@ -91,9 +91,9 @@ async fn each_container_is_a_session_and_its_command_leads_a_group() {
     let id = runtime.runs("cut -d' ' -f1,5,6 /proc/self/stat > self; echo $$ > pid; sleep 1000").await;
     let [pid, stat] = [runtime.file(&id, "pid").await, runtime.file(&id, "self").await];
     let numbers: Vec<&str> = stat.split(' ').collect();
-    assert_eq!(numbers[1], pid, "the shell leads the process group");
+    assert_eq!(numbers[1], pid, "the shell must lead the process group");
     let own = fs::read_to_string("/proc/self/stat").unwrap();
-    assert_ne!(Some(numbers[2]), own.split(' ').nth(5), "the session is not that of procrun");
+    assert_ne!(Some(numbers[2]), own.split(' ').nth(5), "the session must differ from procrun's session");
     runtime.end().await;
 }
 
@@ -114,7 +114,7 @@ async fn a_pod_is_removed_with_everything_in_it_and_nothing_outside() {
     assert!(!folder.exists() && runtime.path("outside/kept").exists());
     assert_eq!(processes_of(runtime.folder.path()), Vec::<String>::new());
     assert_eq!(runtime.containers().await, []);
-    // Its name is free again.
+    // The name of the pod is free again.
     runtime.run_pod("pod").await;
     runtime.end().await;
 }

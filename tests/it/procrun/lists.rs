@@ -1,4 +1,4 @@
-//! The lists, their filters, and the same as streams.
+//! The lists of sandboxes and containers with their filters, compared with the streaming calls.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use probeshim::cri::v1::*;
 
 use super::{Runtime, shell};
 
-/// Two pods with two containers each, of which one runs.
+/// Creates two pods with two containers each, one running and one created.
 async fn four_containers(runtime: &mut Runtime) -> Vec<(String, Vec<String>)> {
     let mut pods = Vec::new();
     for name in ["red", "blue"] {
@@ -88,7 +88,7 @@ async fn containers_by_id_sandbox_state_and_labels() {
 async fn sandboxes_by_id_state_and_labels() {
     let mut runtime = Runtime::start();
     let pods = four_containers(&mut runtime).await;
-    let [(red, _), (blue, _)] = &pods[..] else { unreachable!("two were made") };
+    let [(red, _), (blue, _)] = &pods[..] else { unreachable!("four_containers returns two pods") };
     runtime.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: red.clone() }).await.unwrap();
     let state = |state: PodSandboxState| Some(PodSandboxStateValue { state: state.into() });
     for (filter, expected) in [

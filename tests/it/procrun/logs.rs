@@ -1,4 +1,4 @@
-//! Logs in the format of the CRI.
+//! Container logs in the CRI's format.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{Runtime, refused, shell, until};
 
-/// The stream, the tag and the text of each line of a log.
+/// Returns stream and tag, and text, of each line of a log.
 fn lines(text: &str) -> Vec<(String, String)> {
     let line = Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (std(?:out|err) [FP]) (.*)$").unwrap();
     text.lines()
@@ -52,14 +52,15 @@ async fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
         .unwrap();
     grows().await;
     runtime.stop(&id, 0).await;
-    // Not a line is lost, nor written twice.
+    // No line is lost or written twice.
     let text = fs::read_to_string(moved).unwrap() + &fs::read_to_string(log).unwrap();
     let numbers: Vec<u32> = lines(&text).into_iter().map(|(_, text)| text.parse().unwrap()).collect();
     assert!(numbers.iter().copied().eq(1..=u32::try_from(numbers.len()).unwrap()), "{numbers:?}");
     runtime.end().await;
 }
 
-/// Without pause there is always a chunk on its way to the log while the file is switched.
+/// The container writes without a pause, so that a chunk is always in flight while the file is
+/// switched.
 #[tokio::test]
 async fn nothing_goes_to_a_file_that_was_moved_away_once_the_log_is_reopened() {
     let mut runtime = Runtime::start();
@@ -83,10 +84,10 @@ async fn nothing_goes_to_a_file_that_was_moved_away_once_the_log_is_reopened() {
         text += &part;
     }
     text += &fs::read_to_string(log).unwrap();
-    // SIGKILL may cut the last line short.
+    // SIGKILL may truncate the last line.
     let lines = lines(&text).into_iter().filter(|(head, _)| head.ends_with('F'));
     let numbers: Vec<usize> = lines.map(|(_, text)| text.parse().unwrap()).collect();
-    assert!(numbers.iter().copied().eq(1..=numbers.len()), "a line is lost or written twice");
+    assert!(numbers.iter().copied().eq(1..=numbers.len()), "a line was lost or written twice");
     runtime.end().await;
 }
 
@@ -113,7 +114,7 @@ async fn a_log_that_is_no_file_is_refused_and_holds_up_nobody() {
     let id = runtime.create(("pod", &pod), shell("main", "true")).await.unwrap();
     let (_, words) = refused(runtime.start_container(&id).await);
     assert!(words.contains("failed to create and open log file: open"), "{words}");
-    // With a reader it can be opened, and is still no file.
+    // With a reader the FIFO can be opened, but it is still not a regular file.
     let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
     let id = runtime
         .create(

@@ -1,4 +1,5 @@
-//! A runtime of plain processes: in this process, as the library has it, or as the program that people start.
+//! procrun, the runtime of plain processes, started in this process as a library or as the program
+//! that users start.
 
 mod crowd;
 mod ends;
@@ -33,7 +34,7 @@ use tonic::{Code, Status};
 
 type Client = RuntimeServiceClient<Channel>;
 
-/// A procrun in this process, with a client. Its processes are gone when it is, or the test fails.
+/// A procrun in this process, with a client.
 pub(crate) struct Runtime {
     pub(crate) client: Client,
     pub(crate) socket: SocketPath,
@@ -43,7 +44,7 @@ pub(crate) struct Runtime {
     serving: JoinHandle<std::io::Result<()>>,
 }
 
-/// Settings in a folder, with nothing out of the ordinary.
+/// Returns default settings with the root below a directory.
 pub(crate) fn settings(folder: &Path) -> ProcrunConfig {
     ProcrunConfig {
         monitor_program: env!("CARGO_BIN_EXE_probeshim").into(),
@@ -52,7 +53,7 @@ pub(crate) fn settings(folder: &Path) -> ProcrunConfig {
 }
 
 impl Runtime {
-    /// One that listens in its own folder.
+    /// Starts a procrun that listens in its own directory.
     pub(crate) fn start() -> Self {
         Self::start_with(|_| {})
     }
@@ -63,7 +64,7 @@ impl Runtime {
         Self::serve(&socket, folder, change)
     }
 
-    /// One that listens elsewhere.
+    /// Starts a procrun that listens on this socket.
     pub(crate) fn start_at(socket: &Path) -> Self {
         Self::serve(socket, tempfile::tempdir().unwrap(), |_| {})
     }
@@ -79,7 +80,7 @@ impl Runtime {
         Self { client: runtime_client(&socket), socket, folder, _claim: listening.claim, stop, serving }
     }
 
-    /// Ends it; nothing is left behind.
+    /// Ends procrun, and asserts that no process and no file is left.
     pub(crate) async fn end(self) {
         self.stop.cancel();
         soon(self.serving).await.unwrap().unwrap();
@@ -111,7 +112,7 @@ impl Runtime {
         self.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id
     }
 
-    /// Creates a container in the pod of a name, whose id is given.
+    /// Creates a container in a pod, which is given by name and sandbox id.
     pub(crate) async fn create(
         &mut self,
         pod: (&str, &str),
@@ -123,7 +124,8 @@ impl Runtime {
             .map(|created| created.into_inner().container_id)
     }
 
-    /// The request for that.
+    /// Returns the request that creates a container in a pod, which is given by name and sandbox
+    /// id.
     pub(crate) fn creation(&self, pod: (&str, &str), config: ContainerConfig) -> CreateContainerRequest {
         CreateContainerRequest {
             pod_sandbox_id: pod.1.into(),
@@ -132,7 +134,7 @@ impl Runtime {
         }
     }
 
-    /// All containers.
+    /// Returns all containers.
     pub(crate) async fn containers(&mut self) -> Vec<Container> {
         let request = ListContainersRequest::default();
         self.client.list_containers(request).await.unwrap().into_inner().containers
@@ -142,7 +144,7 @@ impl Runtime {
         self.client.start_container(StartContainerRequest { container_id: id.into() }).await.map(drop)
     }
 
-    /// A pod with one container, which runs a shell script.
+    /// Runs a pod with one container that runs a shell script, and returns the container's id.
     pub(crate) async fn runs(&mut self, script: &str) -> String {
         let pod = self.run_pod("pod").await;
         let id = self.create(("pod", &pod), shell("main", script)).await.unwrap();
@@ -159,7 +161,7 @@ impl Runtime {
         soon(self.begin_exec(id, script, timeout)).await.unwrap()
     }
 
-    /// The same, in a task.
+    /// Makes an ExecSync in a new task.
     pub(crate) fn begin_exec(
         &self,
         id: &str,
@@ -182,7 +184,7 @@ impl Runtime {
         self.client.container_status(request).await.unwrap().into_inner().status.unwrap()
     }
 
-    /// The state of a container once it has ended.
+    /// Waits until a container has ended, and returns its status.
     pub(crate) async fn ended(&mut self, id: &str) -> ContainerStatus {
         let client = self.client.clone();
         until(|| {
@@ -196,7 +198,8 @@ impl Runtime {
         .await
     }
 
-    /// A file in a container's folder, once it says something.
+    /// Returns the content of a file in a container's directory once the file ends with a line
+    /// break.
     pub(crate) async fn file(&self, id: &str, name: &str) -> String {
         let path = self.path("root/procrun-containers").join(id).join(name);
         until(|| async { fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')) })
@@ -206,7 +209,7 @@ impl Runtime {
     }
 }
 
-/// A container that runs a shell script.
+/// Returns the config of a container that runs a shell script.
 pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: name.into(), attempt: 0 }),
@@ -219,7 +222,7 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
     }
 }
 
-/// Looks again and again, until there is something to see.
+/// Repeats `look` until it returns a value.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(mut look: impl FnMut() -> F) -> T {
     let seen = async {
         loop {
@@ -232,13 +235,14 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(mut look: impl FnMut
     soon(seen).await
 }
 
-/// Waits until a process has ended and was reaped.
+/// Waits until a process has ended and has been reaped.
 pub(crate) async fn is_gone(pid: impl Display) {
     let process = PathBuf::from(format!("/proc/{pid}"));
     until(|| async { (!process.exists()).then_some(()) }).await;
 }
 
-/// The processes, monitors included, that have something of a folder in their environment or their arguments.
+/// Returns the command lines of the processes, including monitors, whose arguments or environment
+/// mention a directory.
 pub(crate) fn processes_of(folder: &Path) -> Vec<String> {
     let mark = folder.file_name().unwrap().to_str().unwrap();
     let processes =
@@ -256,7 +260,7 @@ pub(crate) fn processes_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The code and the words of a refusal.
+/// Returns the code and the message of an error.
 pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
     let status = answer.unwrap_err();
     (status.code(), status.message().to_owned())

@@ -1,4 +1,4 @@
-//! `probeshim runtime`, as people start it.
+//! `probeshim runtime`, started as users start it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,7 +37,7 @@ async fn spawn(place: &Place, mut command: Command) -> Running {
     running
 }
 
-/// A container with a process that has gone far, and a client.
+/// Runs a container with a process in another session, and returns a client and the container's id.
 async fn populate(place: &Place) -> (Client, String) {
     let folder = place.at("").canonicalize().unwrap();
     let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
@@ -93,7 +93,8 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
     let place = Place::new();
     let runtime = start(&place).await;
     let (mut client, container_id) = populate(&place).await;
-    // It has left before the command ends, whose group is ended with it, and ends after that.
+    // The process leaves the group before the command ends. The group is killed with the command,
+    // and the process ends later.
     let left = place.at("left");
     let left = left.display();
     let waits = "while kill -0 $0 2>/dev/null; do sleep 0.01; done";
@@ -147,10 +148,10 @@ async fn a_container_inherits_nothing_from_whoever_started_procrun() {
     let cmd = ["sh", "-c", script].map(str::to_owned).into();
     let answer = client.exec_sync(ExecSyncRequest { container_id, cmd, timeout: 0 }).await.unwrap();
     let said = String::from_utf8(answer.into_inner().stdout).unwrap();
-    // ls has its own descriptor of the folder beside the three streams.
+    // In addition to the three streams, ls has a descriptor of the directory.
     let ignored = said.strip_prefix("4\n0022\n").unwrap_or_else(|| panic!("{said}"));
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
-    // Beyond these 31 are the C library's own.
+    // Signals above 31 belong to the C library.
     assert_eq!(ignored & 0x7fff_ffff, 0, "{ignored:x}");
     runtime.signal(Signal::TERM);
 }
@@ -158,7 +159,8 @@ async fn a_container_inherits_nothing_from_whoever_started_procrun() {
 #[tokio::test]
 async fn a_terminal_that_goes_ends_it_in_order() {
     let place = Place::new();
-    // These tests may have been started with it ignored, as nohup does, and what they start would inherit that.
+    // The tests may run with SIGHUP ignored, as under nohup, and child processes would inherit
+    // that.
     let started = command(&place, &[]);
     let mut heeding = Command::new("env");
     heeding.arg("--default-signal=HUP").arg(started.get_program()).args(started.get_args());
@@ -196,6 +198,6 @@ async fn what_has_ended_holds_no_descriptors() {
     let open = || fs::read_dir(format!("/proc/{}/fd", runtime.process.id())).unwrap().count();
     let before = open();
     soon(client.stop_container(StopContainerRequest { container_id, timeout: 0 })).await.unwrap();
-    // Two pipes, the socket to its monitor, and what tells of the monitor's end.
+    // Two pipes, the socket of its monitor, and the descriptor that reports the end of the monitor.
     until(|| async { (open() <= before - 4).then_some(()) }).await;
 }

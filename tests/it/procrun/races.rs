@@ -1,4 +1,4 @@
-//! Calls that meet, and callers that go.
+//! Concurrent calls, and callers that disconnect.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_caller_that_goes_leaves_no_container_half_removed() {
             runtime.client.remove_container(request.clone()),
         );
         let _ = given_up.await;
-        // What was begun goes on, and ends.
+        // The removal continues without its caller and completes.
         let client = runtime.client.clone();
         until(|| {
             let (mut client, request) = (client.clone(), request.clone());
@@ -62,7 +62,7 @@ async fn a_pod_that_is_stopped_while_a_container_starts_runs_nothing() {
     let mut runtime = Runtime::start_with(|settings| settings.start_delay = Duration::from_secs(3600));
     let pod = runtime.run_pod("pod").await;
     let id = runtime.create(("pod", &pod), shell("main", "sleep 1000")).await.unwrap();
-    // Of two starts the later is refused, so that the other has begun.
+    // The later of two starts is refused, which proves that the other has begun.
     let mut starting: JoinSet<_> = [runtime.client.clone(), runtime.client.clone()]
         .map(|mut client| {
             let request = StartContainerRequest { container_id: id.clone() };

@@ -1,4 +1,5 @@
-//! What is refused, and that nothing has changed then. The words are compared with those of containerd in tests/e2e.
+//! Refused requests, which change nothing. The tests in tests/e2e compare the messages with those
+//! of containerd.
 
 use std::fs;
 
@@ -37,7 +38,7 @@ async fn a_config_that_cannot_be_changes_nothing() {
     let images = image_client(&runtime.socket).list_images(ListImagesRequest::default()).await.unwrap();
     assert!(images.into_inner().images.is_empty());
     assert_eq!(fs::read_dir(runtime.path("root/procrun-containers")).unwrap().count(), 0);
-    // The name was not taken.
+    // The refused requests did not reserve the name.
     runtime.create(("pod", &pod), good()).await.unwrap();
     let (code, words) = refused(runtime.create(("pod", &pod), good()).await);
     assert!(code == Code::Unknown && words.contains("is reserved for"), "{words}");
@@ -63,7 +64,7 @@ async fn a_container_that_cannot_start_has_ended_and_can_be_removed() {
 #[tokio::test]
 async fn an_id_of_which_too_little_is_written_is_nobodys() {
     let mut runtime = Runtime::start_with(|settings| settings.synthetic = 20);
-    // Sixteen digits to begin with, and twenty ids.
+    // Twenty ids begin with sixteen possible digits, so two of them share the first digit.
     let request = |id: &str| ContainerStatusRequest { container_id: id.into(), verbose: false };
     let mut seen = Vec::new();
     for digit in "0123456789abcdef".chars() {

@@ -1,4 +1,4 @@
-//! What containers use.
+//! Resource usage of containers.
 
 use std::fs;
 
@@ -31,11 +31,11 @@ async fn cpu_time_and_memory_of_all_processes_of_a_container() {
     let listed = client.clone().list_container_stats(ListContainerStatsRequest::default()).await.unwrap();
     let listed = listed.into_inner().stats;
     let of_waiting = listed.iter().find(|stats| stats.attributes.as_ref().unwrap().id == waiting).unwrap();
-    assert!(listed.len() == 2 && of_waiting.cpu.is_none(), "what does not run uses nothing");
+    assert!(listed.len() == 2 && of_waiting.cpu.is_none(), "a container that does not run must have no CPU usage");
     let request = PodSandboxStatsRequest { pod_sandbox_id: pod };
     let of_pod = client.clone().pod_sandbox_stats(request).await.unwrap().into_inner().stats.unwrap();
     let linux = of_pod.linux.unwrap();
-    // The shell, the busy one below it, and its sleep.
+    // The processes are the shell, the busy loop below it, and sleep.
     assert_eq!(linux.process.unwrap().process_count.unwrap().value, 3);
     assert!(linux.cpu.unwrap().usage_core_nano_seconds.unwrap().value >= 20_000_000);
     let listed = client.clone().list_pod_sandbox_stats(ListPodSandboxStatsRequest::default()).await.unwrap();
@@ -44,6 +44,6 @@ async fn cpu_time_and_memory_of_all_processes_of_a_container() {
     let listed = client.clone().list_container_stats(ListContainerStatsRequest::default()).await.unwrap();
     let ids: Vec<_> =
         listed.into_inner().stats.into_iter().map(|stats| stats.attributes.unwrap().id).collect();
-    assert_eq!(ids, [waiting], "what has ended is not listed");
+    assert_eq!(ids, [waiting], "an ended container must not be listed");
     runtime.end().await;
 }
