@@ -1,4 +1,5 @@
-//! Hostile clients, runtimes, requests, names and files: each is answered as documented, other clients are served, and private data stays private.
+//! Hostile clients, runtimes, requests, names and files: each gets the documented answer, other
+//! clients are served, and private data stays private.
 
 mod disk;
 mod displays;
@@ -54,7 +55,8 @@ impl Besieged {
         assert_eq!(answered(self.bystander.ask("/a.B/C")).await, "served");
     }
 
-    /// Asserts that probeshim has given back the descriptors of all other clients, and that no thread of it panicked.
+    /// Asserts that probeshim has closed the descriptors of all other clients, and that none of its
+    /// threads panicked.
     async fn assert_unharmed(mut self) {
         self.serves_bystander().await;
         descriptors_return_to(&self.shim, self.descriptors).await;
@@ -62,15 +64,15 @@ impl Besieged {
     }
 }
 
-/// Answers each call on each connection, for as long as the test lasts.
+/// Answers each call on each connection until the test ends.
 async fn answer_every_call(runtime: Runtime) {
     loop {
         let stream = runtime.accept_late_raw().await;
         tokio::spawn(async move {
-            // A hostile client may go before HTTP/2 is spoken, or reset its call.
+            // A hostile client may disconnect before the HTTP/2 handshake, or reset its call.
             let Ok(mut connection) = Runtime::handshake(stream).await else { return };
             while let Some(mut call) = connection.next_call().await {
-                // What is not asked to its end is not answered.
+                // A request without an end gets no answer.
                 tokio::spawn(async move {
                     if read_all(call.request.body_mut()).await.is_ok() {
                         let _ = call.try_answer("served");
@@ -81,12 +83,13 @@ async fn answer_every_call(runtime: Runtime) {
     }
 }
 
-/// How many descriptors probeshim has open.
+/// Returns the number of open descriptors of probeshim.
 fn open_descriptors(shim: &Running) -> usize {
     fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap().count()
 }
 
-/// How many descriptors probeshim has open once it has written a call to disk: a thread of its own opens those files.
+/// Returns the number of open descriptors of probeshim once it has written a call record. The
+/// journal's thread opens those files.
 async fn descriptors_at_rest(place: &Place, shim: &Running) -> usize {
     let is_written = || {
         let files = fs::read_dir(place.at("state/calls")).into_iter().flatten().flatten();
@@ -97,7 +100,7 @@ async fn descriptors_at_rest(place: &Place, shim: &Running) -> usize {
     open_descriptors(shim)
 }
 
-/// Waits until probeshim has at most so many descriptors open.
+/// Waits until probeshim has at most `before` open descriptors.
 async fn descriptors_return_to(shim: &Running, before: usize) {
     let returned = async {
         while open_descriptors(shim) > before {

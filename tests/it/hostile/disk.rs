@@ -1,4 +1,4 @@
-//! Disks that fill up, and folders that somebody removes.
+//! Full disks, and directories that are removed while probeshim runs.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -32,7 +32,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Makes calls through a probeshim until its status says something of its records.
+/// Makes calls through probeshim until `so` holds for the record section of its status.
 async fn until_recorded(place: &Place, shim: &Running, so: impl Fn(&Value) -> bool) {
     let recorded = async {
         loop {
@@ -54,7 +54,7 @@ fn reasons(events: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Bytes of the records in a folder.
+/// Returns the number of bytes of the call records in a directory.
 fn recorded(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files
@@ -72,7 +72,7 @@ async fn recording_comes_back_when_the_disk_has_room_again() {
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut shim = place.start(&[]).await;
     until_recorded(&place, &shim, |_| recorded(&disk.0) > 0).await;
-    // As much as there is room for.
+    // The filler takes all free space.
     fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
     until_recorded(&place, &shim, |record| {
         record["failure"].as_str().is_some_and(|why| why.contains("No space left on device"))
@@ -131,7 +131,7 @@ async fn the_folders_of_play_are_their_owners_and_state_that_is_removed_is_writt
     watched.write("b.yaml", &pod("b", POLITE, "", ""));
     assert_eq!(ready("b").await["state"]["failure"], Value::Null);
     assert_ne!(fs::metadata(&file).unwrap().ino(), before);
-    // After an end by force both pods are known.
+    // After a kill both pods are known.
     running.process.kill().unwrap();
     running.process.wait().unwrap();
     let mut running = start(&place, watched.path()).await;

@@ -1,4 +1,4 @@
-//! Hostile names, arguments and messages: nothing that people read obeys them, and they pass unchanged.
+//! Hostile names, arguments and messages: displays escape them, and calls pass unchanged.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,18 +17,19 @@ use crate::program::{Place, joined};
 
 const SERVICE: &str = "/runtime.v1.RuntimeService";
 
-/// A colour, a window's title, a C1 control, a change of direction, an invisible space, the end of a line, quotes, and a line that looks like
-/// a metric.
+/// A colour, a window title, a C1 control, a change of text direction, an invisible space, a line
+/// break, quotes, and a line that looks like a metric.
 const HOSTILE: &str =
     "a\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\u{2066}\u{200b}\r\n'\"\\\nprobeshim_injected_total 1\n";
 
-/// Whether a terminal would obey a character, or show nothing for it.
+/// Returns whether a terminal would obey a character or show nothing for it.
 fn is_obeyed(c: char) -> bool {
     c.is_control() && c != '\n'
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Asserts that a text has no character that a terminal would obey, and no line that a name put there.
+/// Asserts that a text has no character that a terminal would obey, and no line that comes from a
+/// name.
 fn assert_harmless(what: &str, text: &str) {
     let obeyed: BTreeSet<char> = text.chars().filter(|c| is_obeyed(*c)).collect();
     assert!(obeyed.is_empty(), "{what}: {obeyed:?} in {text:?}");
@@ -88,12 +89,12 @@ async fn hostile_names_are_shown_as_their_codes() {
         }
     }
     let json = place.ask(&["status", "-o", "json"]).await.json();
-    assert_eq!(json["pods"][0]["name"], HOSTILE, "programs read the name as it is");
+    assert_eq!(json["pods"][0]["name"], HOSTILE, "JSON must have the unescaped name");
     let http = public_address(&shim).await;
     for path in ["/metrics", "/metrics/probes"] {
         let body = get(&http, path).await.split_once("\r\n\r\n").unwrap().1.to_owned();
         assert!(!body.lines().any(|line| line.starts_with("probeshim_injected")), "{path}: {body:?}");
-        // The sizes of chunks are hexadecimal.
+        // Lines with the sizes of chunks are hexadecimal.
         let mut lines = body.lines().filter(|line| !line.bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert!(lines.all(|line| line.starts_with(['#', 'p', 's'])), "{path}: {body:?}");
     }
@@ -148,20 +149,20 @@ async fn messages_that_cannot_be_read_are_refused_in_words() {
     let mut client = Client::over(tokio::net::UnixStream::connect(&shim.socket).await.unwrap()).await;
     let nul =
         ExecSyncRequest { container_id: container, cmd: vec!["echo".into(), "a\0b".into()], timeout: 5 };
-    // A field of an unknown number, a message within a message within a message; and a group within a group.
+    // An unknown field with nested messages, and nested groups.
     let nested = (0..60).fold(Vec::new(), |inner: Vec<u8>, _| {
         let mut outer = vec![0x7a];
         prost::encoding::encode_varint(inner.len() as u64, &mut outer);
         [outer, inner].concat()
     });
     for (what, message, codes) in [
-        ("an id that is no UTF-8", vec![0x0a, 2, 0xff, 0xfe], &["13"][..]),
+        ("an id that is not UTF-8", vec![0x0a, 2, 0xff, 0xfe], &["13"][..]),
         ("a field cut short", vec![0x0a, 100, b'x'], &["13"]),
         ("a length beyond 64 bits", [&[0x0a][..], &[0xff; 11]].concat(), &["13"]),
-        ("a type that is none", vec![0x0f], &["13"]),
-        ("the end of a group that has not begun", vec![0x7c], &["13"]),
-        ("150 groups in each other", vec![0x7b; 150], &["13"]),
-        ("60 unknown messages in each other", nested, &["2"]),
+        ("an undefined wire type", vec![0x0f], &["13"]),
+        ("the end of a group without a start", vec![0x7c], &["13"]),
+        ("150 nested groups", vec![0x7b; 150], &["13"]),
+        ("60 nested unknown messages", nested, &["2"]),
         ("a NUL in a command", nul.encode_to_vec(), &["2", "3", "13"]),
     ] {
         let response = client.call(&format!("{SERVICE}/ExecSync"), framed(false, &message));
@@ -198,7 +199,7 @@ async fn very_many_and_very_long_things_pass_byte_for_byte() {
         let message = framed(false, &message);
         let response = client.call(&format!("{SERVICE}/{method}"), message.clone());
         let mut call = connection.call().await;
-        assert!(call.body().await == message, "{what}: it was changed");
+        assert!(call.body().await == message, "{what}: the request was changed");
         call.answer("served");
         assert_eq!(answered(response).await, "served", "{what}");
     }

@@ -1,4 +1,4 @@
-//! Files that never end, or are too long.
+//! Manifests and configurations that never end or are too long.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -52,7 +52,7 @@ async fn manifests_and_configurations_are_files_up_to_a_limit() {
     }
 }
 
-/// A FIFO is read where it is named: that of `<(command)` and that of standard input.
+/// A FIFO is read if it is named on the command line, as by `<(command)` or as standard input.
 #[tokio::test]
 async fn manifests_and_configurations_may_come_through_a_pipe() {
     let place = Place::new();
@@ -112,7 +112,7 @@ async fn pods_that_come_through_a_pipe_are_played_on_when_the_pipe_has_ended() {
         .await;
     };
     ready("piped").await;
-    // Once this one is there, all manifests have been looked at again.
+    // Once this pod runs, all manifests have been read again.
     watched.write("other.yaml", &pod("other", POLITE, "", ""));
     ready("other").await;
     ready("piped").await;

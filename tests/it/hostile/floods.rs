@@ -1,4 +1,5 @@
-//! Floods of one client, each of a fixed number of frames: another client is served meanwhile.
+//! Floods of one client, each with a fixed number of frames. Another client is served in the
+//! meantime.
 
 use fixtures::http2::wire::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, HELLO, PADDED, REQUEST, RST_STREAM,
@@ -16,16 +17,16 @@ const UNKNOWN: u8 = 0xfa;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// How the connection of a client that floods ends.
+/// End of a flooding client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Its next request is answered on the same connection.
+    /// The next request on the connection is answered.
     Served,
-    /// Its connection is ended with this code.
+    /// The relay closes the connection with this code.
     GoAway(u32),
 }
 
-/// Frames that are sent at once, with a request on a stream as the last of them.
+/// Frames that are sent together, with a request on the last stream.
 struct Flood {
     name: &'static str,
     frames: Vec<u8>,
@@ -33,18 +34,19 @@ struct Flood {
     end: End,
 }
 
-/// A request on a stream, with these flags.
+/// Returns a request on a stream, with these flags.
 fn request(stream: u32, flags: u8) -> Vec<u8> {
     frame(HEADERS, flags, stream, REQUEST)
 }
 
-/// A header block of 32 MiB in 12 KiB: one header that is put into the table, and then named by its index.
+/// Returns a header block of 32 MiB in 12 KiB: one header is added to the table and then repeated
+/// by its index.
 fn hpack_bomb(stream: u32) -> Vec<u8> {
     let literal = [&b"\x40\x01a\x7f\xa1\x1e"[..], &[b'x'; 4000]].concat();
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &[REQUEST, &literal, &[0xbe; 8000]].concat())
 }
 
-/// Streams that are opened and reset at once.
+/// Returns frames that open streams and reset them immediately.
 fn rapid_resets(count: u32) -> Vec<u8> {
     let pair = |stream| [request(stream, END_HEADERS), frame(RST_STREAM, 0, stream, &word(wire::CANCEL))];
     (0..count).flat_map(|call| pair(call * 2 + 1)).flatten().collect()
@@ -73,13 +75,13 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// Sends a flood, reading what comes back.
+/// Sends a flood while it reads the answers.
 async fn end_of(stream: UnixStream, flood: &Flood) -> End {
     let stream = stream.into_std().unwrap();
     let mut writer = UnixStream::from_std(stream.try_clone().unwrap()).unwrap();
     let mut reader = Wire(UnixStream::from_std(stream).unwrap());
     let bytes = [HELLO, &flood.frames, &request(flood.last_stream, END_HEADERS | END_STREAM)].concat();
-    // The connection may be ended in the middle of it.
+    // The relay may close the connection during the flood.
     let writing = async { soon(writer.write_all(&bytes)).await.is_ok() };
     let reading = async {
         loop {
@@ -111,7 +113,7 @@ async fn a_flood_keeps_nobody_else_from_being_served() {
             }
         };
         if end != flood.end {
-            wrong.push(format!("{}: {end:?}, not {:?}", flood.name, flood.end));
+            wrong.push(format!("{}: {end:?} instead of {:?}", flood.name, flood.end));
         }
         besieged.serves_bystander().await;
     }
@@ -130,7 +132,7 @@ async fn a_flood_whose_answers_are_not_read_is_read_no_further() {
             tokio::select! {
                 biased;
                 () = besieged.serves_bystander() => {}
-                _ = stream.write_all(&flood) => panic!("{name}: a million were taken, and their answers kept"),
+                _ = stream.write_all(&flood) => panic!("{name}: a million frames were read, and their answers kept"),
             }
         }
         drop(stream);

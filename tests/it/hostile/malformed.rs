@@ -1,4 +1,4 @@
-//! Malformed HTTP/2 of a client ends its stream or connection with the code of RFC 9113.
+//! Malformed HTTP/2 of a client ends its stream or connection with an error code of RFC 9113.
 
 use fixtures::http2::wire::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, HELLO, PADDED, REQUEST,
@@ -16,30 +16,30 @@ const PROTOCOL_ERROR: u32 = wire::PROTOCOL_ERROR;
 const FLOW_CONTROL_ERROR: u32 = 3;
 const FRAME_SIZE_ERROR: u32 = wire::FRAME_SIZE_ERROR;
 
-/// The code for a frame that h2 cannot decode. RFC 9113 has `FRAME_SIZE_ERROR` for a wrong length and `COMPRESSION_ERROR` for a
-/// header block that is no HPACK.
+/// Code for a frame that h2 cannot decode. RFC 9113 requires `FRAME_SIZE_ERROR` for a wrong length
+/// and `COMPRESSION_ERROR` for an invalid HPACK block.
 const UNDECODABLE: u32 = PROTOCOL_ERROR;
 
-/// The code of h2 for a frame on a stream that has ended. RFC 9113 has `STREAM_CLOSED`.
+/// Code of h2 for a frame on a stream that has ended. RFC 9113 requires `STREAM_CLOSED`.
 const AFTER_THE_END: u32 = PROTOCOL_ERROR;
 
-/// How a client is told that it broke the protocol.
+/// The relay's reaction to a protocol error of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// A connection error: GOAWAY with this code, then the end of the connection.
     GoAway(u32),
     /// A stream error: `RST_STREAM` with this code.
     Reset(u32),
-    /// The answer of the runtime: what is malformed is ignored.
+    /// The runtime's answer: the malformed part is ignored.
     Answer,
-    /// The end of the connection without a frame that tells why.
+    /// The end of the connection without an error frame.
     Closed,
 }
 
-/// Sends bytes, closes this direction if told so, and reads how it ends.
+/// Sends bytes, closes the sending direction if `closes`, and reads until the end.
 async fn end_of(stream: tokio::net::UnixStream, bytes: &[u8], closes: bool) -> (Wire, End) {
     let mut wire = Wire(stream);
-    // A connection may be ended while more is sent on it.
+    // The relay may close the connection while more bytes are sent.
     let _ = wire.0.write_all(bytes).await;
     if closes {
         let _ = wire.0.shutdown().await;
@@ -61,33 +61,33 @@ async fn end_of(stream: tokio::net::UnixStream, bytes: &[u8], closes: bool) -> (
     (wire, end)
 }
 
-/// A request that is open: its body is yet to come.
+/// Returns a request whose body follows.
 fn open() -> Vec<u8> {
     frame(HEADERS, END_HEADERS, 1, REQUEST)
 }
 
-/// A request without a body.
+/// Returns a request without a body.
 fn whole(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, REQUEST)
 }
 
-/// A request with more in its header block.
+/// Returns a request with `more` in its header block.
 fn with(more: &[u8]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, 1, &[REQUEST, more].concat())
 }
 
-/// A header field that is not indexed, with a literal name.
+/// Returns a header field with a literal name, which is not indexed.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-/// One setting.
+/// Returns a SETTINGS frame with one setting.
 fn setting(id: u16, value: u32) -> Vec<u8> {
     frame(SETTINGS, 0, 0, &[&id.to_be_bytes()[..], &word(value)].concat())
 }
 
-/// Sends each case on a connection of its own, between calls of a well-behaved client.
+/// Sends each case on a new connection, between calls of a well-behaved client.
 async fn each_ends_as_told(cases: &[(&str, Vec<u8>, End)], closes: bool) {
     let mut besieged = Besieged::start().await;
     let mut wrong = Vec::new();
@@ -95,9 +95,10 @@ async fn each_ends_as_told(cases: &[(&str, Vec<u8>, End)], closes: bool) {
         let stream = tokio::net::UnixStream::connect(&besieged.shim.socket).await.unwrap();
         let (hostile, end) = end_of(stream, &[HELLO, bytes].concat(), closes).await;
         if end != *expected {
-            wrong.push(format!("{what}: {end:?}, not {expected:?}"));
+            wrong.push(format!("{what}: {end:?} instead of {expected:?}"));
         }
-        // While the hostile connection is held, and after it has gone.
+        // The well-behaved client is served while the hostile connection is open, and after it has
+        // ended.
         besieged.serves_bystander().await;
         drop(hostile);
         besieged.serves_bystander().await;
@@ -323,7 +324,7 @@ async fn a_connection_that_begins_with_anything_else_is_closed() {
         }
         let mut hostile = Wire(stream);
         while let Some(frame) = hostile.next().await {
-            assert_ne!(frame.kind, HEADERS, "{what}: nothing was asked");
+            assert_ne!(frame.kind, HEADERS, "{what}: an answer without a request");
         }
         besieged.serves_bystander().await;
     }

@@ -1,4 +1,5 @@
-//! Hostile manifests and damaged records: they are refused in words, within bounds, and nothing is made outside.
+//! Hostile manifests and damaged call records are refused with a message, within limits, and create
+//! nothing outside their directory.
 
 use std::fs;
 use std::process::Command;
@@ -10,10 +11,11 @@ use crate::admin::{call, kept};
 use crate::playing::played;
 use crate::program::{Answer, Place};
 
-/// The address space that reading one manifest may take, in KiB: without a bound each of these would take more, or for ever.
+/// Maximum address space in KiB for the check of one manifest. Without limits each of these
+/// manifests would take more, or would never end.
 const ADDRESS_SPACE: u32 = 2 << 20;
 
-/// Nine names for nine of the one before, nine deep.
+/// Returns ten levels of lists, each with nine aliases of the previous level.
 fn billion_laughs() -> String {
     let first = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     (1..10).fold(first, |text, level| {
@@ -113,7 +115,7 @@ async fn no_name_in_a_manifest_leads_out_of_its_folder() {
         let is_told = |line: &str| line.contains(escape);
         assert!(answer.stderr.lines().any(is_told), "{escape} is not refused: {}", answer.stderr);
     }
-    // Nothing but what the test itself has put there.
+    // Only the files of the test itself are left.
     let left: Vec<_> = fs::read_dir(place.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("escape")), "{left:?}");
 }

@@ -1,4 +1,4 @@
-//! Names of any length and kind.
+//! Names of any length and any characters.
 
 use std::fs;
 use std::fs::File;
@@ -13,10 +13,11 @@ use crate::admin::until_shown;
 use crate::procrun::{Runtime, shell};
 use crate::program::{Place, Running};
 
-/// Columns that a line for people has at most, whatever is in it: the limit of the last column, and those of the others before it.
+/// Maximum number of columns in a line of a table: the limit of the last column and the limits of
+/// the others.
 const MAX_LINE: usize = (16 << 10) + 8 * 400;
 
-/// A pod whose sandbox is made through a probeshim, with a container and a command that was executed in it.
+/// Runs a pod with a container through probeshim, and executes a command in the container.
 async fn make(shim: &Running, runtime: &Runtime, name: &str) {
     let mut client = runtime_client(&SocketPath::new(&shim.socket).unwrap());
     let uid = format!("uid-{}", name.len());
@@ -60,7 +61,7 @@ async fn no_name_breaks_a_table_and_json_has_all_of_it() {
     shown.sort_unstable();
     let mut whole: Vec<&str> = names.iter().map(String::as_str).collect();
     whole.sort_unstable();
-    assert!(shown == whole, "JSON has the whole names");
+    assert!(shown == whole, "JSON must have the whole names");
     let calls = until_shown(&place, &["calls", "--method", "ExecSync"], |calls| {
         let calls = calls.as_array()?;
         (calls.len() == 3).then(|| calls.clone())
@@ -74,7 +75,7 @@ async fn no_name_breaks_a_table_and_json_has_all_of_it() {
     })
     .await;
 
-    // Those that follow are asked first, and read when the probeshim has ended.
+    // The followers start first. Their output is read once probeshim has ended.
     let mut followers: Vec<_> = [["events", "-f"], ["calls", "-f"]]
         .iter()
         .map(|arguments| {
@@ -121,9 +122,9 @@ async fn no_name_breaks_a_table_and_json_has_all_of_it() {
     }
     let table = place.ask(&["status"]).await.stdout;
     let row = table.lines().find(|line| line.starts_with("it/ppp")).unwrap();
-    assert!(row.contains("ppp…  ") && row.ends_with("running"), "what stands beside the name is shown");
+    assert!(row.contains("ppp…  ") && row.ends_with("running"), "the columns after the name must be shown");
     let sentences = place.ask(&["explain", &call]).await.stdout;
-    assert!(sentences.contains("exited with code 3"), "what stands behind the name is shown");
+    assert!(sentences.contains("exited with code 3"), "the text after the name must be shown");
     let refused = place.ask(&["status", "none"]).await.stderr;
     assert!(refused.contains("POD \"none\" not found; the pods are it/") && refused.len() < 10_000);
 
@@ -139,7 +140,7 @@ async fn no_name_breaks_a_table_and_json_has_all_of_it() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         });
-        assert_eq!(code.await, Some(1), "it ends because the probeshim has ended");
+        assert_eq!(code.await, Some(1), "a follower must fail when probeshim ends");
         let longest = fs::read_to_string(output).unwrap().lines().map(|line| line.chars().count()).max();
         assert!(longest.unwrap() <= MAX_LINE, "{longest:?}");
     }

@@ -1,4 +1,4 @@
-//! Other users of the machine read no secrets of pods.
+//! Secrets of pods, which other users of the machine must not be able to read.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::playing::{POLITE, begin, pod};
 use crate::procrun::Runtime;
 use crate::program::Place;
 
-/// A pod with secrets wherever a manifest may have one.
+/// Returns a pod with a secret in each field that can have one.
 fn secretive() -> String {
     let probe = ", readinessProbe: {periodSeconds: 1, httpGet: {port: 1, path: \"/ready?token='s3cret-query'\", \
                  httpHeaders: [{name: X, value: s3cret-header}]}}, \
@@ -21,7 +21,8 @@ fn secretive() -> String {
         .replace("namespace: test}", "namespace: test, annotations: {note: s3cret-annotation}}")
 }
 
-/// Plays the pod until its probe has failed. Returns what the pods are on the public address, on the admin socket, and the events.
+/// Plays the pod until its probe has failed. Returns the pods on the public address, the pod on the
+/// admin socket, and the log.
 async fn told(arguments: &[&str]) -> [String; 3] {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
@@ -46,7 +47,7 @@ async fn told(arguments: &[&str]) -> [String; 3] {
     [public, private, events]
 }
 
-/// The secrets in a text.
+/// Returns the names of the secrets in a text.
 fn secrets(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = text
         .split("s3cret-")
@@ -66,7 +67,7 @@ async fn pods_are_not_told_of_on_the_public_address_unless_that_is_asked_for() {
     assert_eq!(secrets(&private), ["annotation", "argument", "hook", "query"]);
     let [public, ..] = told(&["--http-pods"]).await;
     assert!(public.starts_with("HTTP/1.1 200"), "{public}");
-    assert_eq!(secrets(&public), ["annotation", "argument", "hook", "query"], "as a kubelet tells of them");
+    assert_eq!(secrets(&public), ["annotation", "argument", "hook", "query"], "/pods must have a kubelet's fields");
     let list: Value = serde_json::from_str(public.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
 }

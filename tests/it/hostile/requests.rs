@@ -1,4 +1,4 @@
-//! Hostile HTTP requests to the public address are refused in words.
+//! Hostile HTTP requests to the public address are refused with a message.
 
 use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -7,7 +7,7 @@ use super::assert_no_panic;
 use crate::admin::{exchange, get, public_address};
 use crate::program::Place;
 
-/// The first line of an answer.
+/// Returns the status in the first line of an answer.
 fn status(answer: &str) -> &str {
     answer.lines().next().unwrap_or_default().strip_prefix("HTTP/1.1 ").unwrap_or_default()
 }
@@ -99,7 +99,7 @@ async fn requests_that_are_too_large_or_two_in_one_are_refused() {
             answer_to(tokio::net::TcpStream::connect(&http).await.unwrap(), request.as_bytes()).await;
         assert_eq!(status(&answer), expected, "{what}");
     }
-    // A second request behind or inside the first, as an intermediary might overlook it.
+    // A second request after or inside the first one, which an intermediary might not detect.
     let second = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for first in [
         format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", second.len()),
@@ -115,14 +115,15 @@ async fn requests_that_are_too_large_or_two_in_one_are_refused() {
     assert_no_panic(&shim).await;
 }
 
-/// The whole answer to a request, which may not be read to its end.
+/// Returns the whole answer to a request. The server may stop reading before the end of the
+/// request.
 async fn answer_to(
     mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     request: &[u8],
 ) -> String {
     let _ = soon(stream.write_all(request)).await;
     let mut answer = Vec::new();
-    // An end with bytes unread on the other side is a reset, behind what was answered.
+    // A server that closes the connection with unread bytes resets it after its answer.
     let _ = soon(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }

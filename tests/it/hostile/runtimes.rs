@@ -1,4 +1,5 @@
-//! Runtimes that break the rules of HTTP/2 or gRPC, or never answer: a call ends as it would without probeshim, and the next one is served.
+//! Runtimes that violate HTTP/2 or gRPC, or never answer: a call ends in the same way as without
+//! probeshim, and the next call is served.
 
 mod case;
 mod frames;
@@ -31,10 +32,10 @@ const PUSH_PROMISE: u8 = 5;
 const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// Bytes of one answer that probeshim takes before the client reads.
+/// Number of bytes of one answer that probeshim takes before the client reads.
 const RESPONSE_WINDOW: usize = 4 << 20;
 
-/// An answer with this `grpc-status`.
+/// Returns a complete answer with this `grpc-status`.
 fn answer(status: u16, code: &str) -> End {
     End::Answer(status, Some(code.to_owned()), MESSAGE.len())
 }
@@ -48,7 +49,7 @@ async fn a_runtime_that_breaks_the_protocol_ends_the_connection() {
         Case::closes("the end within a message", frames(&[begun()]), End::Lost),
         Case::closes("GOAWAY after the call, and no answer", frames(&[goaway(1, INTERNAL_ERROR)]), End::Lost),
         Case::stays("a header of 2 MiB, more than the client takes", frames(&[large_head()]), End::Lost),
-        Case::stays("DATA on a stream of nobody", frames(&[frame(DATA, 0, 7, b"x")]), End::Lost),
+        Case::stays("DATA on a stream without a call", frames(&[frame(DATA, 0, 7, b"x")]), End::Lost),
         Case::stays("DATA before the head", frames(&[message(0)]), End::Lost),
         Case::stays(
             "PUSH_PROMISE",
@@ -116,7 +117,8 @@ async fn a_strange_answer_reaches_the_client_as_it_is() {
     }
 }
 
-/// A runtime that is asked in vain. What it says before it reads the call, and before the client gives up.
+/// A runtime that does not answer: bytes that it sends before it reads the call, and bytes before
+/// the client gives up.
 struct Silent {
     name: &'static str,
     hello: Vec<u8>,
@@ -127,7 +129,7 @@ struct Silent {
 async fn a_call_without_an_answer_lasts_until_its_client_gives_up() {
     let settings = |window: u32| frame(SETTINGS, 0, 0, &[&[0, 4][..], &word(window)].concat());
     let all = (1 << 31) - 1;
-    // Far more than sockets and windows take.
+    // The message exceeds the capacity of all sockets and windows.
     let message = framed(false, &vec![7; 8 << 20]);
     for Silent { name, hello, begins } in [
         Silent { name: "never says a word", hello: Vec::new(), begins: Vec::new() },
@@ -145,7 +147,7 @@ async fn a_call_without_an_answer_lasts_until_its_client_gives_up() {
         let mut wire = Wire(fronted.runtime.accept_raw().await);
         wire.expect_hello().await;
         wire.send(&hello).await;
-        // What was said holds once it is acknowledged.
+        // The runtime's settings take effect when they are acknowledged.
         while !hello.is_empty() && wire.next_of(SETTINGS).await.flags & ACK == 0 {}
         let mut call = Box::pin(end_of_call(&mut client, message.clone()));
         assert_eq!((&mut call).now_or_never(), None, "{name}");
@@ -165,7 +167,7 @@ async fn a_call_without_an_answer_lasts_until_its_client_gives_up() {
         assert_eq!((reset.stream, &reset.payload[..]), (1, &word(CANCEL)[..]), "{name}");
         assert!(name != "grants no window" || data == 0, "{data} bytes were sent without a window");
         serves(&fronted.shim, &fronted.runtime).await;
-        // The runtime keeps its end, and the client goes.
+        // The runtime keeps its connection open, and the client disconnects.
         drop(client);
         fronted.assert_unharmed(name).await;
     }
@@ -185,7 +187,7 @@ async fn an_answer_without_end_ends_when_its_client_has_enough() {
     let reading = async {
         let mut body = soon(response).await.unwrap().into_body();
         let mut bytes = 0;
-        // More than all windows together.
+        // The answer exceeds all windows together.
         while bytes < 100 << 20 {
             let chunk = soon(body.data()).await.unwrap().unwrap();
             body.flow_control().release_capacity(chunk.len()).unwrap();
@@ -220,7 +222,7 @@ async fn an_answer_beyond_its_window_is_cut_off_there() {
     };
     assert_eq!((reset.stream, &reset.payload[..]), (1, &word(FLOW_CONTROL_ERROR)[..]));
     let mut body = soon(response).await.unwrap().into_body();
-    let (bytes, error) = read_all(&mut body).await.expect_err("an answer that was cut off looked whole");
+    let (bytes, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
     assert_eq!(error.reason(), Some(Reason::FLOW_CONTROL_ERROR));
     assert!((1..=RESPONSE_WINDOW).contains(&bytes.len()), "{} bytes came", bytes.len());
     serves(&fronted.shim, &fronted.runtime).await;
@@ -228,7 +230,8 @@ async fn an_answer_beyond_its_window_is_cut_off_there() {
     fronted.assert_unharmed("an answer beyond its window").await;
 }
 
-/// Where the runtime goes before it is asked, the call may be lost or refused, and is served when the runtime is back.
+/// If the runtime disconnects before it has read the call, the call may be lost or refused. Calls
+/// are served once the runtime answers again.
 #[tokio::test]
 async fn a_runtime_that_closes_each_connection_at_once_ends_each_call() {
     let fronted = Fronted::start().await;

@@ -1,4 +1,5 @@
-//! Secrets of requests and manifests: each is looked for wherever probeshim tells of something, as text and as base64.
+//! Secrets of requests and manifests are searched in every output of probeshim, as text and as
+//! base64.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,13 +22,13 @@ use crate::playing::{self, POLITE};
 use crate::procrun::{Runtime, shell};
 use crate::program::{Place, Running};
 
-/// The most that can be told of.
+/// Most verbose log filter.
 const EVERYTHING: &str = "trace,h2=trace,tonic=trace,hyper=trace";
 
-/// What somebody can read, and where.
+/// Name and text of an output of probeshim.
 type Told = (String, String);
 
-/// Everything that a running probeshim answers when it is asked.
+/// Returns every output of a running probeshim's commands and endpoints.
 async fn answers(place: &Place, shim: &Running) -> Vec<Told> {
     let mut told = Vec::new();
     let last = kept(place, 1).await.iter().map(|call| call["id"].as_u64().unwrap()).max().unwrap();
@@ -54,7 +55,7 @@ async fn answers(place: &Place, shim: &Running) -> Vec<Told> {
     told
 }
 
-/// Every file below a folder.
+/// Returns every file below a directory.
 fn files(folder: &Path) -> Vec<Told> {
     let mut told = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -68,22 +69,22 @@ fn files(folder: &Path) -> Vec<Told> {
     told
 }
 
-/// Whether a text has a secret in it, as it is or in base64 at any offset.
+/// Returns whether a text contains a secret, as it is or in base64 at any offset.
 fn has(text: &str, secret: &str) -> bool {
     let encoded = |offset: usize| {
         let whole = BASE64_STANDARD_NO_PAD.encode([&vec![0; offset], secret.as_bytes()].concat());
-        // What also depends on bytes before and after is left out.
+        // Characters that also depend on the bytes before and after are omitted.
         whole[(offset * 8).div_ceil(6)..(offset + secret.len()) * 8 / 6].to_owned()
     };
     text.contains(secret) || (0..3).any(|offset| text.contains(&encoded(offset)))
 }
 
-/// The places in which a secret can be read.
+/// Returns the names of the outputs that contain a secret.
 fn places_of(secret: &str, told: &[Told]) -> BTreeSet<String> {
     told.iter().filter(|(_, text)| has(text, secret)).map(|(place, _)| place.clone()).collect()
 }
 
-/// Asserts that none of these can be read anywhere but in places for which that is documented.
+/// Asserts that no secret is in an output for which it is not documented.
 fn assert_untold(secrets: &[&str], told: &[Told], is_documented: impl Fn(&str) -> bool) {
     let mut leaks = Vec::new();
     for secret in secrets {
@@ -134,7 +135,7 @@ async fn no_secret_of_a_request_can_be_read_anywhere() {
     let container_id = client.create_container(request).await.unwrap().into_inner().container_id;
     client.start_container(StartContainerRequest { container_id: container_id.clone() }).await.unwrap();
 
-    // The output is put together by the shell, so that no argument has it.
+    // The shell assembles the output, so that no argument contains it.
     let script = "printf 'hidden-%s' output; printf 'hidden-%s' errors >&2; exit 3";
     let cmd = ["sh", "-c", script, "shown-argument"].map(str::to_owned).into();
     let mut request = Request::new(ExecSyncRequest { container_id, cmd, timeout: 60 });
@@ -183,18 +184,18 @@ async fn no_secret_of_a_request_can_be_read_anywhere() {
     told.push(("log".to_owned(), fs::read_to_string(&shim.log).unwrap()));
 
     let state = place.at("state/state.redb").display().to_string();
-    // What is told of with intent is found, so that what is not found is not there.
+    // Arguments that are shown intentionally are found, which proves that the search works.
     let arguments = places_of("shown-argument", &told);
     for shown in ["calls", "explain", "/v1/calls"] {
         assert!(arguments.iter().any(|place| place.starts_with(shown)), "{shown}: {arguments:?}");
     }
     assert!(arguments.iter().any(|place| place.contains("/calls/calls-")), "{arguments:?}");
-    // Requests that may have to be made again are kept, for root alone.
+    // Requests that may have to be repeated are stored, readable by root only.
     for kept in ["hidden-env", "hidden-host-path"] {
         assert_eq!(places_of(kept, &told), BTreeSet::from([state.clone()]), "{kept}");
     }
     assert_untold(&["hidden-mount"], &told, |place| place == state);
-    // A PodList has labels, annotations and commands. It is served here because --http-pods says so.
+    // A PodList has labels, annotations and commands. It is served because of --http-pods.
     let in_pods = ["hidden-label", "hidden-annotation", "shown-argument-of-container"];
     assert_untold(&in_pods, &told, |place| place == state || place == "/pods");
     let nowhere = [
@@ -269,7 +270,7 @@ spec:
         "status test/a -o json".to_owned(),
         place.ask(&["status", "test/a", "-o", "json"]).await.stdout,
     ));
-    // While the pod is there, its volumes are.
+    // The volumes exist while the pod exists.
     told.extend(files(&place.at("state")));
     assert_no_panic(&shim).await;
     shim.signal(Signal::TERM);

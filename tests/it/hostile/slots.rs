@@ -1,4 +1,4 @@
-//! Clients that take connections and do nothing with them.
+//! Clients that occupy connections without using them.
 
 use fixtures::wait::soon;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,7 +15,7 @@ async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {
     let http = public_address(&shim).await;
     let mut attackers = JoinSet::new();
     let (sent, mut begun) = tokio::sync::mpsc::channel(1000);
-    // So many that it would take minutes to wait until each has had its time.
+    // With this many connections, it would take minutes to wait for the timeout of each.
     for _ in 0..600 {
         let (http, sent) = (http.clone(), sent.clone());
         attackers.spawn(async move {
@@ -23,7 +23,7 @@ async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {
                 let Ok(mut stream) = TcpStream::connect(&http).await else { continue };
                 let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: local").await;
                 let _ = sent.try_send(());
-                // Until it is closed, and then again.
+                // The client waits until the server closes the connection, and then connects again.
                 let _ = stream.read(&mut [0; 16]).await;
             }
         });
@@ -40,7 +40,8 @@ async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {
     attackers.shutdown().await;
 }
 
-/// Asks for a path. A client whose head comes late may have to give way itself, and asks again.
+/// Requests a path once. The server may close this connection too if its head arrives late; the
+/// caller then retries.
 async fn is_answered(http: &str, path: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(http).await else { return false };
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -71,14 +72,14 @@ async fn followers_leave_places_for_others_on_the_admin_socket() {
     }
     let (_one_more, head) = soon(follow()).await;
     assert!(head.starts_with("HTTP/1.1 503") && head.contains("192 clients already follow"), "{head}");
-    // And as many that ask for nothing.
+    // As many clients send incomplete requests.
     for _ in 0..256 {
         let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
         stream.write_all(b"GET /v1/status HTTP/1.1\r\n").await.unwrap();
         followers.push(stream);
     }
     assert_eq!(place.ask(&["status"]).await.code, Some(0));
-    // And more than there are places left, whose requests do not end.
+    // More clients than there are free connections send heads without their bodies.
     for _ in 0..65 {
         let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
         let head = b"PUT /v1/mode HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n";

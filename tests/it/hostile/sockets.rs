@@ -1,4 +1,4 @@
-//! What stands where a socket or its lock is to be, and is neither: it is refused, and nothing is changed.
+//! Other files in place of a socket or its lock: they are refused and not changed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
@@ -8,10 +8,10 @@ use std::path::Path;
 use probeshim::socket::{BindError, BindMode, SocketPath, bind};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// What is in a file that must not be touched.
+/// Content of a file that must not be changed.
 const PRECIOUS: &str = "precious";
 
-/// A folder with a precious file in it.
+/// Creates a directory that contains a precious file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), PRECIOUS).unwrap();
@@ -19,7 +19,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn refused(folder: &Path) -> BindError {
-    bind(&SocketPath::new(&folder.join("a.sock")).unwrap(), BindMode::OwnerOnly).expect_err("it was claimed")
+    bind(&SocketPath::new(&folder.join("a.sock")).unwrap(), BindMode::OwnerOnly).expect_err("the socket was claimed")
 }
 
 fn fifo(path: &Path) {
@@ -67,7 +67,7 @@ fn a_lock_that_is_another_name_of_a_file_or_no_file_is_refused_and_kept() {
         let told = refused(folder.path()).to_string();
         assert!(told.contains("a.sock.lock"), "{what}: {told}");
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), PRECIOUS, "{what}");
-        assert!(folder.path().join("a.sock.lock").symlink_metadata().is_ok(), "{what}: it was removed");
+        assert!(folder.path().join("a.sock.lock").symlink_metadata().is_ok(), "{what}: the file was removed");
         assert!(!folder.path().join("a.sock").exists(), "{what}");
     }
 }

@@ -1,4 +1,5 @@
-//! Damaged state below `--state-dir`: `play` begins with what can be read, or refuses in words and makes nothing.
+//! Damaged state below `--state-dir`: `play` starts with the readable part, or refuses with a
+//! message and creates nothing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -14,10 +15,10 @@ use crate::playing::{POLITE, is_clean, played, pod, sandboxes, start, told};
 use crate::procrun::Runtime;
 use crate::program::{Place, is_root};
 
-/// How many programs are started at once.
+/// Number of programs that run at the same time.
 const AT_ONCE: usize = 4;
 
-/// The file of a `play` that was killed with a pod running.
+/// Returns the state file of a `play` that was killed while a pod was running.
 async fn whole() -> &'static [u8] {
     static WHOLE: OnceCell<Vec<u8>> = OnceCell::const_new();
     WHOLE
@@ -41,8 +42,9 @@ fn manifest() -> String {
     pod("a", POLITE, "", "")
 }
 
-/// Plays a pod with what `put` has left as `state.redb`, until it is ready. Asserts that the pod came and went, or that nothing was made
-/// and the refusal names the file and what to do. Returns whether it was refused.
+/// Plays a pod until it is ready, with a `state.redb` that `put` creates. Asserts that the pod ran
+/// and was removed, or that no pod was created and the error names the file and the remedy. Returns
+/// whether the state was refused.
 async fn is_refused(what: &str, put: impl FnOnce(&Path)) -> bool {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
@@ -89,7 +91,7 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut damaged = whole.to_vec();
         for _ in 0..3 {
-            // The first pages tell of all others.
+            // The first pages describe all others.
             let pages = if seed % 2 == 0 { damaged.len() } else { 4 * 4096 };
             let at = random.usize(..pages - 64);
             random.fill(&mut damaged[at..at + 64]);
@@ -102,16 +104,16 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
     });
     let ends: Vec<_> = iter(plays).buffer_unordered(AT_ONCE).collect().await;
     let refused = ends.iter().filter(|(_, is_refused)| *is_refused).count();
-    assert!((4..ends.len()).contains(&refused), "the damage is of both kinds: {ends:?}");
+    assert!((4..ends.len()).contains(&refused), "some damaged files must be refused and others accepted: {ends:?}");
 }
 
-/// Puts something in the place of the file.
+/// Creates something in place of the state file.
 type Put<'a> = Box<dyn Fn(&Path) + 'a>;
 
 #[tokio::test]
 async fn what_is_no_file_is_refused_and_kept() {
     need!(is_root());
-    // A device of this test alone: nothing else is harmed if it is changed.
+    // The device belongs to this test, so that a change of it does no harm elsewhere.
     let folder = tempfile::tempdir().unwrap();
     let [fifo, zero] = ["fifo", "zero"].map(|name| folder.path().join(name));
     let read_write = Mode::from_raw_mode(0o640);
@@ -126,7 +128,7 @@ async fn what_is_no_file_is_refused_and_kept() {
         ("a link to a folder", Box::new(|file| symlink(folder.path(), file).unwrap())),
     ];
     for (what, put) in cases {
-        assert!(is_refused(what, put).await, "{what} was taken");
+        assert!(is_refused(what, put).await, "{what} was accepted");
     }
     for kept in [&fifo, &zero] {
         assert_eq!(

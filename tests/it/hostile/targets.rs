@@ -1,4 +1,5 @@
-//! Targets of probes that flood: their own attempts fail, and probes of others go on.
+//! Probe targets that flood the prober: only their own attempts fail, and the probes of other pods
+//! continue.
 
 use std::fs;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::program::Place;
 
 const PING: u8 = 6;
 
-/// Bytes of a command's output that are kept, as by the kubelet.
+/// Number of bytes of a command's output that are kept, as by the kubelet.
 const KEPT_OUTPUT: usize = 10 << 10;
 
 /// Types of TLS records.
@@ -32,10 +33,10 @@ const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 
-/// How often the same is written at once.
+/// Number of repetitions in one write.
 const AT_ONCE: usize = 1000;
 
-/// What a server sends: something first, and then the same for ever.
+/// Bytes that a server sends: a beginning, and a part that is repeated without end.
 #[derive(Clone)]
 struct Flood {
     hello: Vec<u8>,
@@ -47,7 +48,8 @@ impl Flood {
         Self { hello: hello.to_vec(), repeated: repeated.repeat(AT_ONCE) }
     }
 
-    /// Serves it to each client that has said something. Whatever else the client says is read. Returns the port.
+    /// Starts a server that floods each client after its first byte and reads everything else.
+    /// Returns the port.
     async fn serve(self, tls: Option<TlsAcceptor>) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -83,7 +85,7 @@ impl Flood {
     }
 }
 
-/// TLS of a server that speaks this protocol, with a certificate that nobody trusts.
+/// Returns the TLS settings of a server for this protocol, with a self-signed certificate.
 fn tls(protocol: &[u8]) -> TlsAcceptor {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["server".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -95,21 +97,22 @@ fn tls(protocol: &[u8]) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A TLS record.
+/// Returns a TLS record.
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
     [&[kind, 3, 3][..], &length, payload].concat()
 }
 
-/// A liveness probe with a handler, every second.
+/// Returns a liveness probe with this handler and a period of one second.
 fn probe(handler: &str, timeout: u32, threshold: u32) -> String {
     format!(
         ", livenessProbe: {{{handler}, periodSeconds: 1, timeoutSeconds: {timeout}, failureThreshold: {threshold}}}"
     )
 }
 
-/// Plays these pods beside one that answers its probes, until each was told of twice with this message, and the other has been asked often
-/// since. Returns the events.
+/// Plays these pods and a healthy pod until each hostile pod has two events with its message and
+/// the healthy pod has been probed again. Asserts that the healthy pod's probe did not fail, and
+/// returns the events.
 async fn harm_nobody_else(hostile: &[(&str, String, &str)]) -> Vec<Value> {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
@@ -150,11 +153,11 @@ async fn grpc_servers_that_flood_fail_their_own_probes_alone() {
 
 #[tokio::test]
 async fn tls_servers_that_flood_fail_their_own_probes_alone() {
-    // A message of 16 MiB, in parts of one byte each.
+    // A handshake message of 16 MiB, in records of one byte each.
     let message = record(HANDSHAKE, &[2, 0xff, 0xff, 0xff]);
     let handshake = Flood::new(&message, &record(HANDSHAKE, &[7])).serve(None).await;
     let ciphers = Flood::new(&[], &record(CHANGE_CIPHER_SPEC, &[1])).serve(None).await;
-    // A warning that no probe knows.
+    // A warning that has no meaning for a probe.
     let alerts = Flood::new(&[], &record(ALERT, &[1, 90])).serve(None).await;
     let heads = Flood::new(&[], b"HTTP/1.1 100 Continue\r\n\r\n").serve(Some(tls(b"http/1.1"))).await;
     let (settings, ping) = (frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[7; 8]));
@@ -165,7 +168,7 @@ async fn tls_servers_that_flood_fail_their_own_probes_alone() {
         ("handshake", handler(handshake), refused),
         ("ciphers", handler(ciphers), refused),
         ("alerts", handler(alerts), refused),
-        // Which of the two ends it first depends on the machine: the limit of the heads, or the timeout.
+        // The limit of the heads or the timeout ends the attempt first, depending on the machine.
         ("heads", handler(heads), "Liveness probe failed: Get "),
         ("pings", handler(pings), "context deadline exceeded"),
     ])
@@ -185,7 +188,7 @@ async fn commands_whose_output_never_ends_fail_their_own_probes_alone() {
     let kept = format!("Liveness probe failed: {}", "y\n".repeat(KEPT_OUTPUT / 2));
     for event in events.iter().filter(told) {
         let message = event["message"].as_str().unwrap();
-        // One whose output was late is told of otherwise.
-        assert!(message == kept || message.contains("timed out"), "{} bytes are kept", message.len());
+        // An attempt whose output was late has another message.
+        assert!(message == kept || message.contains("timed out"), "a message of {} bytes was kept", message.len());
     }
 }

@@ -1,4 +1,4 @@
-//! A call through probeshim to a runtime that misbehaves, and what becomes of both.
+//! A call through probeshim to a misbehaving runtime, and its effect on both.
 
 use std::future::pending;
 
@@ -16,16 +16,16 @@ use tokio::net::UnixStream;
 use crate::hostile::{assert_no_panic, descriptors_at_rest, descriptors_return_to};
 use crate::program::{Place, Running, joined, serves};
 
-/// What a client sees of its call.
+/// Result of a call for its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// An answer that is complete: its HTTP status, its `grpc-status`, and the bytes of its body.
+    /// A complete answer: its HTTP status, its `grpc-status`, and the number of bytes in its body.
     Answer(u16, Option<String>, usize),
     /// The stream is reset with this code.
     Reset(Reason),
-    /// The runtime has not taken the call. The client may make it again.
+    /// The runtime has not processed the call. The client may repeat it.
     Refused,
-    /// The connection has ended. The client does not know whether the call was carried out.
+    /// The connection has ended. The client does not know whether the call was executed.
     Lost,
 }
 
@@ -34,21 +34,21 @@ impl From<h2::Error> for End {
         match error.reason() {
             Some(Reason::REFUSED_STREAM) if error.is_reset() => Self::Refused,
             Some(reason) if error.is_reset() => Self::Reset(reason),
-            // h2 has this error for the streams above the last one of a GOAWAY.
+            // h2 reports this error for streams above the last stream of a GOAWAY.
             _ if error.is_go_away() && error.is_remote() => Self::Refused,
             _ => Self::Lost,
         }
     }
 }
 
-/// Makes a call and reads its answer, with no more of it than fits into the first window.
+/// Makes a call and reads its answer, up to the size of the first window.
 pub(super) async fn end_of_call(client: &mut Client, message: Bytes) -> End {
     call(client, message, true).await.unwrap_or_else(End::from)
 }
 
 async fn call(client: &mut Client, message: Bytes, is_whole: bool) -> Result<End, h2::Error> {
     let (response, mut request_body) = client.calls.send_request(request("/a.B/C"), false)?;
-    // Where the connection has ended meanwhile, the response says so.
+    // If the connection has ended in the meantime, the response has the error.
     let _ = request_body.send_data(message, is_whole);
     let (head, mut body) = response.await?.into_parts();
     let mut bytes = 0;
@@ -61,22 +61,22 @@ async fn call(client: &mut Client, message: Bytes, is_whole: bool) -> Result<End
     Ok(End::Answer(head.status.as_u16(), code, bytes))
 }
 
-/// A runtime that sends bytes once it has read a call, whatever they are.
+/// A runtime that sends these bytes once it has read a call.
 pub(super) struct Case {
     pub(super) name: &'static str,
     /// Whether the client has sent the whole call.
     pub(super) is_whole: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) then: Then,
-    /// How the call ends, through probeshim as well as without it.
+    /// Expected end of the call, through probeshim and without it.
     pub(super) end: End,
 }
 
-/// What a runtime does when it has sent everything.
+/// Behaviour of a runtime after it has sent everything.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Then {
     Stays,
-    /// The same, and it has sent everything byte by byte.
+    /// The runtime keeps the connection open, and has sent everything byte by byte.
     StaysSlowly,
     Closes,
 }
@@ -94,7 +94,7 @@ impl Case {
         call(client, framed(false, b"ask"), self.is_whole).await.unwrap_or_else(End::from)
     }
 
-    /// Reads a call from a connection and does what the case says. Never returns.
+    /// Reads a call from a connection and misbehaves as the case specifies. Never returns.
     async fn misbehave(&self, stream: UnixStream) {
         let mut wire = Wire(stream);
         wire.expect_hello().await;
@@ -113,7 +113,7 @@ impl Case {
         pending::<()>().await;
     }
 
-    /// Asserts that the call ends as it should, with and without probeshim.
+    /// Asserts that the call ends as expected, with and without probeshim.
     pub(super) async fn is_met(&self) {
         let name = self.name;
         let (client, runtime) = UnixStream::pair().unwrap();
@@ -129,7 +129,7 @@ impl Case {
             let mut client = fronted.client().await;
             let end = soon(self.end_of_call(&mut client)).await;
             assert_eq!(end, self.end, "{name}: through probeshim");
-            // While the other connection of the runtime is as it is.
+            // The runtime's other connection is still open.
             serves(&fronted.shim, &fronted.runtime).await;
         };
         tokio::select! {
@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// A probeshim in front of a runtime that the test plays, with a client that is connected all the time.
+/// A probeshim in front of a runtime that the test plays, with a client that stays connected.
 pub(super) struct Fronted {
     pub(super) shim: Running,
     pub(super) runtime: Runtime,
@@ -164,8 +164,8 @@ impl Fronted {
         Client::over(UnixStream::connect(&self.shim.socket).await.unwrap()).await
     }
 
-    /// Asserts that the bystander and a new client are served, that probeshim has given back its descriptors, that no thread of it
-    /// panicked, and that it ends in order.
+    /// Asserts that the bystander and a new client are served, that probeshim has closed the
+    /// descriptors of other clients, that none of its threads panicked, and that it ends properly.
     pub(super) async fn assert_unharmed(mut self, name: &str) {
         is_served(&mut self.bystander.0, &mut self.bystander.1).await;
         serves(&self.shim, &self.runtime).await;
