@@ -47,7 +47,7 @@ pub(crate) fn run(socket: &Path) {
 fn answer(bytes: usize) -> Bytes {
     let mut message = vec![0];
     message.extend(u32::try_from(bytes).unwrap().to_be_bytes());
-    // One unknown bytes field, which clients ignore: number 1000, its length, its content.
+    // An unknown bytes field, which clients ignore: number 1000, its length, its content.
     let mut field = vec![0xc2, 0x3e];
     let mut length = bytes - 6;
     for _ in 0..3 {

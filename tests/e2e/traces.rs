@@ -92,7 +92,7 @@ fn no_secret_is_in_anything_that_is_told() {
     let print = format!("echo {} {}; echo $TOKEN >&2; exit 0", PLANTED[2], PLANTED[3]);
     let call = execs.exec(&["sh", "-c", &print], 5);
     assert_eq!((&call["exec"]["command"], &call["exec"]["commandTruncated"]), (&json!(["sh"]), &json!(true)));
-    // One command leaves a process behind, and one times out.
+    // The first command leaves a process behind, and the second times out.
     execs.exec(&["sh", "-c", &format!("sleep 20 >/dev/null 2>&1 & : {}", PLANTED[3])], 5);
     execs.exec(&["sh", "-c", &format!("sleep 7; : {}", PLANTED[3])], 1);
     wait_for("the leaked process is reported", || {

@@ -81,7 +81,7 @@ impl Place {
         command
     }
 
-    /// Returns `probeshim run` as the user `nobody`.
+    /// Returns `probeshim run` as an unprivileged user.
     pub(crate) fn command_of_nobody(&self, listen: &str) -> Command {
         let mut command = self.command_of(&self.copied_program(), listen);
         command.args(["--http", "127.0.0.1:0"]).uid(65_534).gid(65_534);

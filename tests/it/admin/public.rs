@@ -89,8 +89,8 @@ async fn nobody_keeps_the_others_from_asking() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
-    // As many connections as are served at the same time. Half of them send nothing, and half send
-    // requests and read no answers.
+    // Opens the maximum number of connections. Half of them send nothing, and half send requests
+    // and read no answers.
     let mut held = Vec::new();
     for nth in 0..64 {
         let mut stream = TcpStream::connect(&http).await.unwrap();

@@ -113,7 +113,7 @@ type Put<'a> = Box<dyn Fn(&Path) + 'a>;
 #[tokio::test]
 async fn what_is_no_file_is_refused_and_kept() {
     need!(is_root());
-    // The device belongs to this test, so that a change of it does no harm elsewhere.
+    // The device belongs to this test, so that a change of it has no effect on other programs.
     let folder = tempfile::tempdir().unwrap();
     let [fifo, zero] = ["fifo", "zero"].map(|name| folder.path().join(name));
     let read_write = Mode::from_raw_mode(0o640);
