@@ -72,7 +72,7 @@ async fn followers_leave_places_for_others_on_the_admin_socket() {
     }
     let (_one_more, head) = soon(follow()).await;
     assert!(head.starts_with("HTTP/1.1 503") && head.contains("192 clients already follow"), "{head}");
-    // The same number of clients send incomplete requests.
+    // 256 more clients send incomplete requests.
     for _ in 0..256 {
         let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
         stream.write_all(b"GET /v1/status HTTP/1.1\r\n").await.unwrap();
