@@ -11,8 +11,8 @@ use crate::cri::v1::ContainerStatusRequest;
 /// Timeout of the `ContainerStatus` request.
 const INIT_PID_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The part of `info` in a verbose `ContainerStatus` response that probeshim reads. It does not read
-/// the container's configuration, which contains environment variables.
+/// The part of `info` in a verbose `ContainerStatus` response that probeshim reads. It does not
+/// read the container's configuration, which contains environment variables.
 #[derive(Deserialize)]
 struct Info {
     pid: i32,

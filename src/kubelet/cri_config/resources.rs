@@ -20,8 +20,8 @@ const SHARES_PER_CPU: i64 = 1_024;
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 
-/// OOM score adjustments by `QoS` class; minimum and maximum for Burstable (kubelet: `qos/policy.go`:
-/// `GetContainerOOMScoreAdjust`).
+/// OOM score adjustments by `QoS` class; minimum and maximum for Burstable (kubelet:
+/// `qos/policy.go`: `GetContainerOOMScoreAdjust`).
 const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
 const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;
 const BURSTABLE_OOM_SCORE_ADJ: (i64, i64) = (3, 999);

@@ -286,7 +286,8 @@ impl Node {
         self.call_that_stops("StopContainer", None, Some(container.to_owned()))
     }
 
-    /// Starts a `StopPodSandbox` of a kubelet, which is in flight until the returned call is dropped.
+    /// Starts a `StopPodSandbox` of a kubelet, which is in flight until the returned call is
+    /// dropped.
     pub(super) fn stop_pod(&self, pod: &str) -> Arc<CallInfo> {
         self.call_that_stops("StopPodSandbox", Some(format!("s-{pod}")), None)
     }

@@ -121,7 +121,7 @@ async fn an_exec_is_explained_by_its_number() {
         "{sentences:?}"
     );
     let text = place.ask(&["explain", "1"]).await.stdout;
-    assert!(text.contains("exited with code 3") && text.contains("only the whole time is known"), "{text}");
+    assert!(text.contains("exited with code 3") && text.contains("The phases are unknown"), "{text}");
     for (arguments, code, told) in [
         (&["explain", "7"][..], 2, "call 7 is not recorded"),
         (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': must be the id of a call"),
