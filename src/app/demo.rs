@@ -148,7 +148,7 @@ async fn wait_for_end(lasts: Duration, signals: &mut ShutdownSignals, account: &
     tokio::select! {
         () = sleep(lasts) => {}
         _ = signals.next() => {}
-        () = account.has_reader() => {}
+        () = account.closed() => {}
     }
 }
 

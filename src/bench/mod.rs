@@ -107,8 +107,8 @@ impl<'a> BenchRun<'a> {
         let mut client = runtime_client(&plan.direct);
         let container = whole_id(&mut client, &plan.container).await?;
         let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
-        let tells_execs = RuntimeInfo::from(version).is_containerd();
-        let events = tells_execs.then(|| TaskEvents::new(lazy_channel(&plan.direct)));
+        let has_exec_events = RuntimeInfo::from(version).is_containerd();
+        let events = has_exec_events.then(|| TaskEvents::new(lazy_channel(&plan.direct)));
         Ok(Self { plan, client, container, events })
     }
 

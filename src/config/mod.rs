@@ -359,13 +359,13 @@ pub fn check(
     let settings = Settings::from_flags(flags, file, validator, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
-    let mut passed_over = BTreeMap::new();
-    let specs = SpecResolver::read_and_count_skipped(&paths, &mut passed_over).unwrap_or_else(|errors| {
+    let mut ignored = BTreeMap::new();
+    let specs = SpecResolver::read_and_count_skipped(&paths, &mut ignored).unwrap_or_else(|errors| {
         let wrong = |reason: String| ConfigProblem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));
         SpecResolver::default()
     });
-    if problems.is_empty() { Ok((specs.and_rules(rules), passed_over)) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok((specs.and_rules(rules), ignored)) } else { Err(Problems(problems)) }
 }
 
 #[cfg(test)]

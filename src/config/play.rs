@@ -130,11 +130,10 @@ impl PlaySettings {
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
-                validator.error(
-                    "PATH",
-                    None,
-                    "contains no pod, and no workload with a pod template".to_owned(),
-                );
+                let reason = "no pod, and no workload with a pod template".to_owned();
+                for path in &paths {
+                    validator.error("", None, format!("{}: {reason}", path.display()));
+                }
                 None
             }
             Ok(documents) => Some(documents),

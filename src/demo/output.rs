@@ -113,7 +113,7 @@ impl Reporter {
     }
 
     /// Waits until standard output is closed.
-    pub async fn has_reader(&self) {
+    pub async fn closed(&self) {
         self.unread.cancelled().await;
     }
 

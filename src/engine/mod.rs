@@ -195,7 +195,7 @@ impl NodeEngine {
                 info!(
                     name = runtime.name,
                     version = runtime.version,
-                    tells_execs = has_exec_events,
+                    has_exec_events,
                     "watching the runtime"
                 );
                 let RuntimeInfo { name, version } = &runtime;

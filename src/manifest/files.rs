@@ -223,7 +223,7 @@ impl FileStamp {
 pub(crate) fn read(
     path: &Path,
     errors: &mut Vec<FileError>,
-    passed_over: &mut BTreeMap<String, usize>,
+    ignored: &mut BTreeMap<String, usize>,
 ) -> Vec<Manifest> {
     let files = match files(path) {
         Ok(files) => files,
@@ -246,7 +246,7 @@ pub(crate) fn read(
         for document in read.documents {
             match document.kind {
                 DocumentKind::Probed(manifest) => manifests.push(manifest),
-                DocumentKind::Ignored(kind) => *passed_over.entry(kind).or_default() += 1,
+                DocumentKind::Ignored(kind) => *ignored.entry(kind).or_default() += 1,
                 _ => {}
             }
         }

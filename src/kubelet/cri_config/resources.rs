@@ -20,7 +20,7 @@ const SHARES_PER_CPU: i64 = 1_024;
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 
-/// OOM score adjustments by `QoS` class; minimum and maximum for Burstable (kubelet:
+/// OOM score adjustments by QoS class; minimum and maximum for Burstable (kubelet:
 /// `qos/policy.go`: `GetContainerOOMScoreAdjust`).
 const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
 const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;

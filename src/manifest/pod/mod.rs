@@ -230,7 +230,7 @@ pub(crate) struct Resources {
     pub(crate) limits: BTreeMap<String, Quantity>,
 }
 
-/// Quality of service (`QoS`) class of a pod.
+/// Quality of service (QoS) class of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Qos {
     Guaranteed,

@@ -2,16 +2,15 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::manifest::cursor::{Cursor, Violation};
 
 /// Returns the spec of a pod in the types of Kubernetes. Reports fields of other types, also those
 /// that probeshim ignores, as an API server does.
 pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<PodSpec> {
-    let mut value = spec.value().clone();
-    write_quantities_as_strings(&mut value);
-    if let Ok(read) = PodSpec::deserialize(&value) {
+    let value = spec.value();
+    if let Ok(read) = PodSpec::deserialize(value) {
         return Some(read);
     }
     // The error has no path, and is only the first one. Each field is converted separately to find
@@ -25,34 +24,4 @@ pub(super) fn pod_spec(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Opti
         spec.field(field).as_ref().unwrap_or(spec).error(reason, problems);
     }
     None
-}
-
-/// Replaces quantities that are numbers with strings. Kubernetes accepts both; k8s-openapi accepts
-/// strings only.
-fn write_quantities_as_strings(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            for (field, inner) in object {
-                match field.as_str() {
-                    "limits" | "requests" | "overhead" => {
-                        inner
-                            .as_object_mut()
-                            .into_iter()
-                            .flat_map(|all| all.values_mut())
-                            .for_each(write_as_string);
-                    }
-                    "divisor" | "sizeLimit" => write_as_string(inner),
-                    _ => write_quantities_as_strings(inner),
-                }
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(write_quantities_as_strings),
-        _ => {}
-    }
-}
-
-fn write_as_string(value: &mut Value) {
-    if let Value::Number(number) = value {
-        *value = number.to_string().into();
-    }
 }

@@ -67,7 +67,11 @@ async fn pods_are_not_told_of_on_the_public_address_unless_that_is_asked_for() {
     assert_eq!(secrets(&private), ["annotation", "argument", "hook", "query"]);
     let [public, ..] = told(&["--http-pods"]).await;
     assert!(public.starts_with("HTTP/1.1 200"), "{public}");
-    assert_eq!(secrets(&public), ["annotation", "argument", "hook", "query"], "/pods must have a kubelet's fields");
+    assert_eq!(
+        secrets(&public),
+        ["annotation", "argument", "hook", "query"],
+        "/pods must have a kubelet's fields"
+    );
     let list: Value = serde_json::from_str(public.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
 }

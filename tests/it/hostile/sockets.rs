@@ -19,7 +19,8 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn refused(folder: &Path) -> BindError {
-    bind(&SocketPath::new(&folder.join("a.sock")).unwrap(), BindMode::OwnerOnly).expect_err("the socket was claimed")
+    bind(&SocketPath::new(&folder.join("a.sock")).unwrap(), BindMode::OwnerOnly)
+        .expect_err("the socket was claimed")
 }
 
 fn fifo(path: &Path) {

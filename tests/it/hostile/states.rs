@@ -104,7 +104,10 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
     });
     let ends: Vec<_> = iter(plays).buffer_unordered(AT_ONCE).collect().await;
     let refused = ends.iter().filter(|(_, is_refused)| *is_refused).count();
-    assert!((4..ends.len()).contains(&refused), "some damaged files must be refused and others accepted: {ends:?}");
+    assert!(
+        (4..ends.len()).contains(&refused),
+        "some damaged files must be refused and others accepted: {ends:?}"
+    );
 }
 
 /// Creates something in place of the state file.

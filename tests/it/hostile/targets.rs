@@ -189,6 +189,10 @@ async fn commands_whose_output_never_ends_fail_their_own_probes_alone() {
     for event in events.iter().filter(told) {
         let message = event["message"].as_str().unwrap();
         // An attempt whose output was late has another message.
-        assert!(message == kept || message.contains("timed out"), "a message of {} bytes was kept", message.len());
+        assert!(
+            message == kept || message.contains("timed out"),
+            "a message of {} bytes was kept",
+            message.len()
+        );
     }
 }

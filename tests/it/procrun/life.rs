@@ -81,7 +81,11 @@ async fn a_command_has_its_environment_and_a_working_directory_of_its_own() {
     assert!(inside("b/c/said").await.starts_with("hello "));
     assert_eq!(inside("b/c/where").await, folder.join("b/c").to_str().unwrap());
     assert_eq!(inside("b/c/home").await, folder.to_str().unwrap());
-    assert_eq!(inside("b/c/leaked").await, "0", "a variable of procrun's environment leaked into the container");
+    assert_eq!(
+        inside("b/c/leaked").await,
+        "0",
+        "a variable of procrun's environment leaked into the container"
+    );
     runtime.end().await;
 }
 

@@ -31,7 +31,10 @@ async fn cpu_time_and_memory_of_all_processes_of_a_container() {
     let listed = client.clone().list_container_stats(ListContainerStatsRequest::default()).await.unwrap();
     let listed = listed.into_inner().stats;
     let of_waiting = listed.iter().find(|stats| stats.attributes.as_ref().unwrap().id == waiting).unwrap();
-    assert!(listed.len() == 2 && of_waiting.cpu.is_none(), "a container that does not run must have no CPU usage");
+    assert!(
+        listed.len() == 2 && of_waiting.cpu.is_none(),
+        "a container that does not run must have no CPU usage"
+    );
     let request = PodSandboxStatsRequest { pod_sandbox_id: pod };
     let of_pod = client.clone().pod_sandbox_stats(request).await.unwrap().into_inner().stats.unwrap();
     let linux = of_pod.linux.unwrap();
