@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_name_has_the_version_and_overwrites_nothing() {
+    fn a_file_that_is_set_aside_gets_an_unused_name_with_its_version() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
         for (found, content, name) in [

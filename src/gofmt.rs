@@ -65,12 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_text_equals_that_of_go() {
+    fn text_is_quoted_as_by_go() {
         assert_eq!(quote("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
     }
 
     #[test]
-    fn durations_equal_those_of_go() {
+    fn durations_are_formatted_as_by_go() {
         for (milliseconds, text) in [
             (0, "0s"),
             (200, "200ms"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_equal_those_of_grpc_go() {
+    fn grpc_errors_are_formatted_as_by_grpc_go() {
         let error = rpc_error(&Status::cancelled("context canceled"));
         assert_eq!(error, "rpc error: code = Canceled desc = context canceled");
     }

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_nothing_left_behind() {
+    fn a_lock_file_has_one_owner_and_is_removed_on_release() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("a.sock");
         let held = LockFile::acquire(&socket).unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_not_followed() {
+    fn a_lock_file_is_not_opened_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("elsewhere");
         std::os::unix::fs::symlink(&target, dir.path().join("a.sock.lock")).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_query_strings_of_urls_are_left_out_and_nothing_else() {
+    fn redaction_removes_the_query_strings_of_urls_and_nothing_else() {
         for (text, shown) in [
             (
                 r#"Liveness probe failed: Get "http://10.0.0.1:80/a?token=s3cret&b=%20#c": dial tcp"#,

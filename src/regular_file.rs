@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_tell_its_size_is_read_as_far_as_the_limit() {
+    fn a_file_without_a_size_is_read_up_to_the_limit() {
         let path = Path::new("/proc/self/maps");
         assert_eq!(fs::metadata(path).unwrap().len(), 0);
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_regular_file_is_refused_without_waiting() {
+    fn a_file_that_is_not_regular_is_refused_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let [fifo, socket] = ["fifo", "socket"].map(|name| dir.path().join(name));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_that_is_named_is_read_until_its_writers_have_closed_it() {
+    fn a_named_fifo_is_read_until_its_writers_close_it() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_fifo_no_more_than_the_limit_is_read() {
+    fn a_fifo_is_read_up_to_the_limit() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_the_server_is_and_who_asks_is_proved_with_certificates() {
+    async fn server_and_client_prove_their_identity_with_certificates() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: String| {
             let path = dir.path().join(name);

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_error_of_the_operating_system_is_the_source() {
+    async fn a_connection_error_of_the_admin_client_has_the_io_error_as_its_source() {
         let dir = tempfile::tempdir().unwrap();
         let client = Client::new(SocketPath::new(&dir.path().join("a.sock")).unwrap());
         let error = client.status().await.unwrap_err();

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_one_host() {
+    fn a_request_must_have_exactly_one_loopback_host_header() {
         let mut headers = HeaderMap::new();
         assert!(!is_named_by_loopback(&headers));
         headers.append(header::HOST, "localhost".parse().unwrap());

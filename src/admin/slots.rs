@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_connection_that_has_waited_longest_for_a_head_gives_way() {
+    async fn a_new_connection_evicts_the_one_that_waited_longest_for_its_request() {
         let slots = Slots::new(2);
         let (first, second) = (slots.take().await, slots.take().await);
         assert!(!is_evicted(&first) && !is_evicted(&second));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_taken_gives_way_after_a_while() {
+    async fn a_new_connection_evicts_a_client_that_does_not_read_its_answer_in_time() {
         let slots = Slots::new(1);
         let first = slots.take().await;
         first.answering();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_slot_of_a_connection_that_follows_is_waited_for() {
+    async fn a_following_connection_is_never_evicted() {
         let slots = Slots::new(1);
         let first = slots.take().await;
         first.answering();

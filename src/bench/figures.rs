@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_times_that_were_measured() {
+    fn bench_percentiles_are_measured_durations() {
         let times = (1..=200).rev().map(Duration::from_millis).collect();
         let figures = PhaseStats::from_times("total", times).unwrap();
         let shown = |figures: &PhaseStats| {

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_divided_into_rounds() {
+    fn bench_calls_are_divided_into_rounds() {
         let socket = SocketPath::parse("/a.sock").unwrap();
         for (calls, concurrency, rounds) in
             [(20, 1, vec![2; 10]), (3, 1, vec![1, 1, 1]), (25, 10, vec![9, 8, 8]), (5, 10, vec![5])]

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_stand_where_they_begin_and_are_as_long_as_they_took() {
+    fn parts_of_a_bar_start_at_their_offset_and_are_as_long_as_their_duration() {
         assert_eq!(part(0.0, 50.0, 100.0, 10), "█████");
         assert_eq!(part(50.0, 50.0, 100.0, 10), "     █████");
         assert_eq!(part(90.0, 5.0, 100.0, 10), "         ▌");

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn table_columns_are_aligned_by_display_width() {
         let (table, rows) = table(PLAIN);
         assert_eq!(table.header(), "  ID  NAME  DETAIL");
         assert_eq!(table.line(&rows[0]), "   1  日本  x");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_to_the_terminal() {
+    fn table_lines_are_cut_to_the_width_of_the_terminal() {
         for (width, header, line) in [
             (13, "  ID  NAME  …", "   1  日本  x"),
             (12, "  ID  NAME …", "   1  日本 …"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_columns_make_room_for_the_last() {
+    fn optional_table_columns_are_dropped_on_a_narrow_terminal() {
         let (mut wide, _) = table(cut_at(18));
         wide.shrink();
         assert_eq!(wide.header(), "  ID  NAME  DETAIL");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room_and_are_left_out_where_they_are_not_wanted() {
+    fn table_colours_have_no_width_and_can_be_disabled() {
         let row = [Cell::styled("OK", AnsiColor::Green.on_default()), Cell::new("x")];
         let line = |screen| Table::new(["CODE", "NEXT"].map(Column::text), screen).line(&row);
         assert_eq!(line(PLAIN), "OK    x");
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_harmless() {
+    fn control_characters_in_table_cells_are_escaped() {
         let table = Table::new([Column::text("A")], PLAIN);
         assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")]), r"\u{1b}]0;owned\u{7}\n");
     }
 
     #[test]
-    fn a_name_of_any_length_leaves_room_for_what_stands_beside_it() {
+    fn a_long_name_is_cut_so_that_the_other_table_columns_stay_visible() {
         for (name, shown) in [
             ("p".repeat(65_535), "p".repeat(MAX_NAME_WIDTH - 1) + "…"),
             ("p".repeat(65_536), "p".repeat(MAX_NAME_WIDTH - 1) + "…"),
@@ -299,7 +299,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
         #[test]
-        fn no_text_and_no_width_breaks_a_table(
+        fn a_table_has_one_line_per_row_for_any_text_and_width(
             cells in proptest::collection::vec(proptest::collection::vec(texts(), 3), 1..3),
             width in widths(),
             colour: bool,

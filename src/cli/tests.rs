@@ -41,7 +41,7 @@ fn error(prefix: &[String], argument: String) -> clap::Error {
 }
 
 #[test]
-fn an_invalid_value_is_reported_with_its_flag_and_what_is_allowed() {
+fn an_invalid_flag_value_is_reported_with_the_flag_and_the_allowed_values() {
     let (mut cli, mut checked) = (Cli::command(), 0);
     cli.build();
     for (prefix, command) in leaves(&cli, &[]) {
@@ -70,7 +70,7 @@ fn an_invalid_value_is_reported_with_its_flag_and_what_is_allowed() {
 }
 
 #[test]
-fn the_message_of_a_flag_is_clear() {
+fn error_messages_of_flags_state_the_expected_format() {
     for (line, expected) in [
         (
             "run --listen=unix:/a",
@@ -113,7 +113,7 @@ fn the_message_of_a_flag_is_clear() {
 }
 
 #[test]
-fn the_names_of_modes_are_those_of_their_variants() {
+fn flag_values_of_enforcement_modes_are_the_names_of_the_modes() {
     for mode in EnforcementMode::value_variants() {
         assert_eq!(mode.to_possible_value().unwrap().get_name(), mode.name());
     }

@@ -26,7 +26,7 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
 }
 
 #[test]
-fn defaults_are_those_of_the_documentation() {
+fn default_settings_match_the_documentation() {
     let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
     assert_eq!(root.shim.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
     assert_eq!(root.shim.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
@@ -38,7 +38,7 @@ fn defaults_are_those_of_the_documentation() {
 }
 
 #[test]
-fn all_problems_of_flags_are_reported_at_once() {
+fn all_invalid_flags_are_reported_together() {
     let flags: Flags = parsed(&["--enforce", "dry-run", "--watch-runtime", "off"]).unwrap();
     let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().collect();
@@ -49,7 +49,7 @@ fn all_problems_of_flags_are_reported_at_once() {
 }
 
 #[test]
-fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
+fn a_socket_passed_by_systemd_takes_precedence_over_the_listen_path() {
     let activated = Environment { is_activated: true, ..around(false, None) };
     for arguments in [&["--admin", "/run/admin.sock"][..], &["--admin", "/run/admin.sock", "--listen", "/a"]]
     {
@@ -59,14 +59,14 @@ fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
 }
 
 #[test]
-fn the_admin_socket_is_no_other() {
+fn the_admin_socket_must_differ_from_the_upstream_socket() {
     let flags: Flags = parsed(&["--admin", "/run/a.sock", "--upstream", "/run/a.sock"]).unwrap();
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     assert_eq!(error, "--admin \"unix:///run/a.sock\" is also the socket of --upstream; choose another path");
 }
 
 #[test]
-fn procrun_has_its_place_among_our_own() {
+fn procrun_paths_default_to_the_directories_of_probeshim() {
     let defaults: RuntimeFlags = parsed(&[]).unwrap();
     let root = RuntimeSettings::new(defaults.clone(), &around(true, None)).unwrap();
     assert_eq!(root.listen.to_string(), "unix:///run/probeshim/procrun.sock");
@@ -132,7 +132,7 @@ probes:
 "#;
 
 #[test]
-fn a_file_says_what_flags_do_not() {
+fn flags_take_precedence_over_the_configuration_file() {
     let (_dir, flags) = file(WHOLE);
     let flags = Flags { slow_threshold: Some("3s".parse().unwrap()), state_dir: None, ..flags };
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
@@ -153,7 +153,7 @@ fn a_file_says_what_flags_do_not() {
 }
 
 #[test]
-fn all_mistakes_of_a_file_are_reported_at_once_with_their_paths() {
+fn all_errors_of_a_configuration_file_are_reported_together_with_their_paths() {
     let text = r#"
 upsteam: /run/a.sock
 slowThreshold: 1 fortnight
@@ -211,7 +211,7 @@ probes:
 }
 
 #[test]
-fn a_message_names_where_a_value_is_written() {
+fn a_settings_error_names_the_field_or_flag_that_sets_the_value() {
     let (dir, flags) = file("watchRuntime: off\nenforce: kill\n");
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let message = error.replace(&dir.path().display().to_string(), "");
@@ -227,7 +227,7 @@ fn a_message_names_where_a_value_is_written() {
 }
 
 #[test]
-fn a_wrong_field_of_a_file_is_reported_once() {
+fn an_invalid_field_of_the_configuration_file_is_reported_once() {
     let (_dir, flags) = file("listen: tcp://a\nadmin: /run/b.sock\n");
     let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
     assert!(error.contains("listen: Invalid value: \"tcp://a\": has the scheme tcp://"), "{error}");
@@ -258,7 +258,7 @@ fn camel_case(flag: &str) -> String {
 /// The parser accepts exactly the fields of the schema: in each object it refuses the fields of all
 /// other objects, and all flags that are not fields.
 #[test]
-fn the_schema_describes_what_is_read() {
+fn the_configuration_schema_has_exactly_the_accepted_fields() {
     let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
     let (_dir, flags) = file(WHOLE);
     assert!(Settings::new(&flags, &around(true, None)).is_ok());

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_within_its_bounds() {
+    fn a_duration_value_must_be_within_its_bounds() {
         let valid = [("1m30s", 90_000), ("500ms", 500), ("0s", 0), ("24h", 24 * 60 * 60 * 1000)];
         let valid = valid.map(|(text, millis)| (text, BoundedDuration::<0>(Duration::from_millis(millis))));
         let invalid = ["", "30", "soon", "-1s", "25h", "1 fortnight"];
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_has_a_binary_unit() {
+    fn a_size_value_must_have_a_binary_unit() {
         let valid = [("1MiB", 1 << 20), ("64MiB", 64 << 20), ("1GiB", 1 << 30), ("1TiB", 1 << 40)];
         let valid = valid.map(|(text, bytes)| (text, ByteSize(bytes)));
         let invalid =
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_of_this_machine() {
+    fn an_address_value_must_be_a_loopback_address() {
         let valid = [("localhost:0", "127.0.0.1:0"), ("[::1]:9754", "[::1]:9754")];
         let valid = valid.map(|(text, address)| (text, LoopbackAddress(address.parse().unwrap())));
         let invalid = ["", "9754", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"];
@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_an_absolute_path() {
+    fn a_directory_value_must_be_an_absolute_path() {
         let here = std::env::current_dir().unwrap();
         let valid = [("/a/b", DirPath("/a/b".into())), ("a", DirPath(here.join("a")))];
         check(&valid, &[""], "must be the path of a directory");
     }
 
     #[test]
-    fn a_limit_of_kills_is_a_count_within_a_duration() {
+    fn a_kill_limit_value_must_be_a_count_and_a_duration() {
         let limit = |count, secs| KillLimit { count, within: Duration::from_secs(secs) };
         let invalid = ["", "5", "0/1h", "-1/1h", "5/0s", "5/25h", "5/1h/1h", "/1h", "5/"];
         let error = "must be a count from 1 and a duration from 1s to 24h, such as 5/1h";
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_a_log_is_as_the_kubelet_parses_it() {
+    fn a_log_size_value_is_parsed_as_by_the_kubelet() {
         let valid = [
             ("10Mi", Some(10 << 20)),
             ("1e3", Some(1_000)),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_a_state_or_a_number_of_restarts() {
+    fn an_until_value_must_be_a_pod_state_or_a_number_of_restarts() {
         let valid =
             [("ready", Until::Ready), ("succeeded", Until::Succeeded), ("restarts=2", Until::Restarts(2))];
         let invalid = ["", "Ready", "soon", "restarts", "restarts=0", "restarts=-1", "restarts="];
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn off_is_no_value_and_an_error_names_it() {
+    fn the_value_off_disables_an_option_and_errors_mention_it() {
         let valid = [("off", OrOff(None)), ("1MiB", OrOff(Some(ByteSize(1 << 20))))];
         check(&valid, &["Off", "", "1"], "must be a size from 1MiB to 1TiB, such as 64MiB or 1GiB, or off");
     }
 
     #[test]
-    fn a_number_is_whole_and_within_its_bounds() {
+    fn a_number_value_must_be_an_integer_within_its_bounds() {
         let number = |text: &str| whole_number::<usize, 2, 5>(text).map_err(|error| error.to_string());
         assert_eq!((number("2"), number("5")), (Ok(2), Ok(5)));
         for text in ["", "1", "6", "2.5", "-3", "many", "99999999999999999999"] {

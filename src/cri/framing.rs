@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_whole_message_is_read_and_nothing_else() {
+    fn a_unary_grpc_body_must_be_exactly_one_complete_message() {
         assert_eq!(unary_message(b"\0\0\0\0\x03abc"), Ok(&b"abc"[..]));
         assert_eq!(unary_message(b"\0\0\0\0\0"), Ok(&b""[..]));
         assert_eq!(unary_message(b"\x01\0\0\0\x03abc"), Err(FrameError::Compressed));

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_method_is_found_by_path_and_by_name() {
+    fn every_cri_method_is_found_by_path_and_by_name() {
         assert_eq!(Method::all().count(), 41);
         for method in Method::all() {
             assert_eq!(Method::from_path(method.path()), Some(method));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stays_as_it_is() {
+    fn unknown_fields_of_a_raw_request_are_preserved() {
         let request = with_unknown_fields();
         let mut authored = RawCreateContainer::read(&request).unwrap();
         authored.set_field(&["pod_sandbox_id"], Value::String("two".to_owned()));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_in_the_debug_form() {
+    fn debug_output_of_cri_messages_contains_no_secrets() {
         let auth = AuthConfig {
             username: "s3cret".into(),
             password: "s3cret".into(),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_is_read_from_headers_and_named() {
+    fn the_grpc_status_is_read_from_headers_and_has_a_name() {
         let read = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-status", HeaderValue::from_static(value));

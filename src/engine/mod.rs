@@ -422,7 +422,7 @@ mod tests {
     use crate::socket::SocketPath;
 
     #[tokio::test]
-    async fn a_fault_is_counted_and_what_comes_next_is_seen() {
+    async fn a_panic_in_the_engine_is_counted_and_later_events_are_processed() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
         let analyzer = ExecAnalyzer::start(
             execsync::SlownessConfig::default(),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_events_are_counted_and_come_last() {
+    fn equal_events_are_counted_together_and_move_to_the_end() {
         let events = EventRecorder::default();
         for (seconds, message) in [(1, "a"), (2, "b"), (3, "a")] {
             events.record(event(seconds, message));

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_wall_clock_cannot_have_seen_is_timed_by_when_it_was_heard_of() {
+    fn an_event_with_an_implausible_timestamp_is_dated_by_its_arrival() {
         let call = Instant::now() + Duration::from_secs(1000);
         let ms = Duration::from_millis;
         let now = ClockReading { instant: call + ms(40), wall: SystemTime::UNIX_EPOCH + ms(1_000_040) };

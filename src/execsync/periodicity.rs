@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_learned_from_what_comes_regularly() {
+    fn a_period_is_learned_from_regular_calls() {
         assert_eq!(learned(&[0, 10_000, 20_010]), None, "too few");
         assert_eq!(learned(&[0, 10_000, 20_010, 30_000]), Some((10, 0.75)));
         assert_eq!(learned(&[0, 1_000, 2_100, 2_990, 4_000, 5_000]), Some((1, 0.94)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_it_takes_is_known_once_there_are_a_few() {
+    fn the_median_duration_is_known_after_a_few_calls() {
         let mut periodicity = Periodicity::default();
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
         periodicity.record_start(&key, Instant::now());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn call_patterns_are_bounded() {
+    fn the_number_of_call_patterns_is_bounded() {
         let (mut periodicity, now) = (Periodicity::default(), Instant::now());
         for number in 0..MAX_PATTERNS + 10 {
             let key = PatternKey::new(number.to_string().into(), &[], 0);

@@ -42,7 +42,7 @@ mod tests {
     /// `TestFindPortByName` and `TestResolveContainerPort` (`pkg/probe/util_test.go`). The rows
     /// with integers are omitted, because integers are checked before they become a `Port`.
     #[test]
-    fn tables_9_3_and_9_4_ports() {
+    fn upstream_test_resolve_container_port() {
         let ports = [ContainerPort { name: Some("found".to_owned()), number: 93 }];
         let name = |name: &str| Port::Name(name.to_owned());
         let unknown = |name: &str| Err(PortError::Unknown(name.to_owned()));

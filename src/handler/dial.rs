@@ -187,7 +187,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_much_to_read_gives_other_tasks_their_turn() {
+    async fn other_tasks_run_while_a_probe_connection_has_much_to_read() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut connection = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
         let (mut accepted, _) = listener.accept().await.unwrap();

@@ -80,7 +80,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runtime_that_does_not_answer_has_two_minutes_more_than_the_command() {
+    async fn an_exec_probe_fails_two_minutes_after_its_timeout_if_the_runtime_does_not_answer() {
         let day = Duration::from_secs(24 * 60 * 60);
         let (executor, begin) = (Executor::fake(move |_| (day, answer(0, "", ""))), Instant::now());
         let spec = crate::manifest::ContainerSpec::named("main");
@@ -95,7 +95,7 @@ pub(crate) mod tests {
     /// (`prober_test.go`). The row of an error with exit status 0 is omitted, because the response
     /// has the exit code.
     #[test]
-    fn table_9_4_exec() {
+    fn upstream_test_exec() {
         let long = "x".repeat(11 << 10);
         let (kept, text) = ("x".repeat(10 << 10), str::to_owned);
         for (row, answered, expected) in [

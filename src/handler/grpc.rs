@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn table_9_4_grpc() {
+    async fn upstream_test_grpc_prober_probe() {
         let failure = |text: &str| ProbeOutcome::Failure(text.to_owned());
         for (row, answer, expected) in [
             ("SERVING", Some(Ok(1)), ProbeOutcome::Success("service healthy".to_owned())),
@@ -286,7 +286,7 @@ mod tests {
     /// Repeats the rows of `TestGrpcProber_Probe` (`pkg/probe/grpc/grpc_test.go`) in which there is
     /// no HTTP/2 server.
     #[tokio::test]
-    async fn table_9_4_grpc_without_a_server() {
+    async fn upstream_test_grpc_prober_probe_without_a_server() {
         let text = "timeout: failed to connect service \":32\" within 1s: context deadline exceeded";
         assert_eq!(probed(32, "", SECOND).await, ProbeOutcome::Failure(text.to_owned()), "cannot find host");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

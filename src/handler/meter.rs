@@ -203,7 +203,7 @@ pub(crate) mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn the_busiest_probe_is_that_of_the_last_windows() {
+    async fn the_busiest_probe_is_determined_from_the_last_two_windows() {
         let thread = Arc::new(ThreadUse::default());
         let [a, b] = ["a", "b"].map(|pod| AttemptMeter::new(series(pod), &thread));
         let busiest = || a.busiest(Instant::now()).map(|(meter, time)| (meter.series.to_string(), time));
@@ -224,7 +224,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_attempt_spawns_counts_as_its_own() {
+    async fn time_of_tasks_that_an_attempt_spawns_counts_for_the_attempt() {
         let thread = Arc::new(ThreadUse::default());
         let meter = AttemptMeter::new(series("a"), &thread);
         let spend = || {

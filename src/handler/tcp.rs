@@ -29,7 +29,7 @@ mod tests {
     /// Repeats `TestTcpHealthChecker` (`pkg/probe/tcp/tcp_test.go`). A port of -1 cannot occur
     /// here, so a port without a listener is tested instead.
     #[tokio::test]
-    async fn table_9_4_tcp() {
+    async fn upstream_test_tcp_health_checker() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(attempt("127.0.0.1", port, LONG).await, ProbeOutcome::Success(String::new()));

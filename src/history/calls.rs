@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_and_orders() {
+    fn calls_are_selected_by_filter_and_ordered_by_end_or_duration() {
         let calls = CallHistory::new(Limits::default());
         for (id, path, millis) in [(1, "/a/B", 5), (2, "/a/C", 3000), (3, "/a/B", 7), (4, "/a/B", 6)] {
             calls.push(call(id, path, millis));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_either_limit_is_reached() {
+    fn the_oldest_calls_are_dropped_at_the_limit_of_number_or_bytes() {
         let few = CallHistory::new(Limits { calls: 2, bytes: usize::MAX });
         let mut weights = MemoryAccounting::default();
         weights.add(&call(0, "/a/B", 0));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_misses_none_and_sees_none_twice() {
+    fn a_follower_of_calls_receives_each_call_exactly_once() {
         let calls = CallHistory::new(Limits::default());
         calls.push(call(1, "/a/B", 0));
         let (before, mut coming) = calls.follow(&Filter::default(), Selection::All);
@@ -252,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_a_thousand_later() {
+    fn call_ids_continue_at_least_a_thousand_later_after_a_restart() {
         for (last, next) in [(1, 2001), (999, 2001), (1000, 2001), (1001, 3001), (1999, 3001)] {
             assert_eq!(next_number(last), next, "{last}");
         }
     }
 
     #[test]
-    fn what_is_amended_takes_the_place_of_what_was_there() {
+    fn an_amended_call_record_replaces_the_original() {
         let calls = CallHistory::new(Limits::default());
         for id in 1..=3 {
             calls.push(call(id, "/a/B", 0));

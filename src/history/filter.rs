@@ -100,7 +100,7 @@ mod tests {
     use crate::tap::Call;
 
     #[test]
-    fn pods_and_containers_go_by_name_or_id() {
+    fn filters_match_pods_and_containers_by_name_or_id() {
         let text = |text: &str| Some(text.to_owned());
         let pod =
             PodRef { id: text("5a4db0x"), namespace: text("shop"), name: text("web-0"), uid: text("u-1") };

@@ -136,7 +136,7 @@ mod tests {
 
     /// Upstream: `kuberuntime_manager_test.go`: `TestDoBackOff`.
     #[test]
-    fn each_time_twice_as_long_up_to_five_minutes() {
+    fn the_back_off_doubles_up_to_five_minutes() {
         let (backoff, mut now, mut waited) = (Backoff::default(), 0, Vec::new());
         for _ in 0..8 {
             let failed = now;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn backoff_is_reset_after_ten_minutes() {
+    fn the_back_off_is_reset_after_ten_minutes() {
         let backoff = Backoff::default();
         for seconds in [0, 10, 30] {
             assert_eq!(backoff.check_and_record("main", at(seconds), at(seconds + 40)), Ok(()), "{seconds}");
@@ -184,7 +184,7 @@ mod tests {
 
     /// If the runtime's clock is ahead, the delay counts from the last start.
     #[test]
-    fn a_clock_that_goes_before_ours_does_not_do_away_with_it() {
+    fn a_runtime_clock_that_is_ahead_does_not_skip_the_back_off() {
         let backoff = Backoff::default();
         assert_eq!(backoff.check_and_record("main", at(5000), at(0)), Ok(()));
         let early = backoff.check_and_record("main", at(5001), at(9)).unwrap_err();
@@ -196,7 +196,7 @@ mod tests {
     /// The delay of an image pull counts from the end of the failed pull, regardless of the
     /// duration of the pull.
     #[test]
-    fn a_pull_is_waited_for_from_its_end_on() {
+    fn the_back_off_of_an_image_pull_counts_from_the_end_of_the_pull() {
         let backoff = Backoff::default();
         assert_eq!(backoff.check("image", at(0)), Ok(()));
         for (failed, delay) in [(30, 10), (70, 20), (120, 40)] {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_resolver_reads() {
+    fn resolv_conf_is_parsed_as_by_a_resolver() {
         let text = "# x\nnameserver 1.1.1.1\nsearch a.b c\noptions ndots:2 edns0\nnameserver 2.2.2.2\nnameserver ::1\nnameserver 3.3.3.3\n";
         let read = dns(text);
         assert_eq!(read.servers, ["1.1.1.1", "2.2.2.2", "::1"]);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_by_the_names_that_cri_has() {
+    fn huge_page_sizes_have_the_names_of_the_cri() {
         let dir = tempfile::tempdir().unwrap();
         for size in ["1048576", "2048", "64"] {
             fs::create_dir(dir.path().join(format!("hugepages-{size}kB"))).unwrap();

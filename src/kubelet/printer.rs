@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_of_those_that_run_first_count_while_they_do() {
+    fn restarts_of_init_containers_count_while_they_run() {
         let pod = pod("{initContainers: [{name: first, image: i}], containers: [{name: a, image: i}]}");
         let mut published = PublishedPod::new(Arc::new(pod), SystemTime::now());
         let first = ContainerStatus {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_starts_replaces_those_of_its_name_and_of_its_uid() {
+    async fn a_starting_pod_replaces_terminated_pods_with_its_name_or_uid() {
         let pods = TerminatedPods::default();
         for (name, uid) in [("a", "1"), ("b", "2"), ("c", "3")] {
             pods.add(ended(name, uid));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_uid_is_known_as_long_as_its_pod_is_listed_as_deleted() {
+    async fn the_uid_of_a_deleted_pod_is_known_while_a_kubelet_lists_the_pod() {
         let pods = TerminatedPods::default();
         pods.add(ended("a", "1"));
         pods.retain_deleted(&HashSet::from(["1"]));

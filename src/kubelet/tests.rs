@@ -183,7 +183,7 @@ async fn a_shortened_grace_period_ends_the_running_hook_and_starts_it_again() {
 }
 
 #[tokio::test]
-async fn an_override_that_comes_later_shortens_the_period_and_never_lengthens_it() {
+async fn a_later_override_only_shortens_the_grace_period() {
     let signals = WorkerSignals::default();
     let mut periods = signals.grace_periods();
     for (requested, expected) in [

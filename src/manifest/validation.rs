@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_as_the_api_server_takes_them() {
+    fn names_are_validated_as_by_the_api_server() {
         type Check = fn(&str) -> bool;
         for (is_it, good, bad) in [
             (is_dns_label as Check, &["a", "a-1", "0"][..], &["", "-a", "a-", "A", "a.b", "a_b"][..]),

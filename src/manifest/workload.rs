@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_pods_tell_who_made_them() {
+    fn the_name_of_a_pod_shows_its_workload() {
         for (kind, name, is_one) in [
             (WorkloadKind::Deployment, "web-5d4f8c7b9-x2x4z", true),
             (WorkloadKind::Deployment, "web-x2x4z", false),

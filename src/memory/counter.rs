@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_is_no_drop() {
+    fn growing_memory_is_not_reported_as_a_drop() {
         let counter = Counter::new();
         assert!((0..100).all(|_| !counter.add(MIN_DROP_BYTES)));
         assert!(!counter.has_dropped());

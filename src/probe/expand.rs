@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_the_kubelet() {
+    fn variable_references_are_expanded_as_by_the_kubelet() {
         let env =
             [("A", "1"), ("B", "$(A)"), ("EMPTY", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         for (word, expanded) in [

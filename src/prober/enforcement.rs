@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kills_are_held_while_there_were_too_many() {
+    fn kills_beyond_the_kill_limit_are_not_permitted() {
         let (within, begin) = (Duration::from_secs(60), Instant::now());
         let most = Some(KillLimit { count: 2, within });
         let enforcement =

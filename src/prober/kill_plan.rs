@@ -72,7 +72,7 @@ mod tests {
     use crate::prober::probe_state::tests::probe;
 
     #[test]
-    fn a_kill_is_announced_as_the_kubelet_does() {
+    fn a_kill_plan_has_the_kubelets_message_and_grace_period() {
         let probe = |grace| Arc::new(Probe { termination_grace_period: grace, ..probe() });
         let of = |role, restart_policy, grace| ContainerSpec {
             role,

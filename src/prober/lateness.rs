@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_knows_the_lateness_of_its_thread_and_the_pod_that_caused_it() {
+    async fn a_probe_attempt_measures_its_lateness_and_the_pod_that_caused_it() {
         let ([a, b], _thread) = meters();
         let delay = during(&a, async || {}).await;
         assert_eq!((delay.lateness, delay.own_time), (Duration::ZERO, Duration::ZERO));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_pod_is_blamed_for_a_slow_machine() {
+    async fn no_pod_is_blamed_for_lateness_of_a_slow_machine() {
         let ([a, b], _thread) = meters();
         b.add(milliseconds(1), Instant::now());
         let delay = during(&a, async || advance(milliseconds(300)).await).await;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_attempt_that_takes_the_time_is_not_late_itself() {
+    async fn a_probe_attempt_is_not_late_because_of_its_own_time() {
         let ([a, b], _thread) = meters();
         let delay = during(&a, async || {
             a.add(milliseconds(300), Instant::now());
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_others_delayed_is_discarded_and_never_for_ever(
+        fn only_attempts_delayed_by_others_are_discarded_and_not_forever(
             attempts in vec((0_u64..3_000, 0_u64..500), 0..100),
             timeout in 1_u32..5,
             threshold in 1_u32..5,

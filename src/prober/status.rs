@@ -218,7 +218,7 @@ mod tests {
     /// Repeats `TestUpdatePodStatus` and `TestUpdatePodStatusWithInitContainers`
     /// (`prober_manager_test.go`).
     #[test]
-    fn table_9_2_update_pod_status() {
+    fn upstream_test_update_pod_status() {
         use ProbeResult::{Failure, Success};
         let running = basis(ObservedState::Running(Instant::now()));
         let readiness = |readiness| ReadinessInputs { readiness, has_readiness_worker: true, ..running };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_tell_which_containers_are_not_ready() {
+    fn pod_conditions_list_the_unready_containers() {
         let [containers, pod] = readiness(PodPhase::Running, &[("a", false), ("b", true), ("c", false)]);
         assert_eq!((containers.kind, containers.is_met), ("ContainersReady", false));
         assert_eq!((containers.reason, pod.reason), (Some("ContainersNotReady"), Some("ContainersNotReady")));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_over_when_nothing_of_it_will_run_again() {
+    fn the_pod_phase_is_final_once_no_container_will_run_again() {
         use crate::manifest::ContainerSpec;
         let spec = |restart_policy| PodSpec {
             restart_policy,

@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn readiness_is_what_came_last_as_often_as_its_threshold_asks(
+        fn the_readiness_result_is_the_last_result_that_reached_its_threshold(
             results in vec(prop_oneof![Just(ProbeResult::Success), Just(ProbeResult::Failure)], 0..40),
             success in 1_u32..5,
             failure in 1_u32..5,

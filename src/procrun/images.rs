@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_made_whole() {
+    fn image_names_get_their_default_registry_and_tag() {
         for (name, made) in [
             ("busybox", "docker.io/library/busybox:latest"),
             ("busybox:1.36", "docker.io/library/busybox:1.36"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_found_by_every_way_to_write_its_name_and_by_its_id() {
+    fn an_image_is_found_by_any_form_of_its_name_and_by_its_id() {
         let images = Images::default();
         let pulled = images.pull("busybox").unwrap();
         assert_eq!(images.find("docker.io/library/busybox:latest").as_ref(), Some(&pulled));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_cannot_be_pulled() {
+    fn a_pull_of_a_missing_image_fails_with_containerds_message() {
         let refused = Images::default().pull("missing.test/a").unwrap_err().to_string();
         let name = "missing.test/a:latest";
         assert_eq!(

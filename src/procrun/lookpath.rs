@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_working_directory_is_inside() {
+    fn a_working_directory_is_always_inside_the_directory_of_its_container() {
         for (dir, inside) in
             [("/", "/c"), ("", "/c"), ("/a/b", "/c/a/b"), ("/../../etc", "/c/etc"), ("/a/../..", "/c")]
         {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_of_the_cri_are_not_those_of_the_system() {
+    fn signals_of_the_cri_are_mapped_to_signal_numbers_of_the_system() {
         assert_eq!(number(0), Ok(15));
         assert_eq!(number(Signal::Sigusr1.into()), Ok(10));
         assert_eq!(number(Signal::Sigint.into()), Ok(2));

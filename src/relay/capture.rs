@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_whole_or_says_why_not_and_gives_its_memory_back() {
+    fn a_capture_is_complete_or_has_an_error_and_releases_its_memory() {
         let budget = CaptureBudget::new(10);
         let mut small = Capture::new(6, &budget);
         small.add(b"abc");

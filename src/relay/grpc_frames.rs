@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_are_the_same_however_they_come(
+        fn grpc_messages_are_split_equally_from_any_chunks(
             lengths in proptest::collection::vec(0_usize..40, 0..8),
             cuts in proptest::collection::vec(1_usize..30, 1..20),
         ) {

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_end_is_read_less_at_once_the_longer_its_frames_take() {
+    fn an_endless_stream_is_read_in_smaller_parts_the_longer_its_frames_take() {
         let turns = Turns::new(RelayMetrics::default());
         let mut inlet = Inlet::for_upstream(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
         let mut buffer = vec![0; 2 * MAX_READ_BYTES as usize];
@@ -253,7 +253,7 @@ mod tests {
     const MICROSECOND: Duration = Duration::from_micros(1);
 
     #[tokio::test]
-    async fn a_client_that_sends_hardly_any_calls_is_paused() {
+    async fn a_client_that_sends_mostly_control_frames_is_paused() {
         assert!(is_paused(|_| 0));
         assert!(is_paused(|read| read / 10));
         assert!(!is_paused(|read| read / 2));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_read_at_once_and_handed_on_in_many_turns_are_no_flood() {
+    fn calls_that_are_read_together_and_forwarded_in_many_turns_are_not_a_flood() {
         let mut flood = ControlFlood::default();
         let read = u64::from(MAX_READ_BYTES);
         let mut calls = vec![(read, 0)];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_small_reads_is_found_and_ends_with_the_next_calls() {
+    fn a_flood_of_small_reads_is_detected_and_ends_with_the_next_calls() {
         let mut flood = ControlFlood::default();
         let small = (u64::from(MIN_READ_BYTES), 0);
         let found = turns(&mut flood, MICROSECOND, &vec![small; 10_000]);

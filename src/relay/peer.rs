@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hostile_name_is_shown_as_its_codes() {
+    fn control_characters_in_the_program_name_of_a_peer_are_escaped() {
         let peer = Peer { uid: 7, pid: Some(12), program: Some("x\u{1b}[2J\ny".to_owned()) };
         assert_eq!(peer.to_string(), r"x\u{1b}[2J\ny[12] uid 7");
         let unknown = Peer { uid: 7, pid: None, program: None };

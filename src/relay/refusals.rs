@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_refusal_is_logged_at_once_and_the_next_thousand_in_one_line() {
+    fn the_first_refusal_is_logged_immediately_and_the_next_thousand_in_one_line() {
         let (mut counted, start) = (RefusalCount::default(), Instant::now());
         assert_eq!(counted.refuse(start), LogAction::Now);
         let end = start + LOG_INTERVAL;

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_may_reset_all_its_calls_at_once_and_some_each_millisecond() {
+    fn a_client_may_reset_a_burst_of_calls_and_then_some_each_millisecond() {
         let start = Instant::now();
         let mut rate = ResetRate::new(start);
         for _ in 0..BURST {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_calls_that_are_ready_end_one_poll_soon() {
+    fn a_poll_of_many_ready_calls_ends_with_the_budget_of_its_turn() {
         let turns = Turns::new(RelayMetrics::default());
         let polled = Arc::new(AtomicUsize::new(0));
         let mut calls = super::super::calls::CallSet::new(turns.new_turn());

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_failure_is_logged_and_at_most_every_ten_seconds() {
+    async fn accept_failures_are_counted_and_logged_at_most_every_ten_seconds() {
         let logged = Logged::default();
         let log = logged.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();

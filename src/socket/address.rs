@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_and_bare_paths_are_one() {
+    fn a_unix_uri_and_a_bare_path_name_the_same_socket() {
         assert_eq!(parse("unix:///run/a.sock").as_deref(), Ok("unix:///run/a.sock"));
         assert_eq!(parse("/run/a.sock").as_deref(), Ok("unix:///run/a.sock"));
         let relative = std::env::current_dir().unwrap().join("a.sock");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_named() {
+    fn an_invalid_socket_address_is_reported_with_its_reason() {
         assert_eq!(parse(""), Err(AddressError::Empty));
         assert_eq!(parse("tcp://127.0.0.1:1"), Err(AddressError::Scheme("tcp".into())));
         assert_eq!(parse("unix://run/a.sock"), Err(AddressError::NotAbsolute));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_path_is_107_bytes() {
+    fn a_socket_path_has_at_most_107_bytes() {
         let path = |length: usize| format!("/{}", "x".repeat(length - 1));
         assert!(parse(&path(107)).is_ok());
         assert_eq!(parse(&path(108)), Err(AddressError::TooLong { length: 108 }));

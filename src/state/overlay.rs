@@ -131,7 +131,7 @@ mod tests {
     /// Random changes have the same effect on an overlay and on bytes in memory. The file stays
     /// unchanged.
     #[test]
-    fn changes_are_seen_and_the_file_keeps_its_bytes() {
+    fn an_overlay_has_all_changes_and_leaves_its_file_unchanged() {
         let mut random = fastrand::Rng::with_seed(7);
         let original: Vec<u8> = (0..3 * CHUNK + 100).map(|_| random.u8(..)).collect();
         let mut file = tempfile::tempfile().unwrap();

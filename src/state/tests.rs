@@ -22,7 +22,7 @@ async fn keep(dir: &Path, what: impl FnOnce(&StateStore)) {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_there_again() {
+async fn state_entries_are_restored_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let below = dir.path().join("a/b");
     keep(&below, |state| {
@@ -46,7 +46,7 @@ async fn what_is_kept_is_there_again() {
 }
 
 #[tokio::test]
-async fn one_at_a_time_has_it() {
+async fn a_state_directory_has_one_owner_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let (_state, _) = opened(dir.path());
     let refused = StateStore::open(dir.path()).unwrap_err().to_string();
@@ -68,7 +68,7 @@ fn a_file_as_state_directory_is_refused() {
 /// Files of an older version, a newer version and no version, closed and not closed: their bytes
 /// stay unchanged, and the new state is empty.
 #[tokio::test]
-async fn a_file_of_another_version_is_set_aside_unchanged() {
+async fn a_state_file_of_another_version_is_set_aside_unchanged() {
     for (version, name) in
         [(Some(0), "v0"), (Some(2), "v2"), (Some(u64::MAX), "v18446744073709551615"), (None, "no-version")]
     {
@@ -103,7 +103,7 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_refused_and_stays_empty() {
+async fn an_empty_state_file_is_refused_and_stays_empty() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");
     fs::write(&path, "").unwrap();
@@ -115,7 +115,7 @@ async fn an_empty_file_is_refused_and_stays_empty() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
+async fn a_state_file_without_the_table_of_mounts_is_read_and_gets_the_table() {
     let dir = tempfile::tempdir().unwrap();
     keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
     file::tests::remove_table(&dir.path().join("state.redb"), StateTable::SubPathMounts);
@@ -127,7 +127,7 @@ async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
 
 /// A truncated file is either refused or read completely.
 #[tokio::test]
-async fn what_is_cut_off_is_refused() {
+async fn a_truncated_state_file_is_refused_or_read_completely() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");
     keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
@@ -148,7 +148,7 @@ async fn what_is_cut_off_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unreadable_entry_is_reported_with_its_key() {
+async fn an_unreadable_state_entry_is_reported_with_its_key() {
     let dir = tempfile::tempdir().unwrap();
     keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &"text")).await;
     let (_state, kept) = opened(dir.path());
@@ -159,7 +159,7 @@ async fn an_unreadable_entry_is_reported_with_its_key() {
 /// Damages a real file in many ways. Each file is opened and read, or refused with a message.
 /// Nothing is printed to standard error, and nothing panics.
 #[tokio::test]
-async fn a_damaged_file_is_read_or_refused_with_a_message() {
+async fn a_damaged_state_file_is_read_or_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");
     for round in 0..20 {

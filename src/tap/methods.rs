@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn fifteen_methods_of_the_interface_are_watched() {
+    fn the_tap_observes_fifteen_methods_of_the_cri() {
         assert_eq!(all().len(), 15);
     }
 
     proptest! {
         #[test]
-        fn whatever_comes_as_a_message_is_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_as_a_message_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..200)) {
             let mut read =
                 MessageContext::new(Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO));
             for watched in all() {

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_too_soon_is_passed_over() {
+    fn the_rate_limit_refuses_calls_that_come_too_early() {
         let pace = RateLimit::default();
         let due: Vec<u64> = [0, 1, 249, 250, 251, 499, 500, 5000, 5001]
             .into_iter()

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_for_our_own_lines() {
+    fn a_log_level_without_a_target_applies_to_probeshim_only() {
         let filter = |text: &str| text.parse::<LogConfig>().map(|config| config.filter);
         assert_eq!(filter("debug").unwrap(), "warn,h2=error,probeshim=debug");
         assert_eq!(filter("off").unwrap(), "off");

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_do_not_fit_are_dropped_and_the_guard_writes_out_the_rest() {
+    fn a_full_log_queue_drops_lines_and_its_guard_writes_the_rest() {
         let ((opener, open), (written, lines)) = (channel(), channel());
         let (mut writer, guard) = start(Gate { open, written }).unwrap();
         let all = CAPACITY + 100;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guard_gives_a_stuck_reader_up() {
+    fn the_log_guard_does_not_wait_for_a_stuck_reader() {
         let ((opener, open), (written, lines)) = (channel(), channel());
         let (mut writer, guard) = start(Gate { open, written }).unwrap();
         writer.write_all(b"stuck").unwrap();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_without_a_trace_begins_one_and_what_is_not_sampled_is_not_sent() {
+    fn a_span_without_a_trace_starts_one_and_unsampled_spans_are_not_sent() {
         for parent in
             [None, Some("nonsense"), Some("00-00000000000000000000000000000000-b7ad6b7169203331-01")]
         {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_collectors_are_taken() {
+    fn a_collector_address_must_be_an_http_url_with_a_port() {
         let endpoint = |text: &str| text.parse::<TraceConfig>().map(|config| config.endpoint);
         assert_eq!(endpoint("on").unwrap(), None);
         assert_eq!(endpoint("http://127.0.0.1:4317").unwrap().unwrap().port, 4317);

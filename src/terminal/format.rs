@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_three_digits() {
+    fn durations_are_shown_with_three_digits() {
         for (milliseconds, shown) in [
             (0.0, "0µs"),
             (0.0853, "85.3µs"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_units() {
+    fn sizes_are_shown_with_units() {
         for (bytes, shown) in [
             (0, "0 B"),
             (999, "999 B"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_ages() {
+    fn times_are_shown_with_milliseconds_and_ages_with_one_unit() {
         assert_eq!(time("2026-11-21T13:09:32.123Z"), "13:09:32.123");
         assert_eq!(time("unknown"), "unknown");
         let now = "2026-11-21T13:09:32Z".parse().unwrap();
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn commands_can_be_typed_again() {
+    fn shown_commands_are_quoted_for_the_shell() {
         let args = ["sh", "-c", "test -f /tmp/it's", ""].map(str::to_owned);
         assert_eq!(command(&args), r"sh -c 'test -f /tmp/it'\''s' ''");
     }
 
     #[test]
-    fn json_keeps_its_meaning() {
+    fn escaped_json_keeps_its_meaning() {
         let hostile = "it's \u{1b}[31m \u{7f}\u{9b}31m \u{202e} \u{e0001} größer 日本";
         let json = serde_json::to_string(hostile).unwrap();
         let safe = harmless_json(&json);

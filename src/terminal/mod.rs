@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_shortened_to_columns_and_not_to_characters() {
+    fn texts_are_shortened_to_display_columns_and_not_to_characters() {
         for (text, columns, shown) in [
             ("name", 4, "name"),
             ("names", 4, "nam…"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_as_its_code() {
+    fn control_characters_are_shown_as_escapes() {
         assert_eq!(sanitize("a\u{1b}[31mb"), r"a\u{1b}[31mb");
         assert_eq!(sanitize("a\nb\tc\u{7}"), r"a\nb\tc\u{7}");
         assert_eq!(sanitize("a\u{202e}b\u{9b}c"), r"a\u{202e}b\u{9b}c");

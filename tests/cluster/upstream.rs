@@ -10,7 +10,7 @@ const SPECS: usize = 46;
 const PROCESSES: usize = 12;
 
 #[test]
-fn upstreams_specs_of_probes_pass_through_the_relay() {
+fn upstream_probe_specs_pass_through_the_relay() {
     let cluster = need!(Cluster::start());
     let results = need!(cluster.run_specs("Probing (restartable init )?container", PROCESSES));
     let failed: Vec<_> = results.iter().filter(|result| !result.passed).collect();

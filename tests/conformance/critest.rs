@@ -51,7 +51,7 @@ const IMAGES: [(&str, &str, &[&str]); 21] = [
 ];
 
 #[test]
-fn passes_and_fails_the_same_cases() {
+fn critest_passes_and_fails_the_same_cases_directly_and_relayed() {
     let critest = need!(tool("critest-1.36")).join("critest");
     let mut store = Store::new(&need!(program("busybox", "busybox-static")));
     for (name, user, command) in IMAGES {

@@ -9,17 +9,17 @@ use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
 #[test]
-fn are_explained_by_containerd_1_7() {
+fn exec_syncs_on_containerd_1_7_are_explained() {
     need!(execs::are_explained(&need!(Containerd::start(Version::V1_7))));
 }
 
 #[test]
-fn are_explained_by_containerd_2_0() {
+fn exec_syncs_on_containerd_2_0_are_explained() {
     need!(execs::are_explained(&need!(Containerd::start(Version::V2_0))));
 }
 
 #[test]
-fn have_no_phases_on_crio_but_all_else() {
+fn exec_syncs_on_crio_have_everything_but_phases() {
     let crio = need!(Crio::start());
     let manifest = json!({
         "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
@@ -54,7 +54,7 @@ fn have_no_phases_on_crio_but_all_else() {
 
 /// CRI-O reports a timeout as exit code -1.
 #[test]
-fn of_probes_that_time_out_on_crio_have_failed() {
+fn exec_syncs_of_timed_out_probes_on_crio_count_as_failures() {
     let crio = need!(Crio::start());
     let probe = json!({
         "exec": {"command": ["sleep", "20"]}, "timeoutSeconds": 1, "periodSeconds": 1, "failureThreshold": 1,

@@ -13,7 +13,7 @@ const UNDISTURBED: usize = 60;
 const ROUNDS: usize = 3;
 
 #[test]
-fn lives_the_same_life() {
+fn a_kubelet_behaves_the_same_directly_and_relayed() {
     let direct = need!(Node::start(false)).live();
     let node = need!(Node::start(true));
     assert_eq!(node.live(), direct);
@@ -25,12 +25,12 @@ fn lives_the_same_life() {
 }
 
 #[test]
-fn survives_restarts_on_the_runtime_itself() {
+fn an_unrelayed_kubelet_survives_restarts() {
     survives_restarts(need!(Node::start(false)), &[Part::Containerd, Part::Kubelet]);
 }
 
 #[test]
-fn survives_restarts_through_the_relay() {
+fn a_relayed_kubelet_survives_restarts() {
     survives_restarts(need!(Node::start(true)), &[Part::Probeshim, Part::Containerd, Part::Kubelet]);
 }
 

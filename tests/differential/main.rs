@@ -24,7 +24,7 @@ const WATCHED: Duration = Duration::from_secs(60);
 
 /// Each pod behaves on `play` as on a kubelet.
 #[test]
-fn play_does_as_a_kubelet_does() {
+fn play_behaves_as_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
@@ -37,7 +37,7 @@ fn play_does_as_a_kubelet_does() {
 /// Two kubelets do not differ by the same comparison. This verifies that its tolerance of jitter is
 /// neither too small nor too large.
 #[test]
-fn a_kubelet_does_as_a_kubelet_does() {
+fn two_kubelets_do_not_differ_in_the_comparison() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();

@@ -22,7 +22,7 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 "#;
 
 #[test]
-fn python_grpcio_gets_its_version() {
+fn python_grpcio_calls_version_through_the_relay() {
     let python = need!(tool("grpcio")).join("bin/python");
     let containerd = need!(Containerd::start(Version::V2_2));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
@@ -40,7 +40,7 @@ fn python_grpcio_gets_its_version() {
 }
 
 #[tokio::test]
-async fn crictl_sends_a_call_again_that_a_draining_upstream_refused() {
+async fn crictl_retries_a_call_that_a_draining_upstream_refused() {
     let shim = shim();
     let runtime = shim.runtime();
     let folder = tempfile::tempdir().unwrap();

@@ -18,17 +18,17 @@ use tokio::time::Instant;
 const PERIOD: Duration = Duration::from_secs(3);
 
 #[test]
-fn are_explained_by_containerd_2_2() {
+fn exec_syncs_on_containerd_2_2_are_explained() {
     need!(execs::are_explained(&need!(Containerd::start(Version::V2_2))));
 }
 
 #[test]
-fn are_explained_by_containerd_1_6() {
+fn exec_syncs_on_containerd_1_6_are_explained() {
     need!(execs::are_explained(&need!(Containerd::start(Version::V1_6))));
 }
 
 #[test]
-fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
+fn exec_syncs_are_attributed_to_probes_by_manifest_annotation_or_period() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let manifest = json!({
         "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
@@ -83,7 +83,7 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
 }
 
 #[test]
-fn that_are_stuck_are_told_of_while_they_last() {
+fn stuck_exec_syncs_are_reported_while_they_last() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
     // The command exits and leaves a child that keeps the output open: containerd does not answer,
@@ -127,7 +127,7 @@ fn end_sleep(seconds: &str) {
 }
 
 #[test]
-fn that_outlive_containerd_lose_their_phases_and_no_others() {
+fn only_exec_syncs_during_a_crash_of_containerd_lose_their_phases() {
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
     let running = execs.spawn(&["sleep", "60"], 0);
@@ -153,7 +153,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
 }
 
 #[test]
-fn are_measured_directly_and_through_the_relay() {
+fn bench_measures_exec_syncs_directly_and_through_the_relay() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));
     let bench = |more: &[&str]| -> Value {

@@ -38,7 +38,7 @@ fn took(call: &Value) -> f64 {
 }
 
 #[test]
-fn what_has_failed_is_stopped_within_its_grace_period() {
+fn failed_containers_are_stopped_within_their_grace_period() {
     let polite = json!(["sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.1; done"]);
     let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
     let serve = json!([PROBES, "serve", "-healthy", "1s"]);
@@ -110,7 +110,7 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
 }
 
 #[test]
-fn what_the_runtime_does_not_stop_is_tried_again() {
+fn a_kill_is_retried_after_a_crash_of_containerd() {
     let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
     let exec = failing("livenessProbe", json!({"exec": {"command": ["false"]}}));
     let manifest = pod("deaf", &deaf, &exec, 8);
@@ -126,7 +126,7 @@ fn what_the_runtime_does_not_stop_is_tried_again() {
 }
 
 #[test]
-fn a_runtime_that_answers_late_is_waited_for() {
+fn a_kill_waits_for_a_runtime_that_answers_late() {
     let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
     let exec = failing("livenessProbe", json!({"exec": {"command": ["false"]}}));
     let manifest = pod("late", &deaf, &exec, 3);
@@ -145,7 +145,7 @@ fn a_runtime_that_answers_late_is_waited_for() {
 /// container that probeshim has just stopped; probeshim never stops a container that the kubelet
 /// has stopped.
 #[test]
-fn beside_a_kubelet_no_kill_of_ours_follows_its_own() {
+fn probeshim_stops_no_container_that_a_kubelet_has_stopped() {
     let node = need!(Node::start_probing("kill"));
     let probe = json!({
         "exec": {"command": ["test", "-f", "/tmp/healthy"]},

@@ -7,7 +7,7 @@ use fixtures::node::{Node, Part};
 use fixtures::runtime::Runtime as _;
 
 #[test]
-fn runs_pods_kills_what_its_probe_finds_dead_and_survives_restarts() {
+fn a_relayed_kubelet_runs_pods_kills_failed_containers_and_survives_restarts() {
     let mut node = need!(Node::start(true));
     let seen = node.live();
     assert_eq!(

@@ -12,21 +12,21 @@ use fixtures::scenarios::life;
 use fixtures::shim::Probeshim;
 
 #[test]
-fn of_a_pod_on_containerd_2_2() {
+fn the_life_of_a_pod_on_containerd_2_2_is_the_same_directly_and_relayed() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
     need!(life::compare(&containerd, shim));
 }
 
 #[test]
-fn of_a_pod_on_containerd_1_6() {
+fn the_life_of_a_pod_on_containerd_1_6_is_the_same_directly_and_relayed() {
     let containerd = need!(Containerd::start(Version::V1_6));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
     need!(life::compare(&containerd, shim));
 }
 
 #[test]
-fn of_a_pod_on_procrun() {
+fn the_life_of_a_pod_on_procrun_is_the_same_directly_and_relayed() {
     let procrun = Procrun::start();
     let crictl = need!(Crictl::new("crictl-1.36", &procrun.socket(), procrun.folder()));
     // The relayed life comes second and finds the images that the direct life has pulled, so pull
@@ -39,7 +39,7 @@ fn of_a_pod_on_procrun() {
 }
 
 #[test]
-fn goes_on_when_containerd_is_killed_and_comes_back() {
+fn the_relay_continues_after_a_crash_of_containerd() {
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
     let crictl = need!(Crictl::new("crictl-1.36", shim.socket(), containerd.folder()));

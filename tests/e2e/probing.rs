@@ -24,7 +24,7 @@ const ROWS: [&str; 8] = [
 ];
 
 #[test]
-fn containers_would_be_killed_as_by_a_kubelet() {
+fn dry_run_passes_a_few_upstream_probe_cases() {
     let rows: Vec<Row> = parity::rows().into_iter().filter(|row| ROWS.contains(&row.name)).collect();
     assert_eq!(rows.len(), ROWS.len());
     need!(hold(&rows, false));
@@ -32,7 +32,7 @@ fn containers_would_be_killed_as_by_a_kubelet() {
 
 /// A few of the pods of `make parity`, for a shorter time.
 #[test]
-fn a_kubelet_kills_what_was_foreseen() {
+fn dry_run_predicts_the_kills_of_a_kubelet() {
     let cases: Vec<Case> = judge::cases().into_iter().take(6).collect();
     let verdict = need!(judge::judge(&cases, Duration::from_secs(30)));
     assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
@@ -44,7 +44,7 @@ fn a_kubelet_kills_what_was_foreseen() {
 /// The kubelet kills the container when its probe fails. probeshim knows the pod's probes from that
 /// kubelet and predicts the kill.
 #[test]
-fn beside_a_kubelet_the_same_is_found_dead() {
+fn dry_run_predicts_the_kill_of_a_pod_known_only_from_the_kubelet() {
     let node = need!(Node::start_probing("dry-run"));
     let probe = json!({
         "exec": {"command": ["test", "-f", "/tmp/healthy"]},

@@ -18,23 +18,23 @@ use tokio::time::Instant;
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/src/scenarios/mistakes.txt");
 
 #[tokio::test]
-async fn mistakes_are_told_by_procrun_as_in_the_table() {
+async fn procrun_answers_invalid_requests_as_in_the_table_of_containerd() {
     compare(&Procrun::start()).await;
 }
 
 #[tokio::test]
-async fn mistakes_are_told_by_containerd_as_in_the_table() {
+async fn containerd_answers_invalid_requests_as_in_its_table() {
     compare(&need!(Containerd::start(Version::V2_2))).await;
 }
 
 #[test]
-fn a_child_that_keeps_the_output_holds_a_call_to_procrun() {
+fn a_child_that_keeps_the_output_open_holds_an_exec_sync_on_procrun() {
     let procrun = Procrun::start();
     need!(is_held(&procrun));
 }
 
 #[test]
-fn a_child_that_keeps_the_output_holds_a_call_to_containerd() {
+fn a_child_that_keeps_the_output_open_holds_an_exec_sync_on_containerd() {
     let containerd = need!(Containerd::start(Version::V2_2));
     need!(is_held(&containerd));
 }

@@ -77,7 +77,7 @@ fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
 }
 
 #[test]
-fn no_secret_is_in_anything_that_is_told() {
+fn no_output_of_probeshim_contains_a_planted_secret() {
     const PLANTED: [&str; 4] = ["planted-env", "planted-credential", "planted-output", "planted-argument"];
     let containerd = need!(Containerd::start(Version::V2_2));
     let collector = need!(Collector::start(containerd.folder()));

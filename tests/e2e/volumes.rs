@@ -74,7 +74,7 @@ fn running(player: &Player, name: &str) -> String {
 }
 
 #[test]
-fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play_is_killed() {
+fn subpaths_are_mounted_only_while_their_containers_run_also_if_play_is_killed() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let crictl = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let folder = containerd.folder().canonicalize().unwrap();
@@ -132,7 +132,7 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
 }
 
 #[test]
-fn a_container_that_has_left_its_manifest_leaves_no_mounts() {
+fn a_container_removed_from_its_manifest_leaves_no_mounts() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let crictl = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let folder = containerd.folder().canonicalize().unwrap();
@@ -157,7 +157,7 @@ fn a_container_that_has_left_its_manifest_leaves_no_mounts() {
 
 /// The mount namespace is private, as under systemd with `PrivateMounts=`.
 #[test]
-fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_directory_for_its_subpath() {
+fn a_private_mount_namespace_is_reported_and_fails_containers_with_subpaths() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let folder = containerd.folder().canonicalize().unwrap();
     let unshare = ["unshare", "--mount", "--propagation", "private"];

@@ -13,7 +13,7 @@ use prost_types::{
 const TABLE: &str = include_str!("../../proto/runtime/v1/runtime-v1.tsv");
 
 #[test]
-fn every_message_field_number_type_and_method_is_as_in_the_table() {
+fn the_protocol_definitions_equal_the_table_of_the_cri() {
     let expected: BTreeSet<String> =
         TABLE.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
     let described = described();

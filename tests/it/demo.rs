@@ -48,7 +48,7 @@ async fn says(shown: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_pod_falls_ill_and_is_restarted_and_ctrl_c_sums_up() {
+async fn the_demo_restarts_a_failing_pod_and_prints_a_summary_on_ctrl_c() {
     let place = Place::new();
     let (child, shown) = start(&place);
     says(&shown, "moody   Unhealthy: Liveness probe failed: cat: ").await;
@@ -77,7 +77,7 @@ async fn a_pod_falls_ill_and_is_restarted_and_ctrl_c_sums_up() {
 }
 
 #[tokio::test]
-async fn it_ends_by_itself_and_wrong_usage_is_named() {
+async fn the_demo_ends_by_itself_and_reports_wrong_usage() {
     let place = Place::new();
     let answer = Answer::to(demo(&place, &["--for", "1s"])).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
@@ -95,7 +95,7 @@ async fn it_ends_by_itself_and_wrong_usage_is_named() {
 }
 
 #[tokio::test]
-async fn it_goes_on_without_a_reader_and_what_is_killed_leaves_no_process() {
+async fn the_demo_continues_without_a_reader_and_leaves_no_process_if_killed() {
     let place = Place::new();
     let mut unread = demo(&place, &["--for", "1s"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(unread.stdout.take());

@@ -15,7 +15,7 @@ struct Case {
 }
 
 #[test]
-fn every_case_is_said_in_words() {
+fn explain_has_sentences_for_every_case() {
     let mut said = String::new();
     for line in include_str!("explain.jsonl").lines() {
         let Case { name, call } = serde_json::from_str(line).unwrap();

@@ -19,7 +19,7 @@ const WRITE: &str = "PROBESHIM_GENERATE";
 const SECRET: [&str; 2] = [".runtime.v1.AuthConfig", ".runtime.v1.KeyValue"];
 
 #[test]
-fn the_generated_code_is_what_the_protocol_definitions_give() {
+fn the_generated_code_matches_the_protocol_definitions() {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let temporary = tempfile::tempdir().unwrap();
     generate(&proto, temporary.path());

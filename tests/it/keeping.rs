@@ -48,7 +48,7 @@ pub(crate) fn liveness(script: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
+async fn a_client_container_is_restarted_until_its_client_stops_it() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let running = start(&place).await;
@@ -111,7 +111,7 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
 /// A client that replaces a container begins with attempt 0 again, while a dead container of a
 /// higher attempt may still exist.
 #[tokio::test]
-async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
+async fn a_container_recreated_by_its_client_is_the_newest_at_any_attempt() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -147,7 +147,7 @@ async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attemp
 /// A client that replaces a sandbox begins with attempt 0 again, while a dead sandbox of a higher
 /// attempt may still exist.
 #[tokio::test]
-async fn a_sandbox_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
+async fn a_sandbox_recreated_by_its_client_is_the_newest_at_any_attempt() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -184,7 +184,7 @@ async fn a_sandbox_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt(
 /// A container that will not be restarted is killed nevertheless. A container that ended
 /// permanently is not recreated after its removal from the runtime.
 #[tokio::test]
-async fn what_has_ended_for_good_stays_so() {
+async fn a_client_container_that_ended_permanently_is_not_recreated() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -221,7 +221,7 @@ async fn what_has_ended_for_good_stays_so() {
 
 /// probeshim does not need to see StartContainer: a running container has been started.
 #[tokio::test]
-async fn what_was_made_through_the_relay_and_runs_has_been_started() {
+async fn a_running_client_container_counts_as_started() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -247,7 +247,7 @@ async fn what_was_made_through_the_relay_and_runs_has_been_started() {
 /// A sandbox that has died is recreated with its containers. The previous sandbox is removed once
 /// it contains nothing.
 #[tokio::test]
-async fn a_sandbox_that_has_died_is_made_again() {
+async fn a_dead_sandbox_of_a_client_is_recreated() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let running = start(&place).await;
@@ -277,7 +277,7 @@ async fn a_sandbox_that_has_died_is_made_again() {
 
 /// Containers that ended permanently stay ended after probeshim is killed.
 #[tokio::test]
-async fn policies_hold_through_a_kill() {
+async fn restart_policies_survive_a_kill_of_probeshim() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -299,7 +299,7 @@ async fn policies_hold_through_a_kill() {
 
 /// Users abbreviate ids, and remove running pods.
 #[tokio::test]
-async fn short_ids_and_removals_count() {
+async fn stops_by_short_id_and_removals_release_client_containers() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let running = start(&place).await;
@@ -324,7 +324,7 @@ async fn short_ids_and_removals_count() {
 /// A container that a client stops while restarts are off is released. A container created during
 /// that time is reported as not restartable.
 #[tokio::test]
-async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
+async fn a_client_container_stopped_while_restarts_are_off_is_not_restarted() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut running = start(&place).await;
@@ -367,7 +367,7 @@ async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
 /// Containers whose creation probeshim did not see are reported in the status and when they end.
 /// They are not killed, because they would not be restarted.
 #[tokio::test]
-async fn what_was_not_seen_is_told_of() {
+async fn containers_with_unobserved_creation_are_reported_as_not_restartable() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut before = Owner::of(place);
@@ -466,7 +466,7 @@ fn unknown(content: &[u8]) -> Vec<u8> {
 /// probeshim is killed while a container is in back-off. Its successor has the original request,
 /// the restart count and the back-off.
 #[tokio::test]
-async fn fields_that_nobody_knows_and_counts_survive_a_kill() {
+async fn unknown_fields_and_restart_counts_survive_a_kill_of_probeshim() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("procrun.sock"));
     let (witness, _claim) = Witness::between(&place.at("runtime.sock"), &place.at("procrun.sock"));

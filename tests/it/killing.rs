@@ -18,7 +18,7 @@ async fn stops(place: &Place, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_has_failed_is_killed_told_of_and_explained() {
+async fn the_kill_of_a_failed_container_has_events_and_an_explanation() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let id = run(&mut runtime, "web").await;
@@ -66,7 +66,7 @@ async fn what_has_failed_is_killed_told_of_and_explained() {
 }
 
 #[tokio::test]
-async fn what_is_done_is_switched_while_it_runs() {
+async fn the_enforcement_mode_can_be_changed_at_run_time() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
@@ -101,7 +101,7 @@ async fn what_is_done_is_switched_while_it_runs() {
 }
 
 #[tokio::test]
-async fn where_no_probes_are_made_nothing_is_switched() {
+async fn the_enforcement_mode_off_cannot_be_changed_at_run_time() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let _shim = place.start_watching(&[]).await;

@@ -28,7 +28,7 @@ fn a_module_uses_only_modules_above_it() {
 }
 
 #[test]
-fn every_file_and_folder_of_the_sources_is_a_module_in_the_list() {
+fn every_file_and_directory_of_the_sources_is_a_module_of_the_library() {
     let mut found: Vec<String> = fs::read_dir(source())
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
@@ -44,7 +44,7 @@ fn every_file_and_folder_of_the_sources_is_a_module_in_the_list() {
 /// Siblings in a directory of sources must not import each other in a cycle. Imports of a parent
 /// module and of tests are ignored.
 #[test]
-fn modules_beside_each_other_have_no_import_cycle() {
+fn sibling_modules_have_no_import_cycle() {
     let mut directories = vec![source()];
     let mut cycles = Vec::new();
     while let Some(directory) = directories.pop() {
@@ -89,7 +89,7 @@ fn no_module_holds_more_than_its_share_of_the_code() {
 }
 
 #[test]
-fn a_use_is_found_however_it_is_written() {
+fn imports_are_found_in_every_syntax() {
     for text in [
         "use crate::app;",
         "use crate::app::run;",

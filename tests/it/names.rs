@@ -30,7 +30,7 @@ fn no_identifier_contains_a_banned_word() {
 }
 
 #[test]
-fn no_type_name_is_defined_in_more_than_two_rooms() {
+fn no_type_name_is_defined_in_more_than_two_modules() {
     let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, tokens) in sources() {
         if WIRE_MODULES

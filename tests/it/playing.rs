@@ -117,7 +117,7 @@ pub(crate) async fn is_clean(place: &Place, mut runtime: Runtime) {
 }
 
 #[tokio::test]
-async fn it_ends_with_its_pods_and_tells_how_they_ended() {
+async fn play_ends_with_its_pods_and_reports_their_results() {
     for (pods, arguments, code, told) in [
         (
             pod("a", "exit 0", ", restartPolicy: Never", "")
@@ -178,7 +178,7 @@ async fn it_ends_with_its_pods_and_tells_how_they_ended() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_before_anything_is_made() {
+async fn play_reports_invalid_manifests_before_it_creates_anything() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let claim = ", volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
@@ -212,7 +212,7 @@ async fn what_is_wrong_is_told_before_anything_is_made() {
 }
 
 #[tokio::test]
-async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
+async fn play_watches_a_directory_and_replaces_a_pod_with_a_changed_manifest() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
@@ -246,7 +246,7 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
 /// A pod with the same uid stays the same pod: a container with another image is restarted, and an
 /// invalid manifest changes nothing.
 #[tokio::test]
-async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
+async fn play_updates_a_pod_with_a_uid_in_place() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
@@ -283,7 +283,7 @@ async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
 }
 
 #[tokio::test]
-async fn what_reads_a_kubelet_reads_what_is_played() {
+async fn played_pods_can_be_read_as_from_a_kubelet() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let manifest = pod(
@@ -333,7 +333,7 @@ async fn what_reads_a_kubelet_reads_what_is_played() {
 }
 
 #[tokio::test]
-async fn a_hundred_pods_come_up_are_probed_and_go_away() {
+async fn a_hundred_played_pods_start_are_probed_and_end() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let probe = ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 5, timeoutSeconds: 30}";

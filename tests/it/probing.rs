@@ -65,7 +65,7 @@ fn exec(command: &[&str]) -> Value {
 pub(crate) const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}]";
 
 #[tokio::test]
-async fn in_dry_run_no_call_changes_anything() {
+async fn dry_run_makes_no_call_that_changes_anything() {
     // Two probeshims in a chain: the one in front of the runtime sees every call of the other.
     let (wire, place) = (Place::new(), Place::new());
     let mut runtime = Runtime::start_at(&wire.at("runtime.sock"));
@@ -95,7 +95,7 @@ async fn in_dry_run_no_call_changes_anything() {
 }
 
 #[tokio::test]
-async fn what_is_made_is_shown_counted_and_explained() {
+async fn probe_attempts_are_shown_counted_and_explained() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
@@ -147,7 +147,7 @@ async fn what_is_made_is_shown_counted_and_explained() {
 }
 
 #[tokio::test]
-async fn one_that_is_broken_harms_nobody_else() {
+async fn a_broken_manifest_or_probe_does_not_affect_others() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let pods = place.at("pods");
@@ -214,7 +214,7 @@ async fn one_that_is_broken_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_restarts_is_probed_again() {
+async fn probes_resume_after_a_restart_of_the_runtime() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
@@ -250,7 +250,7 @@ async fn kubelet(answers: Vec<(u16, String)>) -> String {
 }
 
 #[tokio::test]
-async fn a_kubelet_tells_of_its_pods() {
+async fn probes_are_read_from_the_pod_list_of_a_kubelet() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
@@ -288,7 +288,7 @@ async fn probeshim(arguments: &[&str]) -> Answer {
 }
 
 #[tokio::test]
-async fn check_says_what_would_be_probed_or_what_is_wrong() {
+async fn check_prints_the_probes_or_the_errors_of_manifests() {
     let place = Place::new();
     let (good, bad) = (place.at("good.yaml"), place.at("bad.yaml"));
     let probes = json!({
@@ -333,7 +333,7 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_enforce_cannot_be_is_said() {
+async fn invalid_uses_of_the_flag_enforce_are_reported() {
     let place = Place::new();
     for (flags, expected) in [
         (
@@ -350,7 +350,7 @@ async fn what_enforce_cannot_be_is_said() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_hangs_holds_up_nobody_else() {
+async fn a_hanging_exec_probe_does_not_delay_other_probes() {
     let place = Place::new();
     let mut runtime = Runtime::start_with(|settings| settings.exec_delay = Duration::from_secs(3600));
     symlink(runtime.path("procrun.sock"), place.at("runtime.sock")).unwrap();

@@ -17,7 +17,7 @@ const WRITE: &str = "PROBESHIM_GENERATE";
 const WIDTH: usize = 100;
 
 #[test]
-fn the_command_reference_is_what_help_prints() {
+fn the_command_reference_matches_the_output_of_help() {
     let mut command = Cli::command();
     command.build();
     let mut text = String::from("# Commands\n\n");
@@ -32,7 +32,7 @@ fn the_command_reference_is_what_help_prints() {
 }
 
 #[test]
-fn the_configuration_reference_is_what_the_schema_says() {
+fn the_configuration_reference_matches_the_schema() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let mut text = String::from("# Configuration file\n\n");
     paragraph(

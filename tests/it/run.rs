@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::program::{Place, Running, is_root, joined, serves};
 
 #[tokio::test]
-async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
+async fn wrong_usage_exits_with_2_and_names_the_error() {
     let place = Place::new();
     for (arguments, told) in [
         (&["--lisen", "/x"][..], "--lisen"),
@@ -37,7 +37,7 @@ async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_path_that_cannot_be_listened_on_ends_with_1_and_is_named() {
+async fn an_unusable_listen_path_exits_with_1_and_is_named() {
     let place = Place::new();
     fs::create_dir(place.at("folder")).unwrap();
     let _live = UnixListener::bind(place.at("live.sock")).unwrap();
@@ -55,7 +55,7 @@ async fn a_path_that_cannot_be_listened_on_ends_with_1_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_folder_without_permission_is_named() {
+async fn a_directory_without_permission_is_named() {
     need!(is_root());
     let place = Place::new();
     fs::create_dir(place.at("locked")).unwrap();
@@ -66,7 +66,7 @@ async fn a_folder_without_permission_is_named() {
 }
 
 #[tokio::test]
-async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
+async fn the_socket_has_the_owner_and_mode_of_the_upstream_socket() {
     need!(is_root());
     let place = Place::new();
     let _runtime = place.runtime_of_a_stranger(0o620);
@@ -76,7 +76,7 @@ async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
 }
 
 #[tokio::test]
-async fn a_socket_whose_group_cannot_be_set_is_not_open_to_ours() {
+async fn a_socket_without_the_group_of_the_upstream_is_private() {
     need!(is_root());
     let place = Place::new();
     let _runtime = place.runtime_of_a_stranger(0o660);
@@ -86,7 +86,7 @@ async fn a_socket_whose_group_cannot_be_set_is_not_open_to_ours() {
 }
 
 #[tokio::test]
-async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
+async fn a_request_that_the_upstream_never_received_ends_with_the_connection() {
     let place = Place::new();
     let (shim, runtime) = place.start_with_runtime(&[]).await;
     let mut client = Wire(tokio::net::UnixStream::connect(&shim.socket).await.unwrap());
@@ -111,7 +111,7 @@ async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
 }
 
 #[tokio::test]
-async fn strangers_and_cut_connections_are_named_in_the_log() {
+async fn non_http_2_clients_and_aborted_connections_are_logged() {
     let place = Place::new();
     let (mut shim, runtime) = place.start_with_runtime(&["--drain-timeout", "50ms"]).await;
     let mut stranger = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
@@ -129,7 +129,7 @@ async fn strangers_and_cut_connections_are_named_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_lack_of_descriptors_is_named_without_a_line_for_each_client() {
+async fn a_lack_of_descriptors_is_logged_without_a_line_for_each_client() {
     let place = Place::new();
     let (mut shim, _runtime) = place.start_with_runtime(&[]).await;
     let descriptors = || -> BTreeSet<u64> {
@@ -179,7 +179,7 @@ async fn a_lack_of_descriptors_is_named_without_a_line_for_each_client() {
 }
 
 #[tokio::test]
-async fn upstream_failures_are_in_the_log() {
+async fn upstream_failures_are_logged() {
     let place = Place::new();
     let (shim, runtime) = place.start_with_runtime(&[]).await;
     let (_client, connection) = joined(&shim, &runtime).await;
@@ -193,7 +193,7 @@ async fn upstream_failures_are_in_the_log() {
 }
 
 #[tokio::test]
-async fn on_a_terminal_the_log_is_for_people() {
+async fn the_log_on_a_terminal_is_coloured_text_instead_of_json() {
     let place = Place::new();
     // script runs the program on a new terminal and records the output.
     let run = format!(
@@ -225,7 +225,7 @@ async fn on_a_terminal_the_log_is_for_people() {
 }
 
 #[tokio::test]
-async fn a_second_instance_is_refused_and_the_first_serves_on() {
+async fn a_second_instance_is_refused_and_the_first_continues() {
     let place = Place::new();
     let (first, runtime) = place.start_with_runtime(&[]).await;
     let (code, stderr) = place.refused(place.command("shim.sock", &[])).await;
@@ -235,7 +235,7 @@ async fn a_second_instance_is_refused_and_the_first_serves_on() {
 }
 
 #[tokio::test]
-async fn a_missing_upstream_is_a_warning_and_may_come_later() {
+async fn a_missing_upstream_is_a_warning_and_may_start_later() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let line = shim.logged("cannot connect to upstream yet: clients are refused until it listens").await;
@@ -245,7 +245,7 @@ async fn a_missing_upstream_is_a_warning_and_may_come_later() {
 }
 
 #[tokio::test]
-async fn the_log_tells_of_starts_clients_calls_and_stops() {
+async fn starts_clients_calls_and_stops_are_logged() {
     let place = Place::new();
     let (mut shim, runtime) = place.start_with_runtime(&["--log", "debug"]).await;
     serves(&shim, &runtime).await;
@@ -266,7 +266,7 @@ async fn the_log_tells_of_starts_clients_calls_and_stops() {
 }
 
 #[tokio::test]
-async fn both_signals_drain_and_a_second_one_ends_at_once() {
+async fn sigterm_and_sigint_drain_and_a_second_signal_ends_immediately() {
     for signal in [Signal::TERM, Signal::INT] {
         let place = Place::new();
         let (mut shim, runtime) = place.start_with_runtime(&[]).await;
@@ -298,7 +298,7 @@ async fn a_call_in_flight_is_finished_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
+async fn a_socket_passed_by_systemd_is_served_and_left_in_place() {
     let place = Place::new();
     let runtime = Runtime::listen(&place.at("runtime.sock"));
     let passed = UnixListener::bind(place.at("shim.sock")).unwrap();

@@ -99,7 +99,7 @@ async fn lives_on(
 }
 
 #[tokio::test]
-async fn what_a_client_has_made_lives_on() {
+async fn client_containers_are_restarted_despite_clock_steps() {
     let place = Place::new();
     let clock = need!(Clock::new(&place));
     let mut runtime = clock.runtime(&place).await;
@@ -122,7 +122,7 @@ async fn what_a_client_has_made_lives_on() {
 }
 
 #[tokio::test]
-async fn what_is_played_lives_on() {
+async fn played_containers_are_restarted_despite_clock_steps() {
     let place = Place::new();
     let clock = need!(Clock::new(&place));
     let mut runtime = clock.runtime(&place).await;

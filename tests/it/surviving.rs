@@ -210,7 +210,7 @@ fn moments(calls: usize) -> impl Iterator<Item = Moment> {
 }
 
 #[tokio::test]
-async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
+async fn a_played_pod_ends_properly_whenever_probeshim_is_killed() {
     let Walk { calls, .. } = walk(None).await;
     assert!(calls > 10, "{calls}");
     all(moments(calls).map(|moment| soon(walk(Some(moment)))), 10).await;
@@ -277,14 +277,14 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
 }
 
 #[tokio::test]
-async fn whenever_it_is_killed_what_a_client_has_made_lives_on() {
+async fn a_client_container_is_restarted_whenever_probeshim_is_killed() {
     let Walk { calls, .. } = walk_of_client(None).await;
     assert!(calls >= 4, "{calls}");
     all(moments(calls).map(|moment| soon(walk_of_client(Some(moment)))), 3).await;
 }
 
 #[tokio::test]
-async fn a_state_that_cannot_be_used_is_refused_and_nothing_is_made() {
+async fn a_damaged_state_is_refused_and_no_pod_is_created() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     fs::create_dir(place.at("state")).unwrap();
@@ -299,7 +299,7 @@ async fn a_state_that_cannot_be_used_is_refused_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn one_state_is_for_one_probeshim() {
+async fn a_state_directory_is_used_by_one_probeshim_at_a_time() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
@@ -342,7 +342,7 @@ impl Drop for Small {
 /// On a full disk pods keep running, the failure is reported, and the state is written once there
 /// is space.
 #[tokio::test]
-async fn a_disk_that_is_full_loses_nothing() {
+async fn a_full_disk_loses_no_state() {
     need!(is_root());
     let place = Place::new();
     let _small = Small::at(place.at("state"));
@@ -371,7 +371,7 @@ async fn a_disk_that_is_full_loses_nothing() {
 
 /// A read-only state directory is refused for restarts, but accepted for observation.
 #[tokio::test]
-async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
+async fn a_read_only_state_directory_is_refused_and_no_client_pod_is_forgotten() {
     need!(is_root());
     let place = Place::new();
     let small = Small::at(place.at("state"));
@@ -404,7 +404,7 @@ async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
 /// Running pods are adopted with the same containers. A pod that is not in the manifests of the
 /// next run is reported and left alone until `--prune` removes it.
 #[tokio::test]
-async fn what_runs_is_adopted_and_strangers_go_when_they_are_pruned() {
+async fn running_pods_are_adopted_and_unmatched_pods_are_removed_with_prune() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);

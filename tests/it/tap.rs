@@ -81,7 +81,7 @@ fn exec_request(command: &[&str], timeout: i64) -> v1::ExecSyncRequest {
 }
 
 #[tokio::test]
-async fn of_an_exec_sync_everything_is_seen_but_its_output() {
+async fn an_exec_sync_is_observed_without_its_output() {
     let mut tapped = Tapped::new(shim()).await;
     let request = message(&exec_request(&["cat", "/tmp/healthy"], 3));
     let response =
@@ -107,7 +107,7 @@ async fn of_an_exec_sync_everything_is_seen_but_its_output() {
 }
 
 #[tokio::test]
-async fn pods_and_containers_are_named_as_far_as_the_messages_tell() {
+async fn observed_calls_name_the_pods_and_containers_in_their_messages() {
     let mut tapped = Tapped::new(shim()).await;
     let metadata =
         v1::PodSandboxMetadata { name: "web".into(), uid: "u1".into(), namespace: "shop".into(), attempt: 0 };
@@ -146,7 +146,7 @@ async fn pods_and_containers_are_named_as_far_as_the_messages_tell() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
+async fn undecodable_messages_are_counted_and_their_calls_observed() {
     let mut tapped = Tapped::new(shim()).await;
     let request = message(&exec_request(&["true"], 0));
     let exited = |code| message(&v1::ExecSyncResponse { exit_code: code, ..Default::default() });
@@ -176,7 +176,7 @@ async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
 }
 
 #[tokio::test]
-async fn captures_find_no_room_where_others_have_taken_it() {
+async fn captures_beyond_the_memory_budget_are_given_up_and_counted() {
     let settings = TapConfig { captured_bytes: 30, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
@@ -197,7 +197,7 @@ async fn captures_find_no_room_where_others_have_taken_it() {
 }
 
 #[tokio::test]
-async fn every_way_to_end_has_its_code() {
+async fn every_call_outcome_has_its_code() {
     let mut tapped = Tapped::new(shim()).await;
     let trailers_only = |status: &str| {
         Response::builder()
@@ -248,7 +248,7 @@ async fn every_way_to_end_has_its_code() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_off_while_its_client_reads_slowly_is_lost_with_its_upstream() {
+async fn a_call_with_a_slow_client_is_lost_with_its_upstream_connection() {
     let mut tapped = Tapped::new(shim()).await;
     // The body exceeds the client's window, and the client does not release any of it.
     let large = tapped.client.ask("/a.B/Large");
@@ -266,7 +266,7 @@ async fn a_call_that_is_cut_off_while_its_client_reads_slowly_is_lost_with_its_u
 }
 
 #[tokio::test]
-async fn an_answer_counts_whatever_becomes_of_the_rest_of_the_request() {
+async fn a_complete_answer_is_the_outcome_even_if_the_request_is_cut_off() {
     let mut tapped = Tapped::new(shim()).await;
     let (answer, mut rest) = tapped.client.start(request("/a.B/Early"), false);
     let mut call = tapped.connection.call().await;
@@ -279,7 +279,7 @@ async fn an_answer_counts_whatever_becomes_of_the_rest_of_the_request() {
 }
 
 #[tokio::test]
-async fn a_call_that_upstream_never_took_is_refused() {
+async fn a_call_that_the_upstream_never_processed_has_the_outcome_refused() {
     let shim = shim();
     let runtime = shim.runtime();
     let (mut client, stream) = tokio::join!(shim.client(), runtime.accept_raw());
@@ -295,7 +295,7 @@ async fn a_call_that_upstream_never_took_is_refused() {
 }
 
 #[tokio::test]
-async fn under_load_every_call_is_seen_or_counted_as_dropped() {
+async fn under_load_every_call_is_observed_or_counted_as_dropped() {
     const CALLS: usize = 400;
     let settings = TapConfig { queued_calls: 2, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);

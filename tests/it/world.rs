@@ -137,7 +137,7 @@ fn is_added(notice: &RuntimeEvent, id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn events_go_on_while_a_list_hangs_and_after_it_has_failed() {
+async fn runtime_events_arrive_while_a_list_hangs_and_after_it_has_failed() {
     let mut watched = Watched::start().await;
     watched.answers_version("containerd", "v1.7.29").await;
     let mut events = watched.subscribed().await;
@@ -151,7 +151,7 @@ async fn events_go_on_while_a_list_hangs_and_after_it_has_failed() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_events_is_told_and_they_are_asked_for_again() {
+async fn the_end_of_runtime_events_is_reported_and_they_are_subscribed_again() {
     let mut watched = Watched::start().await;
     watched.answers_version("containerd", "v1.7.29").await;
     let mut events = watched.subscribed().await;
@@ -193,7 +193,7 @@ async fn a_runtime_without_events_is_listed() {
 }
 
 #[tokio::test]
-async fn of_containerd_1_7_the_kubelets_events_are_left_to_the_kubelet() {
+async fn container_events_of_containerd_1_7_are_left_to_the_kubelet() {
     for (version, subscribes) in [("v1.7.29", false), ("v2.2.1", true)] {
         let mut watched = Watched::start().await;
         watched.answers_version("containerd", version).await;

@@ -240,7 +240,7 @@ const PATHS: [&str; 31] = [
 ];
 
 #[tokio::test]
-async fn attempts_come_to_what_the_kubelets_own_code_says() {
+async fn probe_attempts_have_the_results_of_the_kubelets_own_code() {
     let mut theirs = need!(Theirs::start());
     let (site, closed) =
         (website(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap());

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 8;
 
 /// Rows of all three tables with a kill and a restart: probeshim kills, and a kubelet restarts.
 #[test]
-fn tables_9_6_to_9_8_kill_and_restart() {
+fn upstream_cases_with_a_kill_pass_with_probeshim_killing_and_a_kubelet_restarting() {
     need!(restarts::hold(&restarts::of_lifecycle()));
     for is_sidecar in [false, true] {
         let stories = restarts::of_rows(&rows(), is_sidecar);
@@ -36,7 +36,7 @@ fn tables_9_6_to_9_8_kill_and_restart() {
 /// Compares dry-run with a real kubelet. Each of the kubelet's kills was predicted, dry-run
 /// predicts no other kill, and both report the same containers as started and ready.
 #[test]
-fn a_kubelet_kills_what_was_foreseen() {
+fn dry_run_predicts_the_kills_of_a_kubelet() {
     let verdict = need!(judge(&cases(), Duration::from_secs(100)));
     eprintln!("{verdict:#?}");
     assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
@@ -48,14 +48,14 @@ fn a_kubelet_kills_what_was_foreseen() {
 }
 
 #[test]
-fn table_9_6_probing_container() {
+fn upstream_probing_container_cases_pass_in_dry_run() {
     for rows in rows().chunks(AT_ONCE) {
         need!(hold(rows, false));
     }
 }
 
 #[test]
-fn table_9_7_probing_restartable_init_container() {
+fn upstream_probing_restartable_init_container_cases_pass_in_dry_run() {
     for rows in rows().chunks(AT_ONCE) {
         need!(hold(rows, true));
     }
@@ -63,7 +63,7 @@ fn table_9_7_probing_restartable_init_container() {
 
 /// Rows of Kubernetes' lifecycle tests that need no API server, with `play`.
 #[test]
-fn table_9_8_played() {
+fn upstream_lifecycle_cases_pass_with_play() {
     let probes = need!(tool("probes-1.36"));
     let (mut rows, mut wrong) = (lifecycle::rows(&probes).into_iter(), Vec::new());
     // Each of the first three rows has fifty containers.
@@ -80,7 +80,7 @@ fn table_9_8_played() {
 /// Rows of Kubernetes' probe tests with `play`, which restarts the containers that it kills, and
 /// the lifecycle rows with a kill.
 #[test]
-fn tables_9_6_to_9_8_kill_and_restart_played() {
+fn upstream_probe_cases_and_lifecycle_kills_pass_with_play() {
     need!(restarts::play(&restarts::of_lifecycle()));
     for is_sidecar in [false, true] {
         for rows in rows().chunks(AT_ONCE) {

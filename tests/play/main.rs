@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 
 /// The pod of each manifest in `tests/e2e/pods` behaves as the manifest's story expects.
 #[test]
-fn pods_live_as_their_stories_tell() {
+fn played_pods_behave_as_their_stories_expect() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let cases = cases(&probes);
@@ -39,7 +39,7 @@ fn pods_live_as_their_stories_tell() {
 /// compares the durations, because they depend on the machine. The stories check that nothing
 /// happens too early.
 #[test]
-fn pods_live_as_with_a_kubelet() {
+fn played_pods_behave_as_on_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let few = [
@@ -59,25 +59,25 @@ fn pods_live_as_with_a_kubelet() {
 /// Containers of crictl are restarted through the relay, also after kills of probeshim, until
 /// crictl removes them.
 #[test]
-fn what_crictl_makes_lives_on_until_it_is_let_go() {
+fn containers_of_crictl_are_restarted_until_crictl_releases_them() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     need!(survival::of_crictl());
 }
 
 #[test]
-fn pods_live_through_kills_of_who_plays_them() {
+fn played_pods_survive_random_kills_of_probeshim() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     need!(survival::walks(1));
 }
 
 #[test]
-fn twenty_pods_come_up_are_probed_and_go_away() {
+fn twenty_played_pods_start_are_probed_and_end() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(need!(crowd(20)), [""; 0]);
 }
 
 #[test]
-fn logs_are_rotated_and_lose_no_line() {
+fn logs_of_played_containers_are_rotated_and_lose_no_line() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(need!(rotates_logs()), [""; 0]);
 }

@@ -31,7 +31,7 @@ fn status() -> StatusPod {
 }
 
 #[test]
-fn a_pod_is_described_from_what_pods_shows() {
+fn a_running_pod_is_described() {
     let running = pod(include_str!(
         "../../kubelet/worker/status/snapshots/probeshim__kubelet__worker__status__tests__running.snap"
     ));

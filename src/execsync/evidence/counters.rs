@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_of_cpu_stat_are_read() {
+    fn cpu_stat_of_both_cgroup_versions_is_parsed() {
         let v2 = "usage_usec 5000\nuser_usec 1\nsystem_usec 2\nnr_periods 7\nnr_throttled 3\nthrottled_usec 250000\n";
         let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 250000000\n";
         let throttled_time = Duration::from_millis(250);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_and_stalls_are_read() {
+    fn cpu_quotas_and_pressure_stalls_are_parsed() {
         assert_eq!(quota("5000", "100000\n"), Some(0.05));
         assert_eq!(quota("max", "100000"), None);
         assert_eq!(quota("-1\n", "100000\n"), None);

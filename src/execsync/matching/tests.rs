@@ -49,7 +49,7 @@ fn found(calls: &[CallCandidate<'_>], instances: &[ExecInstance]) -> Vec<Match> 
 }
 
 #[test]
-fn one_call_has_the_one_execution_of_its_time() {
+fn a_call_is_matched_to_the_only_exec_instance_of_its_time() {
     let clock = Clock::new();
     let call = claim(clock, 100, Some((200, 0)));
     let before = clock.instance(1, 10, Some((20, 0)));
@@ -59,7 +59,7 @@ fn one_call_has_the_one_execution_of_its_time() {
 }
 
 #[test]
-fn exit_codes_and_order_tell_calls_apart() {
+fn exit_codes_and_order_of_exits_distinguish_concurrent_calls() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 1))), claim(clock, 0, Some((100, 2)))];
     let instances = [clock.instance(1, 10, Some((95, 2))), clock.instance(2, 11, Some((96, 1)))];
@@ -72,7 +72,7 @@ fn exit_codes_and_order_tell_calls_apart() {
 }
 
 #[test]
-fn what_nothing_tells_apart_stays_so() {
+fn indistinguishable_calls_stay_ambiguous() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
     let instances = [clock.instance(1, 10, Some((95, 0))), clock.instance(2, 11, Some((95, 0)))];
@@ -81,7 +81,7 @@ fn what_nothing_tells_apart_stays_so() {
 }
 
 #[test]
-fn command_lines_tell_only_where_each_is_that_of_a_call() {
+fn command_lines_distinguish_calls_only_if_every_instance_has_the_command_of_a_call() {
     let clock = Clock::new();
     let args = |word: &str| vec![word.to_owned()];
     let (one, other) = (args("one"), args("other"));
@@ -114,7 +114,7 @@ fn exec_instances_of_other_clients_match_no_call() {
 }
 
 #[test]
-fn a_call_that_was_refused_needs_no_execution() {
+fn a_refused_call_needs_no_exec_instance() {
     let clock = Clock::new();
     let refused = CandidateEnd { at: clock.at(50), outcome: ExecOutcome::Refused };
     let calls =
@@ -128,7 +128,7 @@ fn a_call_that_was_refused_needs_no_execution() {
 }
 
 #[test]
-fn an_exec_that_may_be_foreign_is_not_matched() {
+fn a_possibly_foreign_exec_instance_is_not_matched() {
     let clock = Clock::new();
     let ended = |outcome| CallCandidate {
         end: Some(CandidateEnd { at: clock.at(50), outcome }),
@@ -151,7 +151,7 @@ fn an_exec_that_may_be_foreign_is_not_matched() {
 }
 
 #[test]
-fn what_is_settled_is_not_waited_for() {
+fn a_match_is_settled_once_its_calls_and_exec_instances_have_ended() {
     let clock = Clock::new();
     let instances = [clock.instance(1, 10, Some((90, 0))), clock.instance(2, 11, Some((91, 0)))];
     let ended = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
@@ -169,7 +169,7 @@ fn what_is_settled_is_not_waited_for() {
 }
 
 #[test]
-fn among_very_many_nothing_is_claimed() {
+fn a_call_among_too_many_candidates_stays_ambiguous() {
     let clock = Clock::new();
     let calls: Vec<_> = (0..40).map(|code| claim(clock, 0, Some((100, code / 2)))).collect();
     let instances: Vec<ExecInstance> =
@@ -182,7 +182,7 @@ fn among_very_many_nothing_is_claimed() {
 proptest! {
     /// The true exec instance is never excluded, whatever runs at the same time.
     #[test]
-    fn the_truth_is_always_possible(
+    fn the_true_exec_instance_of_a_call_is_never_excluded(
         calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_u32..2), 1..7),
     ) {
         let clock = Clock::new();

@@ -101,7 +101,7 @@ mod tests {
 
     /// Repeats `TestFormatURL` (`pkg/probe/http/request_test.go`), with further references.
     #[test]
-    fn table_9_4_format_url() {
+    fn upstream_test_format_url() {
         for (path, expected) in [
             ("", ""),
             ("/path", "/path"),

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_within_a_head_is_unexpected() {
+    async fn a_connection_that_ends_within_a_response_head_is_an_error() {
         for answer in ["HTTP/1.1 100 C\r\n\r\n", "HTTP/1.1 100 C\r\n\r\nHTTP/1", "HTTP/1.1 200 OK\r\nA: b"] {
             let error = passed_on(answer.as_bytes()).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{answer:?}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_limit_is_for_all_heads_together_and_not_for_the_body() {
+    async fn the_header_limit_applies_to_all_heads_together_and_not_to_the_body() {
         let interim = b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n";
         let begin = b"HTTP/1.1 200 OK\r\nA: ";
         let mut answer: Vec<u8> = interim.repeat(MAX_HEADER_BYTES / 2 / interim.len());
@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_judged_alike_however_they_arrive(
+        fn response_heads_are_parsed_equally_from_any_chunks(
             parts in vec(
                 prop::sample::select(vec!["HTTP/1.1 ", "100", "200", " OK", "\r", "\n", "\r\n", "A: b", "x"]),
                 0..40,

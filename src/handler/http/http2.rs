@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn interim_heads_are_limited_as_by_go() {
+    async fn interim_heads_over_http_2_are_limited_as_by_go() {
         const LENGTH: usize = 4 << 10;
         let size = STATUS_SIZE + "link".len() + LENGTH + HEADER_OVERHEAD;
         let most = usize::try_from(MAX_HEADER_LIST_BYTES).unwrap() / size;

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_none_is_refused() {
+    fn an_invalid_host_of_an_http_probe_is_refused() {
         let error = TargetUrl::new(false, "a b", 80, "/", false).unwrap_err();
         assert_eq!(error, "parse \"http://a%20b:80/\": invalid URL escape \"%20\"");
         let local = TargetUrl::new(true, "", 80, "", false).unwrap();

@@ -81,7 +81,7 @@ async fn sent(path: &str, headers: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn table_9_4_what_is_sent() {
+async fn http_probe_requests_equal_those_of_upstream_tests() {
     let plain = [
         "GET / HTTP/1.1",
         "Accept: */*",
@@ -170,7 +170,7 @@ async fn table_9_4_what_is_sent() {
 }
 
 #[tokio::test]
-async fn table_9_4_what_is_answered() {
+async fn http_probe_responses_are_judged_as_in_upstream_tests() {
     let success = |body: &str| Ok(ProbeOutcome::Success(body.to_owned()));
     let failure = |text: &str| Ok(ProbeOutcome::Failure(text.to_owned()));
     let long = "x".repeat(10_241);
@@ -221,7 +221,7 @@ async fn table_9_4_what_is_answered() {
 }
 
 #[tokio::test]
-async fn table_9_4_redirects() {
+async fn http_probe_redirects_are_followed_as_in_upstream_tests() {
     let succeeding = serve(|_| page(200, "", "other port")).await;
     let failing = serve(|_| page(500, "", "")).await;
     let (there, gone) = (succeeding.port, failing.port);
@@ -277,7 +277,7 @@ async fn table_9_4_redirects() {
 }
 
 #[tokio::test]
-async fn an_absent_server_fails_with_the_message_of_the_system() {
+async fn an_http_probe_without_a_server_fails_with_the_message_of_the_system() {
     let (_socket, port) = refusing();
     let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, LONG, false).await;
     let text =
@@ -290,7 +290,7 @@ async fn an_absent_server_fails_with_the_message_of_the_system() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_recognized() {
+async fn an_https_probe_recognizes_a_server_without_tls() {
     // The server responds to bytes that are no HTTP request.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -381,7 +381,7 @@ async fn interim_heads_are_limited_by_their_bytes_in_each_answer_and_not_by_thei
 }
 
 #[tokio::test]
-async fn others_have_their_turn_while_heads_come_without_end() {
+async fn other_probes_run_while_endless_response_heads_arrive() {
     let (flood, healthy) = (Flood::start(), serve(|_| page(200, "", "ok")).await);
     let mut floods = JoinSet::new();
     for _ in 0..8 {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_the_oldest_go() {
+    fn journal_records_are_read_back_and_the_oldest_segments_are_removed() {
         let dir_guard = tempfile::tempdir().unwrap();
         let dir = dir_guard.path().join("state");
         written(&dir, 1 << 20, 1..4);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_passed_over_and_closed() {
+    fn a_truncated_journal_line_is_skipped_and_terminated() {
         let dir_guard = tempfile::tempdir().unwrap();
         written(dir_guard.path(), 1 << 20, 1..3);
         let path = segments::path_of(dir_guard.path(), 1);
@@ -239,7 +239,7 @@ mod tests {
     /// Segments of an older version, of a newer version and without a version are not changed, not
     /// read, and do not count for the limit.
     #[test]
-    fn segments_of_another_version_are_set_aside_unchanged() {
+    fn journal_segments_of_another_version_are_set_aside_unchanged() {
         let dir_guard = tempfile::tempdir().unwrap();
         let dir = dir_guard.path();
         written(dir, 1 << 20, 1..3);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_passed_over() {
+    fn journal_segments_that_are_not_regular_files_are_ignored() {
         let dir_guard = tempfile::tempdir().unwrap();
         written(dir_guard.path(), 1 << 20, 1..3);
         let fifo = segments::path_of(dir_guard.path(), 99);

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn call_records_survive_a_round_trip_through_json() {
         for text in include_str!("samples.jsonl").lines() {
             let call: Call = serde_json::from_str(text).unwrap();
             let record = CallRecord::try_from(call.clone()).unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_none() {
+    fn json_with_invalid_values_is_not_a_call_record() {
         let text = include_str!("samples.jsonl").lines().next().unwrap();
         let call: Call = serde_json::from_str(text).unwrap();
         for wrong in [

@@ -58,7 +58,7 @@ use v1::ContainerState::{
 };
 
 #[test]
-fn a_pod_comes_lives_and_goes() {
+fn the_life_of_a_pod_results_in_the_expected_inventory_changes() {
     let mut fixture = InventoryFixture::new();
     assert!(matches!(&fixture.apply(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxStarted(_)]));
     let created = fixture.apply(Observation::Container(container("c", "p", Created)));
@@ -87,7 +87,7 @@ fn a_pod_comes_lives_and_goes() {
 }
 
 #[test]
-fn what_is_old_news_changes_nothing() {
+fn outdated_observations_do_not_change_the_inventory() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Sandbox(sandbox("p")));
     fixture.apply(Observation::Container(container("c", "p", Running)));
@@ -118,7 +118,7 @@ fn a_list_removes_objects_unless_they_appeared_after_its_request() {
 }
 
 #[test]
-fn what_holds_a_sandbox_is_no_container() {
+fn the_task_of_a_sandbox_is_not_a_container() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Sandbox(sandbox("p")));
     let process = |state| {
@@ -134,7 +134,7 @@ fn what_holds_a_sandbox_is_no_container() {
 }
 
 #[test]
-fn a_world_that_others_hold_stays_as_it_was_for_them() {
+fn a_snapshot_of_the_inventory_stays_unchanged() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Sandbox(sandbox("p")));
     let snapshot = fixture.inventory.clone();
@@ -143,7 +143,7 @@ fn a_world_that_others_hold_stays_as_it_was_for_them() {
 }
 
 #[test]
-fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
+fn a_container_is_found_by_an_unambiguous_id_prefix() {
     let mut fixture = InventoryFixture::new();
     fixture.apply(Observation::Container(container("c0ffee", "p", Running)));
     fixture.apply(Observation::Container(container("c0de", "p", Running)));
@@ -155,7 +155,7 @@ fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
 proptest! {
     /// After any observations in any order, the list that was requested last determines the result.
     #[test]
-    fn a_list_is_right_in_the_end(facts in proptest::collection::vec((0_u8..7, 0_u8..4, 0_u32..30), 0..40)) {
+    fn the_last_list_determines_the_inventory(facts in proptest::collection::vec((0_u8..7, 0_u8..4, 0_u32..30), 0..40)) {
         let mut fixture = InventoryFixture::new();
         for (kind, number, age) in facts {
             let (id, pod) = (format!("c{number}"), format!("p{}", number % 2));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_has_started_is_kept_until_it_lets_it_go() {
+    fn a_started_container_is_managed_until_its_client_releases_it() {
         let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
         let release = |name: &str| ClientAction::ContainerReleased(name.to_owned());
         let lost = ClientAction::ContainerCreated {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn why_something_is_not_kept_is_known() {
+    fn a_client_container_that_is_not_restartable_has_a_reason() {
         let mut desired = DesiredState::default();
         desired.take(&key(), created("a"));
         let request = Err("it is too long".to_owned());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_finished_is_so_until_its_owner_makes_it_again() {
+    fn a_completed_container_stays_completed_until_its_client_recreates_it() {
         let mut desired = DesiredState::default();
         let stage = |state: &DesiredState| state.pod(&key()).unwrap().containers[0].stage;
         let finished = |id: &str| ClientAction::ContainerCompleted("a".to_owned(), id.to_owned());
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_names_are_removed() {
+    fn names_of_released_containers_are_removed_beyond_a_limit() {
         let mut desired = DesiredState::default();
         desired.take(&key(), created("first"));
         for number in 0..1000 {

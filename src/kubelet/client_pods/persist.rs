@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_kept_is_kept_again() {
+    async fn the_desired_state_of_client_pods_is_restored_from_disk() {
         let dir = tempfile::tempdir().unwrap();
         let key = |name: &str| {
             let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);

@@ -36,7 +36,7 @@ fn made(pod: &Pod, name: &str) -> ContainerConfig {
 }
 
 #[test]
-fn hashes_are_those_of_a_kubelet() {
+fn container_hashes_equal_those_of_a_kubelet() {
     for (name, expected) in
         [("second", "bd7fc93b"), ("side", "4b33f2c4"), ("init", "d40a8274"), ("main", "9e7e0a2c")]
     {
@@ -46,7 +46,7 @@ fn hashes_are_those_of_a_kubelet() {
 }
 
 #[test]
-fn variables_come_from_the_objects_that_exist_when_the_container_starts() {
+fn environment_variables_come_from_the_objects_that_exist_at_container_start() {
     let pod = pod("{containers: [{name: a, image: i, \
          envFrom: [{prefix: S_, configMapRef: {name: settings}}, {secretRef: {name: absent, optional: true}}], \
          env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: keys, key: token}}}, \
@@ -142,7 +142,7 @@ fn sandbox_configs_equal_those_of_a_kubelet() {
 }
 
 #[test]
-fn a_pod_in_the_network_of_its_host_has_no_name_of_its_own() {
+fn a_host_network_pod_has_no_hostname() {
     let pod = pod(
         "{hostNetwork: true, hostPID: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}",
     );
@@ -154,7 +154,7 @@ fn a_pod_in_the_network_of_its_host_has_no_name_of_its_own() {
 }
 
 #[test]
-fn how_good_a_pods_resources_are() {
+fn qos_class_and_oom_score_follow_from_the_resources_of_a_pod() {
     for (resources, expected, score) in [
         ("{}", "BestEffort", 1_000),
         ("{limits: {cpu: 1, memory: 1Gi}}", "Guaranteed", -997),

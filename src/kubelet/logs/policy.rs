@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_and_the_oldest_logs_are_removed_and_the_rest_is_compressed() {
+    fn log_rotation_removes_leftovers_and_the_oldest_logs_and_compresses_the_rest() {
         for (names, max_files, remove, compress) in [
             (&[][..], 5, &[][..], &[][..]),
             (&["l.1"], 5, &[], &["l.1"]),

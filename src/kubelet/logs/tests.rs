@@ -101,7 +101,7 @@ async fn rotated_logs_are_compressed_with_the_next_rotation_and_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_small_log_stays_as_it_is() {
+async fn a_log_below_the_size_limit_is_not_rotated() {
     let log = Log::new();
     let size = fs::metadata(log.path()).unwrap().len();
     let never = || async { panic!("the log must not be reopened") };

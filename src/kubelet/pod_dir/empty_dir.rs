@@ -85,7 +85,7 @@ mod tests {
     use crate::kubelet::pod_dir::tests::may_mount;
 
     #[test]
-    fn a_directory_is_complete_or_not_there() {
+    fn an_empty_dir_is_created_completely_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let (parent, path) = (trusted(dir.path()).unwrap(), dir.path().join("v"));
         // A crash left an unfinished directory.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_mounted_once_and_also_where_a_crash_has_left_a_directory_alone() {
+    fn an_empty_dir_in_memory_is_mounted_once_and_also_after_a_crash() {
         if !may_mount() {
             return skip("mounts take the right to mount");
         }

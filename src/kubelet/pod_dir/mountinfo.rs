@@ -78,7 +78,7 @@ mod tests {
     use crate::kubelet::pod_dir::tests::may_mount;
 
     #[test]
-    fn escaped_paths_are_read() {
+    fn escaped_paths_in_mountinfo_are_decoded() {
         for (escaped, plain) in [
             ("/a\\040b", "/a b"),
             ("/a\\134040", "/a\\040"),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_read_and_lines_without_paths_refused() {
+    fn peer_groups_in_mountinfo_are_parsed_and_lines_without_paths_are_errors() {
         let read = |line: &str| MountEntry::from_line(line.as_bytes());
         let found = read("3 2 8:1 /r /p rw shared:7 master:12 unbindable - ext4 /dev/a rw,shared:9").unwrap();
         assert_eq!((found.root.to_str(), found.point.to_str()), (Some("/r"), Some("/p")));

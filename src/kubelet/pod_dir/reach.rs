@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_leave_a_container_of_ours_only_where_they_are_shared() {
+    fn mounts_leave_the_container_of_probeshim_only_if_shared() {
         let state = "3 2 8:1 /srv/state /var/lib/state rw";
         for (line, is_shared) in [
             (format!("{state} shared:1 - ext4 /dev/a rw"), true),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_known_process_or_one_outside_of_our_container_is_judged() {
+    fn mount_propagation_is_checked_only_for_a_known_runtime_in_another_namespace() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().canonicalize().unwrap();
         let our_mounts = mounts(None).unwrap();

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_what_was_left_or_the_end_of_the_log() {
+    fn a_termination_message_is_the_file_or_the_end_of_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         let (file, log) = (path.join("message"), path.join("log"));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_links_nor_pipes_are_read() {
+    fn termination_messages_are_not_read_from_links_or_pipes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         std::fs::create_dir(path.join("host")).unwrap();

@@ -79,7 +79,7 @@ spec:
 ";
 
 #[test]
-fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
+fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
     let mut host = TestHost::new();
     let pod = host.read(DOCUMENTS);
     let (dir, addresses) = (PodDir::for_pod(&pod, &host.node.pods), ["10.0.0.4".to_owned()]);
@@ -127,7 +127,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
 }
 
 #[test]
-fn a_missing_object_fails_a_new_volume_and_leaves_an_old_one_as_it_is() {
+fn a_missing_object_fails_a_new_volume_and_leaves_an_existing_volume_unchanged() {
     const CONFIG_MAP: &str = "{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}";
     let mut host = TestHost::new();
     let without = DOCUMENTS.replace(CONFIG_MAP, "");
@@ -186,7 +186,7 @@ fn an_interrupted_update_of_a_volume_is_completed() {
 }
 
 #[test]
-fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
+fn a_subpath_without_a_file_is_a_directory_that_volume_updates_keep() {
     let mut host = TestHost::new();
     let pod = host.read(DOCUMENTS);
     let dir = PodDir::for_pod(&pod, &host.node.pods);
@@ -200,7 +200,7 @@ fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_al
 }
 
 #[test]
-fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
+fn a_host_path_must_have_the_specified_type() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).display().to_string();
     fs::write(at("file"), "").unwrap();
@@ -229,7 +229,7 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
 }
 
 #[test]
-fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
+fn a_uid_that_is_not_a_directory_name_removes_nothing() {
     let mut host = TestHost::new();
     let mut pod = Pod::clone(&host.read(DOCUMENTS));
     let dir = tempfile::tempdir_in(host.node.pods.parent().unwrap()).unwrap();
@@ -248,7 +248,7 @@ fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
 }
 
 #[test]
-fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
+fn files_of_new_volumes_belong_to_the_fs_group_of_the_pod() {
     if !rustix::process::geteuid().is_root() {
         return fixtures::skip::skip("groups are given by root");
     }
@@ -269,7 +269,7 @@ fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
 }
 
 #[test]
-fn a_path_of_the_host_is_made_without_following_a_dangling_link() {
+fn a_host_path_is_created_without_following_a_dangling_link() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
     symlink(path.join("elsewhere"), path.join("link")).unwrap();

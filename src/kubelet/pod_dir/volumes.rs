@@ -112,7 +112,7 @@ mod tests {
 
     /// A volume may have more directories on one level than a process may have descriptors.
     #[test]
-    fn a_group_gets_any_number_of_directories() {
+    fn fs_group_applies_to_any_number_of_directories() {
         let group = rustix::process::getegid().as_raw();
         if let Some(directory) = limited::directory() {
             let top = open(trusted(&directory).unwrap(), Path::new("v"), OFlags::RDONLY, Links::Refuse);
@@ -125,7 +125,7 @@ mod tests {
                 .unwrap();
         }
         limited::run(
-            concat!(module_path!(), "::a_group_gets_any_number_of_directories"),
+            concat!(module_path!(), "::fs_group_applies_to_any_number_of_directories"),
             "-n 64",
             dir.path(),
         );

@@ -82,21 +82,21 @@ fn exit(runtime: &mut RuntimePodStatus, now: SystemTime) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_by_itself_is_waited_for_twice_as_long_each_time() {
+async fn a_container_that_exits_by_itself_has_a_doubling_back_off() {
     assert_eq!(waits(Ends::ByItself, 0).await, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
     assert_eq!(waits(Ends::ByItself, 3).await, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
     assert_eq!(waits(Ends::ByItself, 300).await, [0, 10, 20, 40, 80, 160, 300, 300, 300]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_minutes_after_its_start_what_was_waited_before_is_forgotten() {
+async fn the_back_off_is_reset_for_a_container_that_ran_ten_minutes() {
     assert_eq!(waits(Ends::ByItself, 400).await, [0, 10, 20, 40, 80, 160, 240, 10, 20]);
     assert_eq!(waits(Ends::ByItself, 599).await, [0, 10, 10, 10]);
     assert_eq!(waits(Ends::ByItself, 601).await, [0; 4]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_probe_ends_is_waited_for_by_the_end_of_the_one_before() {
+async fn the_back_off_after_a_probe_kill_counts_from_the_end_of_the_previous_instance() {
     for kind in ProbeType::KILLING {
         assert_eq!(waits(Ends::By(kind), 35).await, [0, 0, 0, 0, 40, 80, 160, 300]);
         assert_eq!(waits(Ends::By(kind), 3).await, [0, 0, 10, 20, 40, 80, 160, 300]);

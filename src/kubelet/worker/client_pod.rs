@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_attempt_has_a_log_of_its_own() {
+    fn each_attempt_of_a_client_container_has_its_own_log_path() {
         for (path, first, attempt, expected) in [
             ("main/0.log", 0, 3, "main/3.log"),
             ("main/7.log", 7, 8, "main/8.log"),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_for_registries_and_places_in_them() {
+    fn image_credentials_match_registries_and_repositories() {
         let credential = |registry: &str| Credential {
             registry: registry.to_owned(),
             user: registry.to_owned(),

@@ -262,7 +262,7 @@ mod tests {
     /// Kubernetes' `TestKillContainerGracePeriod`, without the case in which no grace period is
     /// set: the API server always sets that of the pod.
     #[test]
-    fn table_9_9_kill_container_grace_period() {
+    fn upstream_test_kill_container_grace_period() {
         for (of_pod, liveness, startup, reason, expected) in [
             (Some(2), None, None, KillReason::Other, 2),
             (Some(2), None, None, KillReason::Probe(Liveness), 2),
@@ -297,7 +297,7 @@ mod tests {
     /// `TestTerminationOrderingSidecarsInReverseOrder` and `TestTerminationOrderingObeysGrace`. The
     /// numbers are the seconds in which a container is stopped and has ended.
     #[tokio::test(start_paused = true)]
-    async fn table_9_9_termination_ordering() {
+    async fn upstream_test_termination_ordering() {
         let side = |name: &str| format!("{{name: {name}, image: i, restartPolicy: Always}}");
         let pod = pod(&format!(
             "{{initContainers: [{}, {{name: init, image: i}}, {}], containers: [{{name: a, image: i}}, {{name: b, image: i}}]}}",

@@ -269,7 +269,7 @@ mod tests {
 
     /// Kubernetes' `TestRestartCountByLogDir`.
     #[test]
-    fn table_9_9_restart_count_by_log_dir() {
+    fn upstream_test_restart_count_by_log_dir() {
         for (names, expected) in [
             (&["0.log.rotated-log"][..], 1),
             (&["0.log"], 1),
@@ -299,7 +299,7 @@ mod tests {
 
     /// Kubernetes' `TestGetBackoffKey`.
     #[test]
-    fn table_9_9_get_backoff_key() {
+    fn upstream_test_get_backoff_key() {
         let of = |pod: &Pod| backoff_key(pod, &pod.containers[0]);
         let plain = pod("{containers: [{name: a, image: i}]}");
         for (spec, is_same) in [

@@ -53,7 +53,7 @@ fn problems_of(what: &str, spec: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
+fn fields_that_require_a_cluster_are_refused_with_their_path() {
     for (spec, expected) in [
         (
             "{volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}]}]}",
@@ -163,7 +163,7 @@ spec:
 }
 
 #[test]
-fn a_lenient_reader_ignores_unknown_fields_and_rejects_what_cannot_be_honoured() {
+fn a_lenient_reader_ignores_unknown_fields_and_rejects_unsupported_fields() {
     let read = |level, spec: &str| {
         let template: Value =
             serde_saphyr::from_str(&format!("{{metadata: {{new: 1}}, spec: {spec}}}")).unwrap();

@@ -105,7 +105,7 @@ spec:
 "#;
 
 #[test]
-fn a_manifest_tells_of_the_pods_that_it_makes() {
+fn a_workload_manifest_specifies_the_probes_of_its_pods() {
     let specs =
         specs(&[("web.yaml", DEPLOYMENT), ("notes.txt", "not: [a manifest"), (".hidden.yaml", "[")]).unwrap();
     let (sandbox, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "web"), ("more", "x")], &[], &[]);
@@ -125,7 +125,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
 }
 
 #[test]
-fn the_first_source_that_tells_of_a_use_counts() {
+fn the_first_source_that_specifies_a_probe_takes_precedence() {
     let pod = |command: &str| {
         json!({
             "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
@@ -217,7 +217,7 @@ fn a_non_exec_probe_hides_exec_probes_of_lower_precedence() {
 }
 
 #[test]
-fn a_static_pod_has_the_nodes_name_after_its_own() {
+fn a_static_pod_is_matched_by_its_name_with_the_name_of_the_node() {
     let text = "{kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}}}]}}";
     let specs = specs(&[("pod.yml", text)]).unwrap();
     let from_file = [("kubernetes.io/config.source", "file")];
@@ -233,7 +233,7 @@ fn a_static_pod_has_the_nodes_name_after_its_own() {
 }
 
 #[test]
-fn what_is_absent_or_zero_has_its_default() {
+fn absent_and_zero_probe_fields_have_their_defaults() {
     for fields in ["", ", timeoutSeconds: 0, periodSeconds: 0, failureThreshold: 0, successThreshold: 0"] {
         let text = format!(
             "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [{{name: main, livenessProbe: {{exec: {{command: [x]}}{fields}}}}}]}}}}"
@@ -261,7 +261,7 @@ fn executing(command: &str) -> Vec<(ProbeType, Option<Arc<Probe>>)> {
 }
 
 #[test]
-fn rules_come_first_and_match_by_what_they_say() {
+fn configuration_rules_take_precedence_and_match_by_their_selectors() {
     let glob = |glob: &str| Some(WildMatch::new(glob));
     let rules = vec![
         Rule {
@@ -301,7 +301,7 @@ fn rules_come_first_and_match_by_what_they_say() {
 }
 
 #[test]
-fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
+fn container_ports_come_from_the_spec_or_from_the_kubelets_annotation() {
     let ports = [(PORTS, r#"[{"name": "http", "containerPort": 8080, "protocol": "TCP"}]"#)];
     let (sandbox, container) = seen("web", &[], &[], &ports);
     let read = |specs: SpecResolver| {
@@ -314,7 +314,7 @@ fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
 }
 
 #[test]
-fn lists_of_the_api_have_items_without_a_kind() {
+fn items_of_an_api_list_need_no_kind() {
     let list = json!({"kind": "PodList", "items": [
         {"metadata": {"name": "web", "namespace": "shop", "uid": "u-1"},
          "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}],
@@ -332,7 +332,7 @@ fn lists_of_the_api_have_items_without_a_kind() {
 }
 
 #[test]
-fn what_a_kubelet_tells_is_called_by_its_name() {
+fn errors_in_a_kubelets_pod_list_name_the_pod() {
     let list = json!({"kind": "PodList", "items": [
         {"metadata": {"name": "web", "namespace": "shop"},
          "spec": {"containers": [{"name": "main", "livenessProbe": {"tcpSocket": {"port": 0}}}]}},
@@ -347,7 +347,7 @@ fn what_a_kubelet_tells_is_called_by_its_name() {
 }
 
 #[test]
-fn a_container_that_only_a_later_source_knows_is_probed_as_well() {
+fn a_container_known_only_to_a_later_source_is_probed() {
     let applied = pod_with("{name: main}, {name: mesh, livenessProbe: {exec: {command: [told]}}}");
     let applied: Value = serde_saphyr::from_str(&applied).unwrap();
     let applied = applied.to_string();
@@ -378,7 +378,7 @@ fn unknown_containers_are_probed_only_if_they_are_named() {
 }
 
 #[test]
-fn of_static_pods_the_longest_name_counts() {
+fn a_static_pod_is_matched_to_the_manifest_with_the_longest_name() {
     let pod = |name: &str| {
         let probe = json!({"exec": {"command": [name]}});
         json!({

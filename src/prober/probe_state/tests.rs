@@ -96,7 +96,7 @@ const FAILURE: ProbeResult = ProbeResult::Failure;
 const UNKNOWN: ProbeResult = ProbeResult::Unknown;
 
 #[test]
-fn table_9_1_do_probe() {
+fn upstream_test_do_probe() {
     for probe_type in ProbeType::ALL {
         let is_readiness = probe_type == ProbeType::Readiness;
         let started = |fixture: &mut Fixture| fixture.seen().is_started = probe_type != ProbeType::Startup;
@@ -134,7 +134,7 @@ fn table_9_1_do_probe() {
 }
 
 #[test]
-fn table_9_1_restart_rules() {
+fn upstream_test_do_probe_with_container_restart_rules() {
     use RestartPolicy::{Always, Never, OnFailure};
     let rule = |codes: &[i32]| vec![RestartRule { is_in: true, codes: codes.into(), restarts_all: false }];
     for (row, policy, restart_rules, exit_code, goes_on) in [
@@ -157,7 +157,7 @@ fn table_9_1_restart_rules() {
 }
 
 #[test]
-fn table_9_1_initial_delay() {
+fn upstream_test_initial_delay() {
     for (probe_type, first) in
         [(ProbeType::Startup, UNKNOWN), (ProbeType::Readiness, FAILURE), (ProbeType::Liveness, SUCCESS)]
     {
@@ -169,7 +169,7 @@ fn table_9_1_initial_delay() {
 }
 
 #[test]
-fn table_9_1_thresholds() {
+fn upstream_test_failure_and_success_threshold() {
     let mut fixture = Fixture::with(ProbeType::Readiness, Probe { failure_threshold: 3, ..probe() });
     for round in 0..2 {
         let held = fixture.turns(&[SUCCESS, SUCCESS, SUCCESS, FAILURE, FAILURE, FAILURE, FAILURE]);
@@ -186,7 +186,7 @@ fn table_9_1_thresholds() {
 }
 
 #[test]
-fn table_9_1_startup_thresholds() {
+fn upstream_test_startup_probe_success_and_failure_threshold() {
     let three = || Probe { failure_threshold: 3, ..probe() };
     let mut fixture = Fixture::with(ProbeType::Startup, three());
     assert_eq!(fixture.turns(&[SUCCESS]), [(SUCCESS, 0)], "StartupProbeSuccessThreshold");
@@ -199,7 +199,7 @@ fn table_9_1_startup_thresholds() {
 }
 
 #[test]
-fn table_9_1_on_hold() {
+fn upstream_test_on_hold_on_liveness_or_startup_check_failure() {
     for probe_type in [ProbeType::Liveness, ProbeType::Startup] {
         let mut fixture = Fixture::new(probe_type);
         let turns = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
@@ -217,7 +217,7 @@ fn table_9_1_on_hold() {
 
 /// A result run continues in the next container, so one more failure may be enough.
 #[test]
-fn surprise_3_runs_outlive_their_container() {
+fn a_result_run_continues_in_the_next_container() {
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
     assert_eq!(fixture.turns(&[FAILURE, FAILURE]), [(SUCCESS, 1), (SUCCESS, 2)]);
     fixture.seen().run = life("another");
@@ -225,7 +225,7 @@ fn surprise_3_runs_outlive_their_container() {
 }
 
 #[test]
-fn table_9_1_terminated_with_policy_never() {
+fn upstream_test_do_probe_of_terminated_containers_with_policy_never() {
     for (row, role, goes_on) in [
         ("Terminated sidecar, pod policy Never", ContainerKind::Sidecar, CONTINUE),
         ("Terminated regular container, pod policy Never", ContainerKind::Regular, STOP),
@@ -239,7 +239,7 @@ fn table_9_1_terminated_with_policy_never() {
 }
 
 #[test]
-fn table_9_1_disabled_by_started() {
+fn upstream_test_liveness_and_startup_probe_disabled_by_started() {
     let mut fixture = Fixture::new(ProbeType::Liveness);
     fixture.seen().is_started = false;
     assert_eq!(fixture.turns(&[FAILURE])[0].0, SUCCESS, "LivenessProbeDisabledByStarted: not started");
@@ -269,7 +269,7 @@ impl Held for Vec<(ProbeResult, u32)> {
 /// default. With the gate on, the kubelet gives every container the initial value, which is not
 /// implemented here.
 #[test]
-fn table_9_1_change_container_status_on_kubelet_restart() {
+fn upstream_test_change_container_status_on_kubelet_restart() {
     let first = ProbeResult::initial_value;
     for probe_type in ProbeType::ALL {
         // No attempt has been made yet, so the stored result is the initial value.
@@ -291,7 +291,7 @@ fn table_9_1_change_container_status_on_kubelet_restart() {
 }
 
 #[test]
-fn the_delay_counts_in_whole_seconds() {
+fn the_initial_delay_counts_in_whole_seconds() {
     let mut fixture = Fixture::with(ProbeType::Readiness, Probe { initial_delay: 2, ..probe() });
     fixture.now += Duration::from_millis(1_999);
     assert_eq!(fixture.turns(&[SUCCESS]).map_held(), [FAILURE]);
@@ -300,7 +300,7 @@ fn the_delay_counts_in_whole_seconds() {
 }
 
 #[test]
-fn nothing_is_probed_that_is_being_stopped_but_its_readiness() {
+fn only_readiness_is_probed_in_a_container_that_is_being_stopped() {
     for probe_type in ProbeType::ALL {
         let mut fixture = Fixture::new(probe_type);
         fixture.seen().ends = Terminating::Container;

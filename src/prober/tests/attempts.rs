@@ -19,7 +19,7 @@ use crate::prober::{PodPhase, ProbeResult};
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_has_not_been_started_yet_has_not_failed() {
+async fn a_created_container_that_has_not_started_has_not_failed() {
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;
     let begin = Instant::now();
@@ -36,7 +36,7 @@ async fn a_container_that_has_not_been_started_yet_has_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_count_for_nothing() {
+async fn probe_errors_count_neither_as_success_nor_as_failure() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"failureThreshold": 2}))]))]);
@@ -62,7 +62,7 @@ async fn errors_count_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_is_looked_at_as_soon_as_it_has_started() {
+async fn readiness_is_probed_immediately_after_the_startup_probe_succeeds() {
     let slow = json!({"periodSeconds": 30});
     let begin = Instant::now();
     let is_up = move || begin.elapsed() > SETTLED + Duration::from_secs(32);
@@ -82,7 +82,7 @@ async fn readiness_is_looked_at_as_soon_as_it_has_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn startup_delays_the_others_and_is_needed_again() {
+async fn a_startup_probe_delays_the_other_probes_after_each_restart() {
     let all = probes([probe(STARTUP, json!({"failureThreshold": 1000})), probe(LIVENESS, json!({}))]);
     let is_up = Arc::new(AtomicBool::new(false));
     let plays = is_up.clone();
@@ -113,7 +113,7 @@ async fn startup_delays_the_others_and_is_needed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_keep_to_their_grid() {
+async fn probe_attempts_stay_on_the_grid_of_their_period() {
     let times = Arc::new(Mutex::new(Vec::new()));
     let (kept, first) = (times.clone(), Arc::new(Mutex::new(None)));
     let web = pod(
@@ -137,7 +137,7 @@ async fn attempts_keep_to_their_grid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_of_a_young_prober_are_spread_and_others_are_not() {
+async fn first_attempts_are_spread_only_while_the_prober_is_young() {
     let one = || probes([probe(LIVENESS, json!({"periodSeconds": 10}))]);
     let names: Vec<String> = (0..200).map(|count| format!("web-{count}")).collect();
     let pods: Vec<Value> = names.iter().map(|name| pod(name, "Always", &[("main", one())])).collect();
@@ -169,7 +169,7 @@ async fn workers_of_a_young_prober_are_spread_and_others_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_ran_before_is_not_taken_for_new() {
+async fn a_container_that_ran_before_the_prober_is_not_treated_as_new() {
     let probed = |more: Value| {
         let all = [
             probe(STARTUP, more),
@@ -196,7 +196,7 @@ async fn a_container_that_ran_before_is_not_taken_for_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_written_otherwise_is_another_probe() {
+async fn a_changed_probe_spec_starts_another_probe_worker() {
     let written = |command: &str| {
         pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"exec": {"command": [command]}}))]))])
     };
@@ -266,7 +266,7 @@ async fn a_new_sandbox_resets_all_probe_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_is_known_before_its_sandbox_is_probed() {
+async fn a_container_observed_before_its_sandbox_is_probed() {
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;
     node.run("web/main");
@@ -298,7 +298,7 @@ async fn a_panic_in_one_worker_is_reported_and_stops_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interactive_execs_are_not_taken_for_probes() {
+async fn a_container_outside_of_the_spec_has_no_probe_workers() {
     let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;
     node.run_pod("web");

@@ -13,7 +13,7 @@ use crate::handler::exec_tests::answer;
 use crate::prober::{Agreement, ProbeResult};
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_again() {
+async fn dry_run_reports_a_would_be_kill_each_time_the_failure_threshold_is_reached() {
     let more = json!({"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 5});
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
     let mut node = Node::settled(&[web], |_| answer(1, "broken", "")).await;
@@ -37,7 +37,7 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_by_other_clients_are_compared() {
+async fn stops_by_other_clients_are_compared_with_would_be_kills() {
     let web = pod(
         "web",
         "Always",
@@ -108,7 +108,7 @@ async fn stops_by_other_clients_are_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_ended_by_himself_is_not_missed() {
+async fn a_container_that_exits_by_itself_is_not_reported_as_an_unobserved_kill() {
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 10}))]))]);
     let mut node = Node::settled(&[web], |_| fail()).await;
     node.run_pod("web");
@@ -144,7 +144,7 @@ async fn stops_that_the_kubelet_has_announced_are_predicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_healthy_pod_that_is_deleted_is_no_kill_however_low_the_threshold() {
+async fn deletion_of_a_healthy_pod_does_not_count_as_a_kill() {
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;
     node.run_pod("web");
@@ -174,7 +174,7 @@ async fn no_container_of_a_pod_that_is_being_stopped_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kills_that_the_kubelet_did_not_make_are_reported() {
+async fn would_be_kills_that_the_kubelet_does_not_make_are_reported() {
     for (is_kubelet_there, goes_on) in [(true, false), (true, true), (false, false)] {
         let more = json!({"periodSeconds": 10, "failureThreshold": 3});
         let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);

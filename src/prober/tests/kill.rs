@@ -77,7 +77,7 @@ fn messages(node: &Node, begin: Instant, what: &'static str) -> Vec<(f64, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_failed_is_stopped_once_for_each_container() {
+async fn each_instance_of_a_failed_container_is_stopped_once() {
     let web = failing("web", &json!({"terminationGracePeriodSeconds": 7}));
     let (mut node, stops, begin) = node(KILL, &[web], well, at_once).await;
     node.run_pod("web");
@@ -101,7 +101,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_took() {
+async fn the_grace_period_is_that_of_probe_pod_or_default_minus_the_time_of_the_hook() {
     let hook = |hook: Value| json!({"preStop": hook});
     let sleep = |seconds: u32| hook(json!({"sleep": {"seconds": seconds}}));
     for (row, of_pod, of_probe, lifecycle, at, timeout) in [
@@ -163,7 +163,7 @@ async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
+async fn a_failed_stop_is_retried_with_its_hook() {
     let mut main = probes([probe(LIVENESS, json!({}))]);
     main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
     let web = pod("web", "Always", &[("main", main)]);
@@ -190,7 +190,7 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
+async fn a_container_that_still_runs_after_its_stop_is_stopped_again() {
     let (mut node, stops, begin) = node(KILL, &[failing("web", &json!({}))], well, at_once).await;
     node.run_pod("web");
     after(40.0).await;
@@ -219,7 +219,7 @@ async fn containers_of_a_pod_are_killed_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_otherwise_is_left_alone() {
+async fn a_container_that_ends_for_another_reason_is_not_killed() {
     let slow = || {
         let mut main = probes([probe(LIVENESS, json!({}))]);
         main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 10}}});
@@ -274,7 +274,7 @@ async fn who_ends_otherwise_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kills_are_held_to_their_number_and_go_on_later() {
+async fn kills_pause_at_the_kill_limit_and_resume_later() {
     let pods = ["a", "b", "c"].map(|name| failing(name, &json!({})));
     let most = KillLimit { count: 2, within: Duration::from_secs(60) };
     let (mut node, stops, begin) =
@@ -346,7 +346,7 @@ async fn an_unreadable_termination_setting_kills_no_container() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_be_ended_with_the_pod_is_left_alone() {
+async fn a_container_in_a_pod_that_may_be_terminating_is_not_killed() {
     let hook = json!({"exec": {"command": ["bye"]}});
     let main = |hook: &Value| {
         let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 3}))]);
@@ -382,7 +382,7 @@ async fn who_may_be_ended_with_the_pod_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_never_kills() {
+async fn a_failed_readiness_probe_never_kills() {
     let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
     let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
     node.run_pod("web");

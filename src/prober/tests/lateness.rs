@@ -41,7 +41,7 @@ fn kinds(node: &Node, begin: Instant) -> Vec<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_discarded_while_the_prober_is_late_and_not_for_ever() {
+async fn late_probe_attempts_are_discarded_but_not_forever() {
     let begin = Instant::now();
     let (node, _) = slow(json!({"failureThreshold": 2})).await;
     late(6).await;
@@ -76,7 +76,7 @@ async fn a_success_within_the_timeout_counts_however_late_the_prober_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
+async fn a_success_after_the_timeout_is_discarded_if_the_prober_was_late() {
     let begin = Instant::now();
     let (node, is_well) = slow(json!({})).await;
     is_well.store(true, Ordering::Relaxed);

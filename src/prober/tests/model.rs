@@ -38,7 +38,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_worker_does_as_a_simple_model_says(
+    fn a_probe_worker_behaves_as_a_simple_model(
         results in proptest::collection::vec(proptest::option::weighted(0.8, proptest::bool::ANY), 1..28),
         success in 1_usize..4,
         failure in 1_usize..4,

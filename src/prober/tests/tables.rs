@@ -18,7 +18,7 @@ use crate::prober::probe_state::ContainerRun;
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
-async fn table_9_2_add_remove_pods() {
+async fn upstream_test_add_remove_pods() {
     let one = |probe_type| probes([probe(probe_type, json!({}))]);
     let pods = [
         pod("plain", "Always", &[("main", json!({}))]),
@@ -42,7 +42,7 @@ async fn table_9_2_add_remove_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn table_9_2_restartable_init_container() {
+async fn upstream_test_add_remove_pods_with_restartable_init_container() {
     let all = probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
     let with = |more: Value| {
         let mut pod = pod("web", "Always", &[("main", json!({}))]);
@@ -68,7 +68,7 @@ async fn table_9_2_restartable_init_container() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn table_9_2_cleanup() {
+async fn upstream_test_cleanup_pods() {
     let all = || probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
     let names: Vec<String> = (0..100).map(|count| format!("web-{count}")).collect();
     let pods: Vec<Value> = names.iter().map(|name| pod(name, "Always", &[("main", all())])).collect();
@@ -93,7 +93,7 @@ async fn table_9_2_cleanup() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn table_9_2_update_readiness() {
+async fn upstream_test_update_readiness() {
     let is_well = Arc::new(AtomicBool::new(true));
     let plays = is_well.clone();
     let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
@@ -113,7 +113,7 @@ async fn table_9_2_update_readiness() {
 /// Repeats `TestCleanUp` (`worker_test.go`): a worker that is stopped repeatedly exits once, and
 /// its result is removed.
 #[tokio::test(start_paused = true)]
-async fn table_9_1_clean_up() {
+async fn upstream_test_clean_up() {
     for probe_type in ProbeType::ALL {
         let web = pod("web", "Always", &[("main", probes([probe(probe_type, json!({}))]))]);
         let mut node = Node::new(&[web], |_| succeed());
@@ -136,7 +136,7 @@ async fn table_9_1_clean_up() {
 
 /// Repeats `TestDoProbeWithContainerRestartAllContainers` (`worker_test.go`).
 #[tokio::test(start_paused = true)]
-async fn table_9_1_restart_all() {
+async fn upstream_test_do_probe_with_container_restart_all_containers() {
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]);
     let probed = |more: Value| {
         let mut container = probes([probe(LIVENESS, json!({}))]);
@@ -175,7 +175,7 @@ async fn table_9_1_restart_all() {
 /// Repeats `TestProbe` (`prober_test.go`). A probe that is nil, has no handler or has another type
 /// does not exist here.
 #[tokio::test(start_paused = true)]
-async fn table_9_3_probe() {
+async fn upstream_test_probe() {
     let unavailable = || Err(Status::unavailable("gone"));
     for (row, answered, tries, held, message) in [
         ("success", succeed as fn() -> Answered, 1, Some(ProbeResult::Success), None),
@@ -219,7 +219,7 @@ async fn table_9_3_probe() {
 /// Repeats the rows of `TestProbe` (`prober_test.go`) with arguments and with expansion of
 /// variables.
 #[tokio::test(start_paused = true)]
-async fn table_9_3_commands() {
+async fn upstream_test_probe_with_command_arguments() {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let seen = requests.clone();
     let mut container = probes([probe(
@@ -242,7 +242,7 @@ async fn table_9_3_commands() {
 /// Repeats `TestCacheOperations` and `TestUpdates` (`results_manager_test.go`): a result that
 /// changes is an update, an equal one is not.
 #[tokio::test(start_paused = true)]
-async fn table_9_3_results() {
+async fn upstream_test_cache_operations_and_updates() {
     let web =
         pod("web", "Always", &[("main", probes([probe(READINESS, json!({"initialDelaySeconds": 100}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;

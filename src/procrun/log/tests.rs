@@ -94,7 +94,7 @@ async fn lines_of_one_chunk_share_its_timestamp() {
 /// The log is a pipe. Only one byte is read from it until another task has run, so a write on the
 /// runtime's thread would block forever.
 #[tokio::test]
-async fn a_log_that_cannot_be_written_to_holds_up_its_container_alone() {
+async fn a_blocked_log_delays_only_its_container() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let log = log_to(File::from(std::os::fd::OwnedFd::from(writer)));
     let (others_ran, has_run) = mpsc::channel();
@@ -126,7 +126,7 @@ async fn a_log_that_cannot_be_written_to_holds_up_its_container_alone() {
 }
 
 #[tokio::test]
-async fn a_closed_log_stays_closed() {
+async fn a_closed_container_log_is_not_reopened() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let log = Arc::new(LogFile::open(Some(path.clone())).await.unwrap());
@@ -147,7 +147,7 @@ fn records(chunks: &[&[u8]]) -> Vec<(bool, Vec<u8>)> {
 }
 
 #[test]
-fn lines_are_cut_where_they_end_and_the_last_without_an_end_is_partial() {
+fn log_records_end_with_their_line_and_an_incomplete_last_line_is_partial() {
     assert_eq!(
         records(&[b"one\ntw", b"o\r\n\nthree"]),
         [(true, b"one".into()), (true, b"two".into()), (true, b"".into()), (false, b"three".into())]
@@ -156,7 +156,7 @@ fn lines_are_cut_where_they_end_and_the_last_without_an_end_is_partial() {
 }
 
 #[test]
-fn a_long_line_is_cut_into_partial_ones() {
+fn a_long_log_line_is_split_into_partial_records() {
     let long = vec![b'x'; 2 * MAX_LINE_BYTES + 1];
     let cut = |line: &[u8], ends: bool| {
         let end: &[u8] = if ends { b"\n" } else { b"" };

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_item_comes_once_and_no_batch_is_empty() {
+    async fn a_list_stream_has_every_item_once_and_no_empty_batch() {
         for count in [0, 1, BATCH_ITEMS, BATCH_ITEMS + 1, 3 * BATCH_ITEMS] {
             let items: Vec<usize> = (0..count).collect();
             let batches: Vec<Vec<usize>> =

@@ -44,7 +44,7 @@ fn without_an_upstream_file_sockets_have_mode_0660_and_directories_0755() {
 }
 
 #[test]
-fn the_mode_of_the_upstream_is_followed() {
+fn the_socket_gets_the_mode_of_the_upstream_socket() {
     for mode in [0o600, 0o660, 0o666] {
         let place = Place::new();
         let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
@@ -55,7 +55,7 @@ fn the_mode_of_the_upstream_is_followed() {
 }
 
 #[test]
-fn the_file_and_its_lock_go_when_the_claim_goes() {
+fn the_socket_and_its_lock_are_removed_with_the_claim() {
     let place = Place::new();
     let held = place.claim("shim").unwrap();
     assert_eq!(place.names(), ["shim", "shim.lock"]);
@@ -73,7 +73,7 @@ fn a_stale_socket_is_replaced() {
 }
 
 #[test]
-fn a_live_socket_is_not_stolen() {
+fn a_socket_in_use_is_not_replaced() {
     let place = Place::new();
     let other = UnixListener::bind(place.at("shim").as_path()).unwrap();
     assert!(matches!(place.claim("shim"), Err(BindError::InUse(_))));
@@ -83,7 +83,7 @@ fn a_live_socket_is_not_stolen() {
 }
 
 #[test]
-fn a_second_instance_is_refused_by_name() {
+fn a_second_instance_is_refused_by_the_lock() {
     let place = Place::new();
     let _held = place.claim("shim").unwrap();
     let refused = place.claim("shim").unwrap_err();
@@ -91,7 +91,7 @@ fn a_second_instance_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_put_in_our_place_is_not_removed() {
+fn a_file_that_replaced_the_socket_is_not_removed() {
     let place = Place::new();
     let held = place.claim("shim").unwrap();
     fs::remove_file(place.at("shim").as_path()).unwrap();
@@ -115,7 +115,7 @@ fn directories_files_and_the_upstream_socket_are_refused() {
 }
 
 #[test]
-fn a_private_socket_is_its_owners_alone_whatever_upstreams_is() {
+fn a_private_socket_has_mode_0600_regardless_of_the_upstream() {
     let place = Place::new();
     let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
     let _held = bind(&place.at("admin"), BindMode::OwnerOnly).unwrap();

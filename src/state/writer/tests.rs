@@ -18,7 +18,7 @@ fn values(keys: &[&str]) -> Vec<(StateTable, String, Vec<u8>)> {
 }
 
 #[test]
-fn failed_writes_are_kept_reported_and_retried() {
+fn failed_state_writes_are_kept_reported_and_retried() {
     let place = tempfile::tempdir().unwrap();
     let [dir, away] = ["state", "away"].map(|name| place.path().join(name));
     let (mut file, _) = StateFile::open(&dir).unwrap();
@@ -77,7 +77,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn what_was_removed_is_lost_only_once_it_is_written_again() {
+fn the_content_of_a_removed_state_file_is_kept_until_it_is_written_again() {
     let place = tempfile::tempdir().unwrap();
     let disk = Disk(place.path().to_owned());
     if mount("tmpfs", &disk.0, "tmpfs", MountFlags::empty(), c"size=64m").is_err() {
@@ -118,7 +118,7 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_left_as_it_is() {
+fn a_file_that_replaced_the_state_file_is_left_unchanged() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("state.redb");
     let (file, _) = StateFile::open(place.path()).unwrap();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_command_the_beginning_is_kept() {
+    fn a_long_exec_command_is_truncated() {
         let ExecCommand { args, is_cut, .. } = read(&["sh", "-c", ""]).command;
         assert_eq!((args, is_cut), (["sh", "-c", ""].map(str::to_owned).into(), false));
         let ExecCommand { args, is_cut, .. } = read(&["sh", &"ö".repeat(5000), "more"]).command;

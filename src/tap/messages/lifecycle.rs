@@ -243,7 +243,7 @@ mod tests {
     use crate::tap::Call;
 
     #[test]
-    fn a_whole_configuration_is_read_past() {
+    fn an_observed_create_request_has_attempt_sandbox_and_labels() {
         let config = v1::ContainerConfig {
             metadata: Some(v1::ContainerMetadata { name: "app".into(), attempt: 4 }),
             envs: vec![v1::KeyValue { key: "TOKEN".into(), value: b"s3cret".to_vec() }],

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_an_end() {
+    fn observed_names_have_at_most_253_bytes() {
         assert_eq!(name("n".repeat(300)).len(), 253);
         assert_eq!(name(format!("{}ö", "n".repeat(252))).len(), 252, "no character is cut in two");
     }

@@ -62,7 +62,7 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
 }
 
 #[tokio::test]
-async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
+async fn calls_are_shown_as_a_table_with_escaped_arguments() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     let answer = place.ask(&["calls"]).await;
@@ -82,7 +82,7 @@ async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
 }
 
 #[tokio::test]
-async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
+async fn tables_on_a_terminal_are_cut_and_coloured_except_with_no_color() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     let shown = async |before: &str| {
@@ -109,7 +109,7 @@ async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
 }
 
 #[tokio::test]
-async fn calls_are_filtered() {
+async fn calls_are_filtered_by_flags() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     let ids = async |more: &[&str]| -> Vec<u64> {
@@ -131,7 +131,7 @@ async fn calls_are_filtered() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
+async fn an_invalid_query_exits_with_2_and_names_the_allowed_values() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     for (arguments, told) in [
@@ -195,7 +195,7 @@ impl Printing {
 }
 
 #[tokio::test]
-async fn calls_are_followed_until_either_side_has_had_enough() {
+async fn calls_are_followed_until_the_reader_or_probeshim_ends() {
     let place = Place::new();
     let mut watched = after_three_calls(&place).await;
     let mut json =
@@ -225,7 +225,7 @@ async fn calls_are_followed_until_either_side_has_had_enough() {
 }
 
 #[tokio::test]
-async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
+async fn a_slow_follower_gets_the_number_of_calls_that_it_missed() {
     const CALLS: u64 = 6000;
     let place = Place::new();
     let watched = after_three_calls(&place).await;
@@ -257,7 +257,7 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
 }
 
 #[tokio::test]
-async fn who_follows_sees_what_the_end_of_a_drain_cuts_off() {
+async fn a_follower_sees_the_calls_that_the_drain_timeout_aborts() {
     let place = Place::new();
     let (mut shim, runtime) = place.start_with_runtime(&["--drain-timeout", "50ms"]).await;
     let (mut client, mut connection) = joined(&shim, &runtime).await;

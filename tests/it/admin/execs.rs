@@ -28,7 +28,7 @@ fn reasons(events: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pods_of_clients_that_go_another_way_are_seen_too() {
+async fn pods_created_without_the_relay_are_observed() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let old = runtime.runs("sleep 1000").await;
@@ -80,7 +80,7 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
 }
 
 #[tokio::test]
-async fn what_the_first_lists_tell_is_no_news_where_nobody_else_lists() {
+async fn objects_in_the_first_relayed_lists_have_no_events() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let old = runtime.runs("sleep 1000").await;
@@ -102,7 +102,7 @@ async fn what_the_first_lists_tell_is_no_news_where_nobody_else_lists() {
 }
 
 #[tokio::test]
-async fn an_exec_is_explained_by_its_number() {
+async fn an_exec_sync_is_explained_by_its_id() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
@@ -150,7 +150,7 @@ async fn an_exec_is_explained_by_its_number() {
 }
 
 #[tokio::test]
-async fn calls_outlive_their_probeshim() {
+async fn call_records_survive_a_restart_of_probeshim() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
@@ -177,7 +177,7 @@ async fn calls_outlive_their_probeshim() {
 }
 
 #[tokio::test]
-async fn records_of_another_version_are_set_aside_with_a_warning() {
+async fn call_records_of_another_version_are_set_aside_with_a_warning() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     fs::create_dir_all(place.at("state/calls")).unwrap();
@@ -200,7 +200,7 @@ async fn records_of_another_version_are_set_aside_with_a_warning() {
 }
 
 #[tokio::test]
-async fn an_annotation_that_cannot_be_read_is_an_event() {
+async fn an_invalid_annotation_is_reported_as_an_event() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let mut config = runtime.pod("typo");
@@ -220,7 +220,7 @@ async fn an_annotation_that_cannot_be_read_is_an_event() {
 }
 
 #[tokio::test]
-async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
+async fn failed_call_records_are_logged_once_and_affect_no_call() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;

@@ -39,7 +39,7 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
 }
 
 #[tokio::test]
-async fn the_public_address_answers_loopback_readers_only_and_tells_nothing_private() {
+async fn the_public_address_answers_only_loopback_hosts_and_hides_the_admin_api() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
@@ -65,7 +65,7 @@ async fn the_public_address_answers_loopback_readers_only_and_tells_nothing_priv
 }
 
 #[tokio::test]
-async fn a_place_that_is_taken_ends_the_start_with_1_and_leaves_nothing_behind() {
+async fn a_start_with_an_address_in_use_exits_with_1_and_leaves_no_files() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let busy = taken.local_addr().unwrap().to_string();
@@ -85,7 +85,7 @@ async fn a_place_that_is_taken_ends_the_start_with_1_and_leaves_nothing_behind()
 }
 
 #[tokio::test]
-async fn nobody_keeps_the_others_from_asking() {
+async fn stalled_clients_do_not_block_the_public_address() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;

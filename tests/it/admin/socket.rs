@@ -17,7 +17,7 @@ use crate::procrun::Runtime as Procrun;
 use crate::program::{Answer, Place, is_root, joined};
 
 #[tokio::test]
-async fn status_and_readiness_tell_whether_the_runtime_answers() {
+async fn status_and_readiness_show_whether_the_runtime_answers() {
     let place = Place::new();
     let runtime = Procrun::start_at(&place.at("runtime.sock"));
     let shim = place.start(&[]).await;
@@ -50,7 +50,7 @@ async fn status_and_readiness_tell_whether_the_runtime_answers() {
 }
 
 #[tokio::test]
-async fn readiness_returns_with_the_runtime_and_does_not_wait_for_one_that_hangs() {
+async fn readiness_returns_with_the_runtime_and_does_not_wait_for_a_hanging_runtime() {
     let place = Place::new();
     let (shim, runtime) = place.start_with_runtime(&[]).await;
     let http = public_address(&shim).await;
@@ -72,7 +72,7 @@ async fn readiness_returns_with_the_runtime_and_does_not_wait_for_one_that_hangs
 }
 
 #[tokio::test]
-async fn an_admin_socket_that_is_silent_is_given_up() {
+async fn a_command_gives_up_on_a_silent_admin_socket() {
     let place = Place::new();
     let _silent = UnixListener::bind(place.at("admin.sock")).unwrap();
     let answer = place.ask(&["status"]).await;
@@ -81,7 +81,7 @@ async fn an_admin_socket_that_is_silent_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_successor_takes_every_place_while_calls_are_finished() {
+async fn a_successor_takes_over_all_addresses_while_calls_are_finished() {
     let place = Place::new();
     let (mut first, runtime) = place.start_with_runtime(&[]).await;
     let http = public_address(&first).await;
@@ -103,7 +103,7 @@ async fn a_successor_takes_every_place_while_calls_are_finished() {
 }
 
 #[tokio::test]
-async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
+async fn a_command_names_an_unusable_admin_socket_with_the_reason() {
     let place = Place::new();
     let refused = async |told: &str| {
         let answer = place.ask(&["status"]).await;
@@ -143,7 +143,7 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn the_admin_socket_is_its_owners_and_says_so_to_others() {
+async fn the_admin_socket_is_private_and_refuses_other_users_with_a_message() {
     need!(is_root());
     let place = Place::new();
     let _shim = place.start(&[]).await;

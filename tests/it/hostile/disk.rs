@@ -64,7 +64,7 @@ fn recorded(folder: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn recording_comes_back_when_the_disk_has_room_again() {
+async fn recording_resumes_when_the_disk_has_space_again() {
     need!(is_root());
     let place = Place::new();
     let disk = SmallDisk::mount(place.at("state/calls"));
@@ -91,7 +91,7 @@ async fn recording_comes_back_when_the_disk_has_room_again() {
 }
 
 #[tokio::test]
-async fn records_that_are_removed_are_told_of_and_begun_anew() {
+async fn removed_call_records_are_reported_and_recording_continues() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let shim = place.start(&[]).await;
@@ -106,7 +106,7 @@ async fn records_that_are_removed_are_told_of_and_begun_anew() {
 }
 
 #[tokio::test]
-async fn the_folders_of_play_are_their_owners_and_state_that_is_removed_is_written_anew() {
+async fn directories_of_play_are_private_and_removed_state_is_written_again() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let watched = Watched::new(&place);

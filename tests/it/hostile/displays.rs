@@ -37,7 +37,7 @@ fn assert_harmless(what: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn hostile_names_are_shown_as_their_codes() {
+async fn control_characters_in_names_are_escaped_in_every_output() {
     let place = Place::new();
     let runtime = Procrun::start_at(&place.at("runtime.sock"));
     place.configure(
@@ -104,7 +104,7 @@ async fn hostile_names_are_shown_as_their_codes() {
 }
 
 #[tokio::test]
-async fn unknown_methods_make_no_new_values_of_labels() {
+async fn unknown_methods_create_no_new_metric_labels() {
     let place = Place::new();
     let procrun = Procrun::start_at(&place.at("runtime.sock"));
     let shim = place.start(&[]).await;
@@ -141,7 +141,7 @@ async fn unknown_methods_make_no_new_values_of_labels() {
 }
 
 #[tokio::test]
-async fn messages_that_cannot_be_read_are_refused_in_words() {
+async fn undecodable_messages_are_refused_with_a_message() {
     let place = Place::new();
     let mut procrun = Procrun::start_at(&place.at("runtime.sock"));
     let container = procrun.runs("sleep 1000").await;
@@ -182,7 +182,7 @@ async fn messages_that_cannot_be_read_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn very_many_and_very_long_things_pass_byte_for_byte() {
+async fn huge_requests_pass_byte_for_byte() {
     let place = Place::new();
     let (shim, runtime) = place.start_with_runtime(&[]).await;
     let (mut client, mut connection) = joined(&shim, &runtime).await;

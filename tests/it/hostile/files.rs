@@ -20,7 +20,7 @@ async fn probeshim(arguments: &[&str]) -> Answer {
 }
 
 #[tokio::test]
-async fn manifests_and_configurations_are_files_up_to_a_limit() {
+async fn manifests_and_configurations_must_be_files_within_the_size_limit() {
     let place = Place::new();
     let [fifo, sparse, folder] = ["fifo", "sparse.yaml", "folder"].map(|name| place.at(name));
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -94,7 +94,7 @@ async fn manifests_and_configurations_may_come_through_a_pipe() {
 }
 
 #[tokio::test]
-async fn pods_that_come_through_a_pipe_are_played_on_when_the_pipe_has_ended() {
+async fn pods_from_a_pipe_keep_running_when_the_pipe_has_ended() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let (watched, log) = (Watched::new(&place), place.at("log"));

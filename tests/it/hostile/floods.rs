@@ -99,7 +99,7 @@ async fn end_of(stream: UnixStream, flood: &Flood) -> End {
 }
 
 #[tokio::test]
-async fn a_flood_keeps_nobody_else_from_being_served() {
+async fn a_flooding_client_does_not_affect_other_clients() {
     let mut besieged = Besieged::start().await;
     let mut wrong = Vec::new();
     for flood in floods() {
@@ -122,7 +122,7 @@ async fn a_flood_keeps_nobody_else_from_being_served() {
 }
 
 #[tokio::test]
-async fn a_flood_whose_answers_are_not_read_is_read_no_further() {
+async fn a_client_that_reads_no_answers_is_not_read_further() {
     let mut besieged = Besieged::start().await;
     for (name, repeated) in [("PING", frame(PING, 0, 0, &[7; 8])), ("SETTINGS", frame(SETTINGS, 0, 0, &[]))] {
         let mut stream = UnixStream::connect(&besieged.shim.socket).await.unwrap();

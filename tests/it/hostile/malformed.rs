@@ -288,7 +288,7 @@ async fn malformed_streams_and_header_blocks_are_errors_of_their_connection_or_s
 }
 
 #[tokio::test]
-async fn frames_that_are_cut_off_end_with_their_connection() {
+async fn truncated_frames_end_with_their_connection() {
     let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, REQUEST);
     let cases = [
         ("half a frame's head", request[..5].to_vec(), End::Closed),
@@ -300,7 +300,7 @@ async fn frames_that_are_cut_off_end_with_their_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_that_begins_with_anything_else_is_closed() {
+async fn a_connection_without_the_http_2_preface_is_closed() {
     let client_hello =
         [&b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03"[..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0, 0, 0]]
             .concat();

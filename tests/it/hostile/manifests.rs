@@ -25,7 +25,7 @@ fn billion_laughs() -> String {
 }
 
 #[tokio::test]
-async fn hostile_documents_are_refused_in_words() {
+async fn hostile_manifests_are_refused_with_a_message() {
     let pod = |more: &str| {
         format!("{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i{more}}}]}}}}")
     };
@@ -70,7 +70,7 @@ async fn hostile_documents_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn no_name_in_a_manifest_leads_out_of_its_folder() {
+async fn names_in_manifests_create_no_files_outside_their_directory() {
     let place = Place::new();
     let pod = |metadata: &str, container: &str, spec: &str, of_container: &str| {
         format!(
@@ -121,7 +121,7 @@ async fn no_name_in_a_manifest_leads_out_of_its_folder() {
 }
 
 #[tokio::test]
-async fn damaged_records_are_passed_over_and_calls_are_recorded_on() {
+async fn damaged_call_records_are_skipped_and_recording_continues() {
     for (what, damage) in [
         (
             "random bytes",

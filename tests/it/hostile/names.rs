@@ -42,7 +42,7 @@ async fn make(shim: &Running, runtime: &Runtime, name: &str) {
 }
 
 #[tokio::test]
-async fn no_name_breaks_a_table_and_json_has_all_of_it() {
+async fn long_names_are_cut_in_tables_and_complete_in_json() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let shim = place.start_watching(&[]).await;

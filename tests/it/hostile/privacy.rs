@@ -60,7 +60,7 @@ fn secrets(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pods_are_not_told_of_on_the_public_address_unless_that_is_asked_for() {
+async fn pods_are_on_the_public_address_only_with_the_flag_http_pods() {
     let [public, private, _] = told(&[]).await;
     assert!(public.starts_with("HTTP/1.1 404") && public.contains("--http-pods"), "{public}");
     assert_eq!(secrets(&public), Vec::<&str>::new());
@@ -77,7 +77,7 @@ async fn pods_are_not_told_of_on_the_public_address_unless_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn redaction_leaves_out_query_strings_too() {
+async fn redaction_also_removes_query_strings() {
     let [public, private, log] = told(&["--http-pods", "--redact-commands"]).await;
     for text in [&public, &private] {
         assert_eq!(secrets(text), ["annotation"], "{text}");
@@ -87,7 +87,7 @@ async fn redaction_leaves_out_query_strings_too() {
 }
 
 #[tokio::test]
-async fn events_have_no_query_strings_where_commands_are_redacted() {
+async fn events_have_no_query_strings_if_commands_are_redacted() {
     for (arguments, shown) in
         [(&[][..], "/ready?token='s3cret-query'"), (&["--redact-commands"], "/ready?redacted")]
     {

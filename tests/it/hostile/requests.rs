@@ -13,7 +13,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn hosts_methods_and_paths_that_are_not_ours_are_refused() {
+async fn unknown_hosts_methods_and_paths_are_refused_on_the_public_address() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
@@ -61,7 +61,7 @@ async fn hosts_methods_and_paths_that_are_not_ours_are_refused() {
 }
 
 #[tokio::test]
-async fn requests_that_are_too_large_or_two_in_one_are_refused() {
+async fn oversized_and_smuggled_requests_are_refused_on_the_public_address() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;

@@ -87,7 +87,7 @@ async fn a_runtime_that_refuses_or_resets_a_call_ends_that_call() {
 }
 
 #[tokio::test]
-async fn a_strange_answer_reaches_the_client_as_it_is() {
+async fn an_unusual_answer_of_the_runtime_reaches_the_client_unchanged() {
     let whole = [head(STATUS_200), message(0), trailers("0")].concat();
     let short = [head(STATUS_200), frame(DATA, END_STREAM, 1, &MESSAGE[..6])].concat();
     for case in [
@@ -174,7 +174,7 @@ async fn a_call_without_an_answer_lasts_until_its_client_gives_up() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_ends_when_its_client_has_enough() {
+async fn an_endless_answer_ends_when_its_client_cancels() {
     let mut fronted = Fronted::start().await;
     let (mut client, mut connection) = joined(&fronted.shim, &fronted.runtime).await;
     let response = client.ask("/a.B/C");
@@ -204,7 +204,7 @@ async fn an_answer_without_end_ends_when_its_client_has_enough() {
 
 /// Data that the client has not read yet is delivered first.
 #[tokio::test]
-async fn an_answer_beyond_its_window_is_cut_off_there() {
+async fn an_answer_beyond_its_flow_control_window_is_cut_off() {
     let fronted = Fronted::start().await;
     let mut client = fronted.client().await;
     let response = client.ask("/a.B/C");
@@ -233,7 +233,7 @@ async fn an_answer_beyond_its_window_is_cut_off_there() {
 /// If the runtime disconnects before it has read the call, the call may be lost or refused. Calls
 /// are served once the runtime answers again.
 #[tokio::test]
-async fn a_runtime_that_closes_each_connection_at_once_ends_each_call() {
+async fn a_runtime_that_closes_each_connection_immediately_ends_each_call() {
     let fronted = Fronted::start().await;
     for round in 0..20 {
         let asking = async {

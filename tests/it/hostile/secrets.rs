@@ -97,7 +97,7 @@ fn assert_untold(secrets: &[&str], told: &[Told], is_documented: impl Fn(&str) -
 }
 
 #[test]
-fn a_secret_is_found_in_whatever_it_is_wrapped() {
+fn the_search_for_secrets_finds_plain_text_and_base64() {
     assert!(has("a hidden-secret b", "hidden-secret"));
     for before in ["", "a", "ab", "abc"] {
         let encoded = BASE64_STANDARD.encode(format!("{before}hidden-secret and more"));
@@ -107,7 +107,7 @@ fn a_secret_is_found_in_whatever_it_is_wrapped() {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_request_can_be_read_anywhere() {
+async fn no_output_contains_a_secret_of_a_request() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
@@ -216,7 +216,7 @@ async fn no_secret_of_a_request_can_be_read_anywhere() {
 }
 
 #[tokio::test]
-async fn no_secret_of_a_manifest_can_be_read_anywhere() {
+async fn no_output_contains_a_secret_of_a_manifest() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let encoded = |text: &str| BASE64_STANDARD.encode(text);

@@ -9,7 +9,7 @@ use crate::admin::public_address;
 use crate::program::Place;
 
 #[tokio::test]
-async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {
+async fn incomplete_requests_do_not_block_metrics_and_health() {
     let place = Place::new();
     let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
@@ -54,7 +54,7 @@ async fn is_answered(http: &str, path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn followers_leave_places_for_others_on_the_admin_socket() {
+async fn followers_leave_connections_for_other_clients_of_the_admin_socket() {
     let place = Place::new();
     let _shim = place.start(&[]).await;
     let follow = async || {

@@ -54,7 +54,7 @@ fn a_link_or_a_fifo_in_place_of_a_socket_is_refused_and_kept() {
 }
 
 #[test]
-fn a_lock_that_is_another_name_of_a_file_or_no_file_is_refused_and_kept() {
+fn a_lock_that_is_a_link_or_not_a_regular_file_is_refused_and_kept() {
     type Put = fn(&Path);
     let cases: [(&str, Put); 4] = [
         ("a hard link", |folder| fs::hard_link(folder.join("file"), folder.join("a.sock.lock")).unwrap()),

@@ -76,7 +76,7 @@ async fn is_refused(what: &str, put: impl FnOnce(&Path)) -> bool {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_played_on_or_refused_in_words() {
+async fn play_accepts_a_damaged_state_file_or_refuses_it_with_a_message() {
     let whole = whole().await;
     let mut random = fastrand::Rng::with_seed(23);
     let mut noise = |length: usize| -> Vec<u8> { (0..length).map(|_| random.u8(..)).collect() };
@@ -114,7 +114,7 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
 type Put<'a> = Box<dyn Fn(&Path) + 'a>;
 
 #[tokio::test]
-async fn what_is_no_file_is_refused_and_kept() {
+async fn a_state_file_that_is_not_regular_is_refused_and_kept() {
     need!(is_root());
     // The device belongs to this test, so that a change of it has no effect on other programs.
     let folder = tempfile::tempdir().unwrap();

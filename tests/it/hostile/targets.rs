@@ -142,7 +142,7 @@ async fn harm_nobody_else(hostile: &[(&str, String, &str)]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn grpc_servers_that_flood_fail_their_own_probes_alone() {
+async fn flooding_grpc_servers_fail_only_their_own_probes() {
     let (settings, ping) = (frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[7; 8]));
     let pings = Flood::new(&settings, &ping).serve(None).await;
     let all_settings = Flood::new(&[], &settings).serve(None).await;
@@ -152,7 +152,7 @@ async fn grpc_servers_that_flood_fail_their_own_probes_alone() {
 }
 
 #[tokio::test]
-async fn tls_servers_that_flood_fail_their_own_probes_alone() {
+async fn flooding_tls_servers_fail_only_their_own_probes() {
     // A handshake message of 16 MiB, in records of one byte each.
     let message = record(HANDSHAKE, &[2, 0xff, 0xff, 0xff]);
     let handshake = Flood::new(&message, &record(HANDSHAKE, &[7])).serve(None).await;
@@ -176,7 +176,7 @@ async fn tls_servers_that_flood_fail_their_own_probes_alone() {
 }
 
 #[tokio::test]
-async fn commands_whose_output_never_ends_fail_their_own_probes_alone() {
+async fn commands_with_endless_output_fail_only_their_own_probes() {
     let exec = |command: &str| format!("exec: {{command: [sh, -c, '{command}']}}");
     let events = harm_nobody_else(&[
         ("fast", exec("exec yes"), "timed out after 2s"),

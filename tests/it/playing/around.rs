@@ -14,7 +14,7 @@ use crate::program::{Place, Running};
 /// Probes from a rule or an annotation have the same effect as probes of the manifest, including
 /// their grace periods.
 #[tokio::test]
-async fn probes_that_the_manifest_does_not_know_count() {
+async fn play_runs_the_probes_of_rules_and_annotations() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     place.configure(
@@ -44,7 +44,7 @@ async fn probes_that_the_manifest_does_not_know_count() {
 }
 
 #[tokio::test]
-async fn without_enforcement_nothing_is_killed() {
+async fn play_kills_nothing_in_the_modes_off_and_dry_run() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let probes = ", livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}, \
@@ -71,7 +71,7 @@ async fn without_enforcement_nothing_is_killed() {
 }
 
 #[tokio::test]
-async fn a_second_signal_removes_pods_at_once() {
+async fn a_second_signal_removes_played_pods_immediately() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let stubborn = "trap '' TERM; while true; do sleep 0.1; done";
@@ -91,7 +91,7 @@ async fn a_second_signal_removes_pods_at_once() {
 
 /// With `--pod-logs`, logs stay after the end, and the next run continues their numbers.
 #[tokio::test]
-async fn logs_that_stay_are_counted_on() {
+async fn log_numbers_continue_in_the_next_run_of_play() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let pods = pod("a", "echo hello; exit 1", "", "");
@@ -111,7 +111,7 @@ async fn logs_that_stay_are_counted_on() {
 
 /// While a kubelet is connected, no pod is started, because both would manage the same runtime.
 #[tokio::test]
-async fn beside_a_kubelet_nothing_is_started() {
+async fn play_starts_no_pod_while_a_kubelet_is_connected() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
@@ -143,7 +143,7 @@ async fn beside_a_kubelet_nothing_is_started() {
 }
 
 #[tokio::test]
-async fn a_pod_is_described() {
+async fn status_describes_a_played_pod() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let more = ", resources: {limits: {cpu: 100m}}, \
@@ -202,7 +202,7 @@ async fn a_pod_is_described() {
 /// A pod is identified by its uid. Of two pods with the same uid, the second starts once the first
 /// is gone.
 #[tokio::test]
-async fn two_pods_of_one_uid_follow_each_other() {
+async fn two_pods_with_the_same_uid_run_one_after_the_other() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let folder = Watched::new(&place);
@@ -233,7 +233,7 @@ async fn two_pods_of_one_uid_follow_each_other() {
 
 /// No pod was created, so `play` has no termination to wait for.
 #[tokio::test]
-async fn without_a_runtime_it_says_where_none_is_and_ends_at_once() {
+async fn play_without_a_runtime_names_the_socket_and_ends_immediately() {
     let place = Place::new();
     let manifest = pod("a", POLITE, "", "").replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 3600");
     let answer = played(&place, &manifest, &["--until", "ready", "--timeout", "1s"]).await;

@@ -17,7 +17,7 @@ const COUNT: &str = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n
 const OFTEN: [&str; 2] = ["--container-log-monitor-interval", "3s"];
 
 #[tokio::test]
-async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
+async fn a_played_containers_log_is_rotated_compressed_and_complete() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     fs::write(place.at("pods.yaml"), pod("a", COUNT, "", "")).unwrap();
@@ -56,7 +56,7 @@ async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
 }
 
 #[tokio::test]
-async fn limits_of_logs_that_the_kubelet_refuses_are_refused() {
+async fn log_limits_that_the_kubelet_refuses_are_refused() {
     let place = Place::new();
     let limits = [
         ("--container-log-max-size", "10MiB", "must be a Kubernetes quantity of bytes"),

@@ -46,7 +46,7 @@ pub(crate) async fn serve(answer: String, is_endless: bool) -> (u16, Arc<AtomicU
 }
 
 #[tokio::test]
-async fn endless_heads_of_one_pod_do_not_harm_another() {
+async fn endless_response_heads_of_one_pod_do_not_affect_another() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let (healthy, requests) = serve("HTTP/1.1 204 Fine\r\n\r\n".to_owned(), false).await;
@@ -107,7 +107,7 @@ fn prober_waits(shim: &Running) -> bool {
 /// probeshim is stopped for more than a tenth of the timeout while an attempt waits for its answer,
 /// which is a failure. If the two attempts were not discarded, the container would be killed.
 #[tokio::test]
-async fn attempts_for_which_the_prober_is_late_are_discarded_and_kill_nothing() {
+async fn late_probe_attempts_are_discarded_and_kill_nothing() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "patient").await;

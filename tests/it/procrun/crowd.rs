@@ -8,7 +8,7 @@ use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 
 #[tokio::test]
-async fn two_hundred_containers_live_and_end_at_once() {
+async fn two_hundred_containers_run_and_end_at_the_same_time() {
     // The program raises its limit in the same way. The soft limit is 1,024 on most systems.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();

@@ -21,7 +21,7 @@ async fn a_stop_sends_its_signal_to_the_group_and_waits() {
 }
 
 #[tokio::test]
-async fn who_ignores_the_signal_is_killed_with_all_descendants() {
+async fn a_container_that_ignores_the_stop_signal_is_killed_with_all_descendants() {
     let mut runtime = Runtime::start();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > far; while :; do sleep 0.01; done' &
                   echo $$ > near; while :; do sleep 0.01; done";
@@ -53,7 +53,7 @@ async fn the_stop_signal_of_the_config_is_sent() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_first_process_is_the_end_of_all() {
+async fn all_processes_of_a_container_end_with_its_first_process() {
     let mut runtime = Runtime::start();
     let script =
         "setsid sh -c 'echo $$ > far; exec sleep 1000' & (sh -c 'echo $$ > orphan; exec sleep 1000' &)
@@ -67,7 +67,7 @@ async fn the_end_of_the_first_process_is_the_end_of_all() {
 }
 
 #[tokio::test]
-async fn a_container_whose_monitor_is_killed_has_ended() {
+async fn a_container_ends_if_its_monitor_is_killed() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("echo $$ > pid; echo $PPID > monitor; sleep 1000").await;
     let [pid, monitor] = [runtime.file(&id, "pid").await, runtime.file(&id, "monitor").await];
@@ -81,7 +81,7 @@ async fn a_container_whose_monitor_is_killed_has_ended() {
 }
 
 #[tokio::test]
-async fn signals_for_the_program_do_not_end_a_monitor() {
+async fn signals_to_a_monitor_do_not_end_it() {
     let mut runtime = Runtime::start();
     let id = runtime
         .runs("trap 'echo told > told' TERM; echo $PPID > monitor; while :; do sleep 0.01; done")

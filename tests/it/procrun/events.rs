@@ -15,7 +15,7 @@ async fn next(events: &mut Streaming<ContainerEventResponse>) -> ContainerEventR
 }
 
 #[tokio::test]
-async fn the_whole_life_of_a_pod_is_told_to_every_subscriber() {
+async fn every_subscriber_receives_the_events_of_a_pods_whole_life() {
     use ContainerEventType::{ContainerCreatedEvent as Created, ContainerDeletedEvent as Deleted};
     use ContainerEventType::{ContainerStartedEvent as Started, ContainerStoppedEvent as Stopped};
 

@@ -18,7 +18,7 @@ const HOLDS: &str = "echo said; sh -c 'echo $$ > child; exec sleep 1000' & echo 
 const ENOUGH: i64 = 3;
 
 #[tokio::test]
-async fn streams_and_exit_codes_are_told_apart() {
+async fn exec_sync_returns_stdout_stderr_and_the_exit_code() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let answer = runtime.exec(&id, "echo out; echo err >&2; exit 3", 10).await.unwrap();
@@ -35,7 +35,7 @@ async fn streams_and_exit_codes_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_stream_longer_than_16_mib_is_not_waited_for_but_read() {
+async fn exec_sync_reads_output_beyond_16_mib_and_then_fails() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let (code, words) = refused(runtime.exec(&id, "head -c 40000000 /dev/zero", 0).await);
@@ -46,7 +46,7 @@ async fn a_stream_longer_than_16_mib_is_not_waited_for_but_read() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_alone_and_its_child_holds_the_call() {
+async fn a_timed_out_command_is_killed_alone_and_its_child_holds_the_call() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let call = runtime.begin_exec(&id, &format!("{HOLDS}; exec sleep 1000"), ENOUGH);
@@ -64,7 +64,7 @@ async fn a_command_that_takes_too_long_is_killed_alone_and_its_child_holds_the_c
 }
 
 #[tokio::test]
-async fn killing_the_group_frees_the_call() {
+async fn a_kill_of_the_process_group_ends_a_timed_out_call() {
     let mut runtime = Runtime::start_with(|settings| settings.exec_timeout_kills = TimeoutKillScope::Group);
     let id = runtime.runs("sleep 1000").await;
     let (code, _) = refused(runtime.exec(&id, &format!("{HOLDS}; exec sleep 1000"), ENOUGH).await);
@@ -74,7 +74,7 @@ async fn killing_the_group_frees_the_call() {
 }
 
 #[tokio::test]
-async fn a_child_that_keeps_the_output_open_holds_a_call_that_went_well() {
+async fn a_child_that_keeps_the_output_open_holds_a_successful_call() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let begun = tokio::time::Instant::now();
@@ -96,7 +96,7 @@ async fn a_child_that_keeps_the_output_open_holds_a_call_that_went_well() {
 }
 
 #[tokio::test]
-async fn the_drain_limit_ends_a_call_that_is_held() {
+async fn the_drain_timeout_ends_a_call_that_a_child_holds() {
     let mut runtime =
         Runtime::start_with(|settings| settings.exec_io_drain_timeout = Some(Duration::from_millis(1500)));
     let id = runtime.runs("sleep 1000").await;
@@ -109,7 +109,7 @@ async fn the_drain_limit_ends_a_call_that_is_held() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_takes_its_command_along() {
+async fn a_command_is_killed_when_its_caller_disconnects() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let call = runtime.begin_exec(&id, "echo $$ > pid; exec sleep 1000", 0);
@@ -120,7 +120,7 @@ async fn a_caller_that_goes_takes_its_command_along() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_container_ends_its_commands() {
+async fn commands_end_with_their_container() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let call = runtime.begin_exec(&id, "touch begun; echo > pid; sleep 1000", 0);

@@ -11,7 +11,7 @@ fn spec(name: &str) -> ImageSpec {
 }
 
 #[tokio::test]
-async fn every_name_is_known_but_for_those_that_are_missing() {
+async fn every_image_name_exists_except_missing_ones() {
     let runtime = Runtime::start();
     let mut images = image_client(&runtime.socket);
     let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };

@@ -9,7 +9,7 @@ use probeshim::cri::v1::*;
 use super::{Runtime, processes_of, shell};
 
 #[tokio::test]
-async fn states_times_exit_codes_and_reasons() {
+async fn container_status_has_state_times_exit_code_and_reason() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     for (name, script, code, reason) in [
@@ -32,7 +32,7 @@ async fn states_times_exit_codes_and_reasons() {
 }
 
 #[tokio::test]
-async fn what_the_config_says_is_told_again() {
+async fn container_status_returns_the_values_of_the_config() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let mut config = shell("main", "sleep 1000");
@@ -66,7 +66,7 @@ async fn what_the_config_says_is_told_again() {
 }
 
 #[tokio::test]
-async fn a_command_has_its_environment_and_a_working_directory_of_its_own() {
+async fn a_container_has_its_own_environment_and_working_directory() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let script = r#"echo "$GREETING $HOSTNAME" > said; pwd > where; echo "$HOME" > home; env | grep -c CARGO > leaked"#;
@@ -90,7 +90,7 @@ async fn a_command_has_its_environment_and_a_working_directory_of_its_own() {
 }
 
 #[tokio::test]
-async fn each_container_is_a_session_and_its_command_leads_a_group() {
+async fn each_container_has_its_own_session_and_process_group() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("cut -d' ' -f1,5,6 /proc/self/stat > self; echo $$ > pid; sleep 1000").await;
     let [pid, stat] = [runtime.file(&id, "pid").await, runtime.file(&id, "self").await];

@@ -49,7 +49,7 @@ fn sorted(ids: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn containers_by_id_sandbox_state_and_labels() {
+async fn containers_are_listed_by_id_sandbox_state_and_labels() {
     let mut runtime = Runtime::start();
     let pods = four_containers(&mut runtime).await;
     let (red, of_red) = &pods[0];
@@ -85,7 +85,7 @@ async fn containers_by_id_sandbox_state_and_labels() {
 }
 
 #[tokio::test]
-async fn sandboxes_by_id_state_and_labels() {
+async fn sandboxes_are_listed_by_id_state_and_labels() {
     let mut runtime = Runtime::start();
     let pods = four_containers(&mut runtime).await;
     let [(red, _), (blue, _)] = &pods[..] else { unreachable!("four_containers returns two pods") };

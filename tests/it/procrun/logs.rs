@@ -19,7 +19,7 @@ fn lines(text: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn lines_have_time_stream_and_tag_and_all_are_there_when_the_container_has_ended() {
+async fn log_lines_have_time_stream_and_tag_and_are_complete_at_the_end() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let mut config = shell("main", "echo out; echo err >&2; printf 'no end'");
@@ -35,7 +35,7 @@ async fn lines_have_time_stream_and_tag_and_all_are_there_when_the_container_has
 }
 
 #[tokio::test]
-async fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
+async fn a_renamed_log_continues_in_a_new_file_after_a_reopen() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("n=0; while :; do n=$((n+1)); echo $n; sleep 0.005; done").await;
     let [log, moved] = ["logs/pod/main.log", "logs/pod/main.log.1"].map(|name| runtime.path(name));
@@ -62,7 +62,7 @@ async fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
 /// The container writes without a pause, so that a chunk is always in flight while the file is
 /// switched.
 #[tokio::test]
-async fn nothing_goes_to_a_file_that_was_moved_away_once_the_log_is_reopened() {
+async fn a_renamed_log_does_not_grow_after_a_reopen() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("n=0; while :; do n=$((n+1)); echo $n; done").await;
     let log = runtime.path("logs/pod/main.log");
@@ -92,7 +92,7 @@ async fn nothing_goes_to_a_file_that_was_moved_away_once_the_log_is_reopened() {
 }
 
 #[tokio::test]
-async fn without_a_log_path_nothing_is_written_and_nothing_blocks() {
+async fn a_container_without_a_log_path_writes_no_log_and_does_not_block() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let mut config = shell("main", "head -c 1000000 /dev/zero");
@@ -105,7 +105,7 @@ async fn without_a_log_path_nothing_is_written_and_nothing_blocks() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_no_file_is_refused_and_holds_up_nobody() {
+async fn a_log_path_that_is_not_a_regular_file_is_refused_without_blocking() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     fs::create_dir_all(runtime.path("logs/pod")).unwrap();

@@ -59,7 +59,7 @@ async fn populate(place: &Place) -> (Client, String) {
 }
 
 #[tokio::test]
-async fn it_warns_first_serves_its_owner_and_leaves_nothing_behind() {
+async fn procrun_prints_a_warning_serves_its_owner_and_leaves_nothing_behind() {
     let place = Place::new();
     let mut runtime = start(&place).await;
     assert_eq!(fs::read_to_string(place.at("out")).unwrap().lines().next(), Some(WARNING));
@@ -73,7 +73,7 @@ async fn it_warns_first_serves_its_owner_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn killed_it_leaves_no_process_behind_and_its_successor_no_folder() {
+async fn a_killed_procrun_leaves_no_process_and_its_successor_removes_its_directories() {
     let place = Place::new();
     let mut runtime = start(&place).await;
     populate(&place).await;
@@ -108,7 +108,7 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
 }
 
 #[tokio::test]
-async fn wrong_usage_and_places_that_are_taken_are_named() {
+async fn procrun_reports_wrong_usage_and_directories_in_use() {
     let place = Place::new();
     for (flag, value, told) in [
         ("--synthetic", "many", "'many' for '--synthetic <N>': must be a whole number from 0 to 100000"),
@@ -133,7 +133,7 @@ async fn wrong_usage_and_places_that_are_taken_are_named() {
 }
 
 #[tokio::test]
-async fn a_container_inherits_nothing_from_whoever_started_procrun() {
+async fn a_container_inherits_nothing_from_the_process_that_started_procrun() {
     let place = Place::new();
     let inner = command(&place, &[]);
     let words: Vec<_> = std::iter::once(inner.get_program()).chain(inner.get_args()).collect();
@@ -157,7 +157,7 @@ async fn a_container_inherits_nothing_from_whoever_started_procrun() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_goes_ends_it_in_order() {
+async fn procrun_ends_properly_on_sighup() {
     let place = Place::new();
     // The tests may run with SIGHUP ignored, as under nohup, and child processes would inherit
     // that.
@@ -173,7 +173,7 @@ async fn a_terminal_that_goes_ends_it_in_order() {
 }
 
 #[tokio::test]
-async fn what_a_container_locks_up_is_removed_all_the_same() {
+async fn a_container_directory_without_permissions_is_removed_nevertheless() {
     need!(is_root());
     let place = Place::new();
     let mut nobody = Command::new(place.copied_program());
@@ -191,7 +191,7 @@ async fn what_a_container_locks_up_is_removed_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_has_ended_holds_no_descriptors() {
+async fn an_ended_container_holds_no_descriptors() {
     let place = Place::new();
     let runtime = start(&place).await;
     let (mut client, container_id) = populate(&place).await;

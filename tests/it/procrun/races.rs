@@ -10,7 +10,7 @@ use tonic::Code;
 use super::{Runtime, processes_of, refused, shell, until};
 
 #[tokio::test]
-async fn commands_that_come_as_a_container_ends_do_not_hide_its_exit_code() {
+async fn commands_started_while_a_container_ends_do_not_hide_its_exit_code() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let mut lives = JoinSet::new();
@@ -33,7 +33,7 @@ async fn commands_that_come_as_a_container_ends_do_not_hide_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_leaves_no_container_half_removed() {
+async fn a_disconnected_caller_leaves_no_container_half_removed() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     for number in 0..20 {
@@ -58,7 +58,7 @@ async fn a_caller_that_goes_leaves_no_container_half_removed() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_stopped_while_a_container_starts_runs_nothing() {
+async fn a_pod_removed_while_a_container_starts_runs_nothing() {
     let mut runtime = Runtime::start_with(|settings| settings.start_delay = Duration::from_secs(3600));
     let pod = runtime.run_pod("pod").await;
     let id = runtime.create(("pod", &pod), shell("main", "sleep 1000")).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_pod_that_is_stopped_while_a_container_starts_runs_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_created_in_a_pod_that_goes_goes_with_it() {
+async fn containers_created_while_their_pod_is_removed_are_removed_too() {
     let mut runtime = Runtime::start();
     for round in 0..20 {
         let name = format!("pod-{round}");
@@ -103,7 +103,7 @@ async fn what_is_created_in_a_pod_that_goes_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_crowd_of_calls_that_are_given_up_does_not_end_the_connection() {
+async fn many_cancelled_calls_do_not_end_the_connection() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     for _ in 0..10 {
@@ -116,7 +116,7 @@ async fn a_crowd_of_calls_that_are_given_up_does_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn orphans_that_end_beside_a_command_hide_nothing_of_it() {
+async fn exits_of_orphaned_processes_do_not_hide_exit_codes() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("sleep 1000").await;
     let script = "(sleep 0.01 >/dev/null 2>&1 &); (true &); (true &); exit 4";
@@ -139,7 +139,7 @@ async fn orphans_that_end_beside_a_command_hide_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn those_who_multiply_end_with_their_container() {
+async fn processes_that_fork_endlessly_end_with_their_container() {
     let mut runtime = Runtime::start();
     let id = runtime.runs("for i in 1 2 3; do (while :; do (true &); done) & done; sleep 0.3; exit 3").await;
     assert_eq!(runtime.ended(&id).await.exit_code, 3);
@@ -147,7 +147,7 @@ async fn those_who_multiply_end_with_their_container() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_removed_by_several_is_removed() {
+async fn a_pod_can_be_removed_by_several_callers_at_the_same_time() {
     let mut runtime = Runtime::start();
     for round in 0..10 {
         let name = format!("pod-{round}");

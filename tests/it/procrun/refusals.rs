@@ -10,7 +10,7 @@ use tonic::Code;
 use super::{Runtime, refused, shell};
 
 #[tokio::test]
-async fn a_config_that_cannot_be_changes_nothing() {
+async fn an_invalid_container_config_is_refused_and_changes_nothing() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let good = || shell("main", "true");
@@ -46,7 +46,7 @@ async fn a_config_that_cannot_be_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_container_that_cannot_start_has_ended_and_can_be_removed() {
+async fn a_container_that_cannot_start_is_exited_and_can_be_removed() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let config = ContainerConfig { command: vec!["no-such-program".into()], ..shell("main", "") };
@@ -62,7 +62,7 @@ async fn a_container_that_cannot_start_has_ended_and_can_be_removed() {
 }
 
 #[tokio::test]
-async fn an_id_of_which_too_little_is_written_is_nobodys() {
+async fn an_ambiguous_or_unknown_id_prefix_is_refused() {
     let mut runtime = Runtime::start_with(|settings| settings.synthetic = 20);
     // Twenty ids begin with sixteen possible digits, so two of them share the first digit.
     let request = |id: &str| ContainerStatusRequest { container_id: id.into(), verbose: false };
@@ -89,7 +89,7 @@ async fn an_id_of_which_too_little_is_written_is_nobodys() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_says_why() {
+async fn unimplemented_calls_name_the_alternative() {
     let mut runtime = Runtime::start();
     for (answer, why) in [
         (runtime.client.exec(ExecRequest::default()).await.map(drop), "use ExecSync"),

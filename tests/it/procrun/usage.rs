@@ -7,7 +7,7 @@ use probeshim::cri::v1::*;
 use super::{Runtime, shell, until};
 
 #[tokio::test]
-async fn cpu_time_and_memory_of_all_processes_of_a_container() {
+async fn container_stats_count_cpu_time_and_memory_of_all_processes() {
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let busy = "n=0; (while :; do n=$((n+1)); done) & sleep 1000";

@@ -207,7 +207,7 @@ async fn all(plans: impl Iterator<Item = Plan>) -> Vec<Walk> {
 }
 
 #[tokio::test]
-async fn whenever_procrun_is_killed_a_pod_comes_back_and_then_to_its_end() {
+async fn a_played_pod_is_restarted_and_ends_whenever_procrun_is_killed() {
     let Walk { calls, .. } = walk(Vec::new()).await;
     assert!(calls >= 10, "{calls}");
     let walks = all(moments(calls).map(|moment| vec![(moment, Who::Procrun)])).await;
@@ -215,7 +215,7 @@ async fn whenever_procrun_is_killed_a_pod_comes_back_and_then_to_its_end() {
 }
 
 #[tokio::test]
-async fn whenever_play_and_procrun_are_killed_in_turn_a_pod_comes_back_and_then_to_its_end() {
+async fn a_played_pod_is_restarted_and_ends_whenever_play_and_procrun_are_killed_in_turn() {
     let Walk { calls, .. } = walk(Vec::new()).await;
     let in_turn = |first, second| {
         (1..=calls).map(move |call| vec![(Moment::Asked(call), first), (Moment::Asked(call + 1), second)])

@@ -20,7 +20,7 @@ async fn arrived(request: Request<()>, body: Option<Bytes>) -> (http::request::P
 }
 
 #[tokio::test]
-async fn an_unknown_service_and_method_pass() {
+async fn unknown_services_and_methods_pass() {
     let (head, _) = arrived(request("/some.future.v9.Service/DoWhatNobodyKnows"), None).await;
     assert_eq!(head.uri.path(), "/some.future.v9.Service/DoWhatNobodyKnows");
     assert_eq!(head.method, Method::POST);
@@ -28,7 +28,7 @@ async fn an_unknown_service_and_method_pass() {
 }
 
 #[tokio::test]
-async fn request_metadata_is_neither_added_to_nor_taken_from_nor_changed() {
+async fn request_metadata_passes_unchanged() {
     let mut sent = request("/a.B/C");
     for (name, value) in [
         ("grpc-timeout", "1500m"),
@@ -125,7 +125,7 @@ async fn initial_and_trailing_metadata_of_an_answer_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_of_trailers_only_stays_one() {
+async fn a_trailers_only_answer_stays_trailers_only() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");
@@ -140,7 +140,7 @@ async fn an_answer_of_trailers_only_stays_one() {
 }
 
 #[tokio::test]
-async fn a_long_message_and_long_details_pass() {
+async fn long_status_messages_and_details_pass() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");
@@ -155,7 +155,7 @@ async fn a_long_message_and_long_details_pass() {
 }
 
 #[tokio::test]
-async fn answers_that_are_not_grpc_pass_too() {
+async fn answers_that_are_not_grpc_pass() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.call("/", Bytes::from_static(b"GET, in spirit"));

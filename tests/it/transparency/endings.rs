@@ -70,7 +70,7 @@ async fn a_cancel_during_the_answer_reaches_upstream() {
 }
 
 #[tokio::test]
-async fn every_reason_of_a_client_reaches_upstream() {
+async fn every_reset_code_of_a_client_reaches_the_upstream() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for reason in REASONS {
@@ -82,7 +82,7 @@ async fn every_reason_of_a_client_reaches_upstream() {
 }
 
 #[tokio::test]
-async fn every_reason_of_upstream_reaches_the_client_before_the_answer() {
+async fn every_reset_code_of_the_upstream_reaches_the_client_before_the_answer() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for reason in REASONS {
@@ -94,7 +94,7 @@ async fn every_reason_of_upstream_reaches_the_client_before_the_answer() {
 }
 
 #[tokio::test]
-async fn every_reason_of_upstream_cuts_the_answer_after_what_was_sent() {
+async fn every_reset_code_of_the_upstream_ends_a_partial_answer() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for reason in REASONS {
@@ -106,7 +106,7 @@ async fn every_reason_of_upstream_cuts_the_answer_after_what_was_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
+async fn an_answer_cut_off_by_a_lost_connection_is_never_complete() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let (_answer, mut body) = half_answered(&mut client, &mut runtime).await;
@@ -116,7 +116,7 @@ async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
 }
 
 #[tokio::test]
-async fn a_call_whose_connection_broke_is_never_sent_twice() {
+async fn a_call_on_a_broken_connection_is_never_sent_twice() {
     let shim = shim();
     let (mut client, mut connection, runtime) = shim.joined().await;
     let response = client.ask("/a.B/CreateContainer");
@@ -153,7 +153,7 @@ async fn an_answer_may_end_before_its_request() {
 }
 
 #[tokio::test]
-async fn a_request_that_upstream_wants_no_more_of_is_stopped() {
+async fn a_request_that_the_upstream_declines_is_stopped() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let (response, mut body) = client.start(request("/a.B/C"), false);
@@ -170,7 +170,7 @@ async fn a_request_that_upstream_wants_no_more_of_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_takes_its_upstream_connection_along() {
+async fn the_upstream_connection_is_closed_with_its_client() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let _response = client.ask("/a.B/C");
@@ -180,7 +180,7 @@ async fn a_client_that_goes_takes_its_upstream_connection_along() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_goes_takes_its_client_along() {
+async fn the_client_connection_is_closed_with_its_upstream() {
     let shim = shim();
     let (client, runtime, _listener) = shim.joined().await;
     runtime.vanish();
@@ -188,7 +188,7 @@ async fn an_upstream_that_goes_takes_its_client_along() {
 }
 
 #[tokio::test]
-async fn where_upstream_is_down_clients_are_refused_at_once_and_served_when_it_is_back() {
+async fn clients_are_refused_while_the_upstream_is_down_and_served_afterwards() {
     let shim = shim();
     for _ in 0..3 {
         let mut refused = shim.connect().await;

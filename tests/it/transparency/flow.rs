@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 const HELD: usize = (4 << 20) + (1 << 20);
 
 #[tokio::test]
-async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
+async fn a_stalled_reader_holds_little_memory_and_delays_no_other_call() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let stalled = client.ask("/a.B/Stalled");
@@ -58,7 +58,7 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_slow_on_one_stream_learns_of_resets_on_others() {
+async fn a_client_that_reads_slowly_receives_the_resets_of_other_streams() {
     let shim = shim();
     let listener = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -103,7 +103,7 @@ async fn a_reader_that_is_slow_on_one_stream_learns_of_resets_on_others() {
 }
 
 #[tokio::test]
-async fn a_thousand_streams_are_open_at_once() {
+async fn a_thousand_streams_can_be_open_at_the_same_time() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let responses: Vec<_> = (0..1000).map(|n| client.ask(&format!("/a.B/{n}"))).collect();

@@ -9,7 +9,7 @@ use fixtures::wait::soon;
 use h2::Reason;
 
 #[tokio::test]
-async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
+async fn a_draining_upstream_finishes_calls_and_its_goaway_reaches_the_client() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");
@@ -24,7 +24,7 @@ async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_properly_closes_upstream() {
+async fn a_client_that_sends_goaway_closes_its_upstream_connection() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");
@@ -44,7 +44,7 @@ fn call(stream: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goaway() {
+async fn streams_that_a_draining_upstream_did_not_process_are_refused_after_goaway() {
     let shim = shim();
     let runtime = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -77,7 +77,7 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
 }
 
 #[tokio::test]
-async fn the_reason_of_a_broken_upstream_reaches_the_client() {
+async fn the_connection_error_of_the_upstream_reaches_the_client() {
     let shim = shim();
     let listener = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -95,7 +95,7 @@ async fn the_reason_of_a_broken_upstream_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn our_drain_lets_calls_finish_and_refuses_new_clients() {
+async fn the_drain_finishes_calls_and_refuses_new_clients() {
     let mut shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");
@@ -109,7 +109,7 @@ async fn our_drain_lets_calls_finish_and_refuses_new_clients() {
 }
 
 #[tokio::test]
-async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
+async fn idle_and_half_open_clients_do_not_delay_the_drain() {
     let mut shim = shim();
     let (client, _connection, _runtime) = shim.joined().await;
     let silent = shim.connect().await;
@@ -122,7 +122,7 @@ async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_acknowledge_our_leaving_does_not_hold_up_a_drain() {
+async fn a_client_that_does_not_acknowledge_goaway_does_not_delay_the_drain() {
     let mut shim = shim_with(Duration::from_secs(3600));
     let runtime = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -135,7 +135,7 @@ async fn a_client_that_does_not_acknowledge_our_leaving_does_not_hold_up_a_drain
 }
 
 #[tokio::test]
-async fn a_call_that_outlasts_the_drain_timeout_is_cut() {
+async fn a_call_that_outlasts_the_drain_timeout_is_aborted() {
     let mut shim = shim_with(Duration::from_millis(50));
     let (mut client, mut runtime, _listener) = shim.joined().await;
     let response = client.ask("/a.B/C");

@@ -64,7 +64,7 @@ fn is_whole(frames: &[Frame], stream: u32) -> bool {
 }
 
 #[tokio::test]
-async fn an_answer_is_whole_where_upstream_goes_right_after_it() {
+async fn an_answer_is_complete_if_the_upstream_closes_right_after_it() {
     let shim = shim();
     let (mut client, mut upstream) = joined(&shim, &[1]).await;
     upstream.send(&answer(1, wire::END_STREAM)).await;
@@ -75,7 +75,7 @@ async fn an_answer_is_whole_where_upstream_goes_right_after_it() {
 }
 
 #[tokio::test]
-async fn an_answer_is_whole_where_upstream_dies_with_another_call_in_flight() {
+async fn an_answer_is_complete_if_the_upstream_dies_with_another_call_in_flight() {
     let shim = shim();
     let (mut client, mut upstream) = joined(&shim, &[1, 3]).await;
     upstream.send(&answer(1, wire::END_STREAM)).await;

@@ -96,7 +96,7 @@ async fn another_is_served(shim: &Shim, runtime: &Runtime, calls: usize) {
 }
 
 #[tokio::test]
-async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
+async fn streams_beyond_the_limit_are_refused_and_the_others_continue() {
     let shim = shim();
     let runtime = shim.runtime();
     let (mut client, settings) = client_in_frames(&shim).await;
@@ -130,7 +130,7 @@ async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn uploads_to_a_runtime_that_does_not_read_are_held_up_to_the_window_of_their_connection() {
+async fn uploads_to_a_stalled_runtime_are_held_up_to_the_window_of_their_connection() {
     let shim = shim();
     let runtime = shim.runtime();
     let (mut client, settings) = client_in_frames(&shim).await;
@@ -162,7 +162,7 @@ async fn uploads_to_a_runtime_that_does_not_read_are_held_up_to_the_window_of_th
 }
 
 #[tokio::test]
-async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
+async fn unread_answers_are_held_up_to_the_limits_of_their_client() {
     const CALLS: u32 = 100;
     /// Maximum number of bytes in the relay and the sockets: the window, unwritten bytes, and a
     /// reserve.
@@ -210,7 +210,7 @@ async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
 
 /// The relay holds the head of a call that the runtime's stream limit delays.
 #[tokio::test]
-async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_of_unwritten_bytes() {
+async fn heads_beyond_the_runtimes_stream_limit_are_held_up_to_the_limit_of_unwritten_bytes() {
     /// Maximum number of bytes in the relay and the sockets: unwritten bytes and a reserve.
     const HELD: usize = 8 << 20;
     let shim = shim();
@@ -298,7 +298,7 @@ async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_call
 }
 
 #[tokio::test]
-async fn a_second_client_is_served_while_floods_go_on() {
+async fn a_second_client_is_served_during_floods() {
     let shim = shim();
     let runtime = shim.runtime();
     let floods: [fn(u32) -> Vec<u8>; 3] = [

@@ -40,7 +40,7 @@ fn expect(call: &Call, method: &str) {
 }
 
 #[tokio::test]
-async fn a_path_as_authority_is_served() {
+async fn a_request_with_a_socket_path_as_authority_is_served() {
     for authority in OLD {
         let shim = shim();
         let (mut client, mut runtime) = joined(&shim).await;
@@ -57,7 +57,7 @@ async fn a_path_as_authority_is_served() {
 }
 
 #[tokio::test]
-async fn a_body_and_trailers_pass_behind_a_mended_head() {
+async fn a_body_and_trailers_pass_after_a_rewritten_head() {
     let shim = shim();
     let (mut client, mut runtime) = joined(&shim).await;
     client.send(&frame(HEADERS, wire::END_HEADERS, 1, &block(OLD[0], "/a.B/C"))).await;
@@ -71,7 +71,7 @@ async fn a_body_and_trailers_pass_behind_a_mended_head() {
 }
 
 #[tokio::test]
-async fn padding_priority_and_continuations_are_understood() {
+async fn padding_priority_and_continuations_of_a_rewritten_head_are_decoded() {
     let shim = shim();
     let (mut client, mut runtime) = joined(&shim).await;
     let whole = block(OLD[0], "/a.B/C");
@@ -89,7 +89,7 @@ async fn padding_priority_and_continuations_are_understood() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_byte_by_byte_is_understood() {
+async fn a_rewritten_head_may_arrive_byte_by_byte() {
     let shim = shim();
     let runtime = shim.runtime();
     let mut client = Wire(shim.connect().await);
@@ -101,7 +101,7 @@ async fn a_head_that_comes_byte_by_byte_is_understood() {
 }
 
 #[tokio::test]
-async fn what_the_client_compresses_against_earlier_heads_is_read_right() {
+async fn heads_compressed_with_the_dynamic_table_are_rewritten_correctly() {
     let shim = shim();
     let (mut client, mut runtime) = joined(&shim).await;
     let flags = wire::END_HEADERS | wire::END_STREAM;
@@ -124,7 +124,7 @@ async fn what_the_client_compresses_against_earlier_heads_is_read_right() {
 }
 
 #[tokio::test]
-async fn broken_frames_of_an_old_client_end_its_connection_as_http_2_says() {
+async fn invalid_frames_of_an_old_client_end_its_connection_with_http_2_errors() {
     for (what, bytes, reason) in [
         ("an index beyond the table", frame(HEADERS, wire::END_HEADERS, 3, b"\xfe"), wire::PROTOCOL_ERROR),
         (

@@ -33,7 +33,7 @@ async fn drained(mut stream: tokio::net::UnixStream) {
 }
 
 #[tokio::test]
-async fn http_1_and_garbage_are_closed() {
+async fn connections_with_http_1_or_garbage_are_closed() {
     let shim = shim();
     let (mut witness, _listener) = Witness::of(&shim).await;
     for stranger in
@@ -48,7 +48,7 @@ async fn http_1_and_garbage_are_closed() {
 }
 
 #[tokio::test]
-async fn half_a_frame_waits_without_harm() {
+async fn an_incomplete_frame_does_not_affect_other_clients() {
     let shim = shim();
     let (mut witness, _listener) = Witness::of(&shim).await;
     let mut waiting = Vec::new();
@@ -66,7 +66,7 @@ async fn half_a_frame_waits_without_harm() {
 }
 
 #[tokio::test]
-async fn broken_frames_end_their_connection_as_http_2_says() {
+async fn invalid_frames_end_their_connection_with_http_2_errors() {
     let shim = shim();
     let (mut witness, _listener) = Witness::of(&shim).await;
     for (what, bytes, reason) in [
@@ -106,7 +106,7 @@ async fn broken_frames_end_their_connection_as_http_2_says() {
 }
 
 #[tokio::test]
-async fn thousands_of_streams_reset_at_once_end_nothing() {
+async fn thousands_of_immediate_resets_do_not_end_the_connection() {
     let shim = shim();
     let (mut witness, listener) = Witness::of(&shim).await;
     let mut bytes = wire::HELLO.to_vec();

@@ -22,7 +22,7 @@ fn another_ends(scenario: &mut Scenario) {
 }
 
 #[test]
-fn without_the_runtimes_events_the_rest_is_known() {
+fn a_call_without_runtime_events_is_recorded_with_unsupported_phases() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
     scenario.tracker.events_available(false, now);
@@ -32,7 +32,7 @@ fn without_the_runtimes_events_the_rest_is_known() {
 }
 
 #[test]
-fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
+fn an_interruption_of_events_affects_only_calls_in_flight() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     let now = scenario.at(10);
@@ -62,7 +62,7 @@ fn calls_from_before_a_reconnect_are_marked_as_interrupted() {
 }
 
 #[test]
-fn what_goes_on_is_not_taken_from_another_for_a_call_without_events() {
+fn a_call_without_events_does_not_get_the_running_exec_of_another_caller() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     another_begins(&mut scenario);
@@ -89,7 +89,7 @@ fn an_exit_without_observed_start_is_matched_to_no_call() {
 }
 
 #[test]
-fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
+fn a_call_with_interrupted_events_gets_no_running_exec_instance() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
     scenario.tracker.events_interrupted(now);
@@ -116,7 +116,7 @@ fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
 }
 
 #[test]
-fn a_late_exit_that_is_not_the_answers_is_anothers() {
+fn a_late_exit_that_contradicts_the_answer_is_not_assigned_to_the_call() {
     for (at, status, is_its) in [(44, 0, true), (44, 3, false), (3000, 0, false)] {
         let mut scenario = Scenario::new();
         scenario.request(1, 0, 5);

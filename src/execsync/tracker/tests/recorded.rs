@@ -18,7 +18,7 @@ fn parts(phases: [u64; 6]) -> PhaseDurations {
 }
 
 #[test]
-fn a_call_is_recorded_as_soon_as_everything_is_known() {
+fn a_call_is_recorded_once_all_its_events_are_known() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
@@ -33,7 +33,7 @@ fn a_call_is_recorded_as_soon_as_everything_is_known() {
 }
 
 #[test]
-fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
+fn a_late_exit_is_awaited_and_an_absent_exit_is_recorded_as_missing() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
@@ -77,7 +77,7 @@ fn concurrent_calls_are_matched_once_all_events_are_known() {
 }
 
 #[test]
-fn calls_at_once_that_are_alike_are_ambiguous() {
+fn concurrent_identical_calls_are_ambiguous() {
     let mut scenario = Scenario::new();
     for (id, exec) in [(1, ONE), (2, TWO)] {
         scenario.request(id, 0, 5);
@@ -97,7 +97,7 @@ fn calls_at_once_that_are_alike_are_ambiguous() {
 }
 
 #[test]
-fn a_timeout_tells_what_became_of_the_command() {
+fn a_timed_out_call_is_recorded_with_the_outcome_of_its_command() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 1);
     scenario.added(ONE, 3);
@@ -137,7 +137,7 @@ fn a_command_that_outlives_its_call_amends_the_record() {
 }
 
 #[test]
-fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
+fn a_call_with_an_undecodable_answer_is_matched_to_its_exited_command() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
@@ -150,7 +150,7 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
 }
 
 #[test]
-fn a_container_may_become_known_while_a_call_lasts() {
+fn a_container_that_becomes_known_during_a_call_is_recorded_with_it() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     let known = ContainerRef { name: Some("main".to_owned()), ..ContainerRef::default() };
@@ -162,7 +162,7 @@ fn a_container_may_become_known_while_a_call_lasts() {
 }
 
 #[test]
-fn a_command_that_could_not_be_started_is_over() {
+fn the_exit_of_a_command_that_could_not_start_is_not_awaited() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
@@ -177,7 +177,7 @@ fn a_command_that_could_not_be_started_is_over() {
 }
 
 #[test]
-fn what_was_executed_in_a_container_goes_with_it() {
+fn exec_instances_are_forgotten_after_their_container_exits() {
     let mut scenario = Scenario::new();
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);

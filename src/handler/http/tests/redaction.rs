@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn query_strings_are_left_out_of_messages_where_that_is_wanted() {
+async fn redaction_removes_query_strings_from_http_probe_messages() {
     let shown = async |port: u16, path: &str| {
         let outcome = attempt(&get(port, path, &[]), "127.0.0.1", port, LONG, true).await.unwrap();
         let ProbeOutcome::Failure(message) = outcome else { panic!("{outcome:?}") };

@@ -40,7 +40,7 @@ fn tree() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn links_are_followed_below_the_directory_and_lead_out_of_it_by_no_kernel() {
+fn links_are_followed_below_a_directory_but_not_out_of_it_on_any_kernel() {
     let (_dir, volume) = tree();
     let dir = trusted(&volume).unwrap();
     let by_kernel = |path: &str, flags, links| open(&dir, Path::new(path), flags, links);
@@ -94,7 +94,7 @@ fn links_are_followed_below_the_directory_and_lead_out_of_it_by_no_kernel() {
 }
 
 #[test]
-fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones() {
+fn missing_directories_are_created_through_links_but_not_through_dangling_links() {
     let (temp, volume) = tree();
     let dir = trusted(&volume).unwrap();
     let make = |path: &str| open_or_make(&dir, Path::new(path), 0o2775, Links::Follow);
@@ -131,7 +131,7 @@ fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones()
 }
 
 #[test]
-fn only_names_of_single_entries_are_taken() {
+fn only_single_path_components_are_entry_names() {
     let temp = tempfile::tempdir().unwrap();
     let dir: BorrowedFd<'_> = rustix::fs::CWD;
     for wrong in ["", ".", "..", "a/b", "a/", "/a", "./a"] {
@@ -152,7 +152,7 @@ fn only_names_of_single_entries_are_taken() {
 }
 
 #[test]
-fn a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step() {
+fn a_lookup_disturbed_by_renames_is_retried_and_then_done_step_by_step() {
     let opens = || Ok(OwnedFd::from(File::open("/").unwrap()));
     for (answers, calls, is_found) in [
         (&[][..], 1, Some(true)),
@@ -173,7 +173,7 @@ fn a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step() {
 }
 
 /// Number of lookups during renames. On a single processor possibly none of them is disturbed;
-/// `a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step` covers disturbed lookups
+/// `a_lookup_disturbed_by_renames_is_retried_and_then_done_step_by_step` covers disturbed lookups
 /// with simulated results of the kernel.
 const LOOKUPS: usize = 300;
 
@@ -211,7 +211,7 @@ fn a_link_upwards_is_followed_while_directories_are_renamed() {
 }
 
 #[test]
-fn what_is_mounted_on_an_entry_is_not_opened_on_any_kernel() {
+fn a_mount_on_an_entry_is_not_opened_on_any_kernel() {
     if !may_mount() {
         return skip("mounts take the right to mount");
     }

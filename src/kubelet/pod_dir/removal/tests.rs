@@ -11,7 +11,7 @@ use super::*;
 use crate::kubelet::pod_dir::tests::{limited, may_mount};
 
 #[test]
-fn links_are_removed_and_not_followed() {
+fn removal_of_a_tree_does_not_follow_links() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, host) = (dir.path().join("tree"), dir.path().join("host"));
     fs::create_dir_all(tree.join("a/b/c")).unwrap();
@@ -52,7 +52,7 @@ fn a_tree_of_any_depth_is_removed() {
 
 /// The paths of the directories at the bottom are 125 KiB long each, and 625 MiB in total.
 #[test]
-fn a_removal_holds_no_path_of_any_directory() {
+fn removal_of_a_tree_does_not_store_the_paths_of_its_directories() {
     let tree = OsStr::new("tree");
     if let Some(directory) = limited::directory() {
         return remove(trusted(&directory).unwrap(), tree).unwrap();
@@ -67,13 +67,13 @@ fn a_removal_holds_no_path_of_any_directory() {
         let bottom = make(&deepest, &long(number), 0o755).unwrap();
         make(&bottom, OsStr::new("content"), 0o755).unwrap();
     }
-    let test = concat!(module_path!(), "::a_removal_holds_no_path_of_any_directory");
+    let test = concat!(module_path!(), "::removal_of_a_tree_does_not_store_the_paths_of_its_directories");
     limited::run(test, "-d 131072", dir.path());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn what_is_mounted_in_a_tree_is_not_removed() {
+fn removal_of_a_tree_does_not_remove_files_on_mounts() {
     if !may_mount() {
         return skip("mounts take the right to mount");
     }

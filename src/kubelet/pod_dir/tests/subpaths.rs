@@ -180,7 +180,7 @@ fn subpaths_are_found_through_the_links_of_configmap_secret_and_projected_volume
 }
 
 #[test]
-fn a_subpath_may_be_a_file_or_anything_else_in_its_volume() {
+fn a_subpath_may_be_any_kind_of_file_in_its_volume() {
     let prepared = PreparedPod::new(
         "{name: empty, mountPath: /f, subPath: file}, {name: empty, mountPath: /p, subPath: pipe}, {name: empty, mountPath: /n, subPath: new/dir}",
     );
@@ -205,7 +205,7 @@ fn a_subpath_may_be_a_file_or_anything_else_in_its_volume() {
 }
 
 #[test]
-fn links_that_are_there_beforehand_lead_out_of_no_volume() {
+fn existing_links_lead_no_subpath_out_of_its_volume() {
     let outside = tempfile::tempdir().unwrap();
     fs::create_dir(outside.path().join("b")).unwrap();
     let [created, prepared] = ["create subPath directory", "prepare subPath"]
@@ -252,7 +252,7 @@ fn links_that_are_there_beforehand_lead_out_of_no_volume() {
 
 /// After SIGKILL, the next run knows an orphan only by its uid.
 #[test]
-fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
+fn subpath_mounts_of_an_earlier_run_are_unmounted_by_the_next_run() {
     let prepared = PreparedPod::new(
         "{name: empty, mountPath: /f, subPath: dir}, {name: config, mountPath: /g, subPath: key}",
     );

@@ -108,7 +108,7 @@ fn three(policy: &str) -> Pod {
 
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 #[test]
-fn table_9_9_compute_pod_actions() {
+fn upstream_test_compute_pod_actions() {
     let [always, on_failure, never] = ["Always", "OnFailure", "Never"].map(three);
     let all_running = |pod: &Pod| runtime_status(["a", "b", "c"].map(|name| running(pod, name)).into());
     let ended =
@@ -220,7 +220,7 @@ fn table_9_9_compute_pod_actions() {
 }
 
 #[test]
-fn table_9_9_container_restart_rules() {
+fn upstream_test_compute_pod_actions_with_restart_rules() {
     for (own, of_pod, code, expected) in [
         ("Always", "Never", 0, "start a"),
         ("OnFailure", "Always", 0, "kill pod"),
@@ -247,7 +247,7 @@ fn table_9_9_container_restart_rules() {
 }
 
 #[test]
-fn table_9_9_restart_all_containers() {
+fn upstream_test_compute_pod_actions_with_restart_all_containers() {
     let rule =
         "restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
     let pod = pod(&format!(
@@ -263,7 +263,7 @@ fn table_9_9_restart_all_containers() {
 }
 
 #[test]
-fn table_9_9_init_containers() {
+fn upstream_test_compute_pod_actions_with_init_containers() {
     let with = |policy: &str| {
         pod(&format!(
             "{{restartPolicy: {policy}, initContainers: [{{name: i1, image: i}}, {{name: i2, image: i}}], containers: [{{name: a, image: i}}]}}"
@@ -291,7 +291,7 @@ fn table_9_9_init_containers() {
 }
 
 #[test]
-fn table_9_9_sidecars() {
+fn upstream_test_compute_pod_actions_with_restartable_init_containers() {
     let with = |policy: &str, probes: &str| {
         pod(&format!(
             "{{restartPolicy: {policy}, initContainers: [{{name: s1, image: i, restartPolicy: Always{probes}}}, \
@@ -375,7 +375,7 @@ fn table_9_9_sidecars() {
 /// Kubernetes' `TestPruneInitContainers` and `TestContainerGC`, as far as they concern one pod: of
 /// each name the newest instance and the newest exited one are kept.
 #[test]
-fn table_9_9_prune_init_containers() {
+fn upstream_test_prune_init_containers() {
     let pod = pod("{initContainers: [{name: a, image: i}], containers: [{name: b, image: i}]}");
     let numbered = |instance: ContainerInstance, number: u32| ContainerInstance {
         id: format!("{}-{number}", instance.name).into(),
@@ -398,7 +398,7 @@ fn table_9_9_prune_init_containers() {
 
 /// Other containers in the sandbox of a client pod belong to the client.
 #[test]
-fn a_container_of_a_client_is_killed_alone() {
+fn a_probe_kill_in_a_client_pod_kills_only_the_failed_container() {
     let probe_spec = pod(
         "{restartPolicy: Never, containers: [{name: a, image: i, livenessProbe: {exec: {command: [x]}}}]}",
     );
@@ -417,7 +417,7 @@ fn a_container_of_a_client_is_killed_alone() {
 /// The instance that a client created last, and later ones, are newer than all others, whatever
 /// their attempts.
 #[test]
-fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
+fn an_instance_created_by_a_client_is_newer_than_dead_instances_of_higher_attempts() {
     let status = |id: &str, attempt, created_at| v1::ContainerStatus {
         id: id.to_owned(),
         metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt }),

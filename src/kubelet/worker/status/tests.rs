@@ -203,7 +203,7 @@ fn pods() -> Vec<(&'static str, PublishedPod)> {
 }
 
 #[test]
-fn pods_are_shown_with_the_fields_of_kubernetes() {
+fn published_pods_have_the_fields_of_kubernetes() {
     for (name, published) in pods() {
         let shown = published.to_json("node-1", false);
         // One spec is enough: it is the same in all pods except the client pod.
@@ -223,7 +223,7 @@ fn redacted_pods_are_shown_without_commands_and_query_strings() {
 
 /// k8s-openapi drops unknown fields, omits nulls, and gives a header without a value an empty one.
 #[test]
-fn kubernetes_knows_every_field_of_the_pods_that_are_shown() {
+fn kubernetes_types_have_every_field_of_published_pods() {
     for (name, published) in pods() {
         let mut shown = published.to_json("node-1", false);
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [&shown]});

@@ -8,7 +8,7 @@ fn container(more: &str) -> String {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn each_mistake_is_reported_once_with_its_path() {
+fn each_manifest_error_is_reported_once_with_its_path() {
     for (spec, expected) in [
         ("{}".to_owned(), "spec.containers: Required value"),
         ("{containers: {}}".into(), "spec.containers: Invalid value: an empty object: must be a list"),
@@ -186,7 +186,7 @@ fn each_mistake_is_reported_once_with_its_path() {
 
 /// Each document has one fault outside the spec of its pod.
 #[test]
-fn all_mistakes_around_a_pod_spec_are_reported() {
+fn all_manifest_errors_outside_the_pod_spec_are_reported() {
     const SPEC: &str = "{containers: [{name: a, image: i}]}";
     let pod = |metadata: &str| format!("{{kind: Pod, metadata: {{name: p, {metadata}}}, spec: {SPEC}}}");
     let made = |kind: &str, policy: &str| {

@@ -4,7 +4,7 @@ use super::super::*;
 use super::specs;
 
 #[test]
-fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
+fn valid_documents_of_a_file_with_errors_are_updated() {
     let dir = tempfile::tempdir().unwrap();
     let write = |documents: &[String]| {
         std::fs::write(dir.path().join("all.yaml"), documents.join("\n---\n")).unwrap();
@@ -53,7 +53,7 @@ fn one_invalid_spec_of_ten_thousand_is_named_and_the_others_apply() {
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once_with_their_paths() {
+fn all_errors_of_manifest_files_are_reported_together_with_their_paths() {
     let wrong = r"
 kind: List
 items:

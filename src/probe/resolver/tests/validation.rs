@@ -198,7 +198,7 @@ const VALIDATION: [Row; 41] = [
 ];
 
 #[test]
-fn table_9_5_validation() {
+fn probe_fields_are_validated_as_in_upstream_tests() {
     for (name, container, wrong) in VALIDATION {
         let written = format!("{{name: main, {container}}}");
         let error = specs(&[("pod.yaml", &pod_with(&written))]).err().unwrap_or_default();
@@ -214,7 +214,7 @@ fn table_9_5_validation() {
 }
 
 #[test]
-fn table_9_5_containers_that_have_no_probes() {
+fn probes_of_ephemeral_and_init_containers_are_refused_as_in_upstream_tests() {
     let probe = |field: &str| format!("{field}: {{exec: {{command: [x]}}}}");
     for (name, list, more, path) in [
         ("ephemeral container", "ephemeralContainers", "", ""),

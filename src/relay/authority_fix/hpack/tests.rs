@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Limit in bytes, which only the block of `a_small_block_cannot_grow_large` exceeds.
+/// Limit in bytes, which only the block of `a_small_hpack_block_cannot_expand_beyond_the_limit` exceeds.
 const MAX_LIST: usize = 1 << 20;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn expect_three_requests(blocks: [&str; 3]) {
 }
 
 #[test]
-fn requests_without_huffman() {
+fn the_hpack_decoder_decodes_requests_without_huffman_codes() {
     expect_three_requests([
         "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
         "8286 84be 5808 6e6f 2d63 6163 6865",
@@ -44,7 +44,7 @@ fn requests_without_huffman() {
 }
 
 #[test]
-fn requests_with_huffman() {
+fn the_hpack_decoder_decodes_requests_with_huffman_codes() {
     expect_three_requests([
         "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
         "8286 84be 5886 a8eb 1064 9cbf",
@@ -53,7 +53,7 @@ fn requests_with_huffman() {
 }
 
 #[test]
-fn a_small_table_forgets_the_oldest() {
+fn a_full_hpack_table_evicts_its_oldest_entry() {
     let mut decoder = HpackDecoder::new(MAX_LIST);
     // The limit is 64 bytes. Of the two fields of 34 bytes each, only the second fits.
     let fields = decoder.decode(&hex("3f21 4001 61 01 31 4001 62 01 32")).unwrap();
@@ -63,7 +63,7 @@ fn a_small_table_forgets_the_oldest() {
 }
 
 #[test]
-fn broken_blocks_are_named() {
+fn invalid_hpack_blocks_are_refused_with_their_error() {
     assert_eq!(decode(&[0x80]), Err(HpackError::Index(0)));
     assert_eq!(decode(&[0xbe]), Err(HpackError::Index(62)), "the dynamic table is empty");
     assert_eq!(decode(&[0xff]), Err(HpackError::CutOff));
@@ -86,7 +86,7 @@ fn broken_blocks_are_named() {
 }
 
 #[test]
-fn a_small_block_cannot_grow_large() {
+fn a_small_hpack_block_cannot_expand_beyond_the_limit() {
     // The table holds an entry of about 4 KiB, to which the block refers 100,000 times.
     let mut decoder = HpackDecoder::new(MAX_LIST);
     let mut block = hex("40 01 61 7f a1 1e");
@@ -97,7 +97,7 @@ fn a_small_block_cannot_grow_large() {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(pairs in prop::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>(), any::<bool>()), 0..20)) {
+    fn hpack_fields_survive_encoding_and_decoding(pairs in prop::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>(), any::<bool>()), 0..20)) {
         let fields: Vec<HeaderField> = pairs
             .into_iter()
             .map(|(name, value, sensitive)| HeaderField { name: name.into(), value: value.into(), sensitive })
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(blocks in prop::collection::vec(any::<Vec<u8>>(), 1..8)) {
+    fn the_hpack_decoder_never_panics(blocks in prop::collection::vec(any::<Vec<u8>>(), 1..8)) {
         let mut decoder = HpackDecoder::new(MAX_LIST);
         for block in blocks {
             let _ = decoder.decode(&block);

@@ -54,7 +54,7 @@ fn a_valid_authority_passes_untouched_and_ends_the_scan() {
 }
 
 #[test]
-fn an_old_authority_is_replaced_in_every_request() {
+fn a_socket_path_as_authority_is_replaced_in_every_request() {
     for authority in ["/run/a.sock", "%2Frun%2Fa.sock", ""] {
         assert_eq!(
             whole(&connection(authority)),
@@ -65,14 +65,14 @@ fn an_old_authority_is_replaced_in_every_request() {
 }
 
 #[test]
-fn what_is_not_http_2_passes_untouched_and_ends_the_scan() {
+fn bytes_that_are_not_http_2_pass_unchanged_and_end_the_scan() {
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSX", &[0xff; 64]] {
         assert_eq!(whole(bytes), (BytesMut::from(bytes), false));
     }
 }
 
 #[test]
-fn a_head_that_is_mended_may_need_more_frames() {
+fn a_rewritten_head_may_need_more_frames() {
     let mut fields: Vec<HeaderField> = HpackDecoder::new(MAX_LIST).decode(&head("/run/a.sock")).unwrap();
     fields.push(HeaderField::new("x-long", &"x".repeat(40_000)));
     let block = hpack::encode(&fields);
@@ -93,7 +93,7 @@ fn a_head_that_is_mended_may_need_more_frames() {
 
 proptest! {
     #[test]
-    fn the_pieces_in_which_bytes_come_do_not_matter(pieces in prop::collection::vec(1_usize..200, 0..60)) {
+    fn the_output_of_the_rewriter_does_not_depend_on_the_chunks_of_its_input(pieces in prop::collection::vec(1_usize..200, 0..60)) {
         for authority in ["localhost", "/run/a.sock"] {
             let bytes = connection(authority);
             prop_assert_eq!(scan(&bytes, pieces.iter().copied()), whole(&bytes));
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_not_mended_are_never_lost(tail: Vec<u8>, pieces in prop::collection::vec(1_usize..40, 0..20)) {
+    fn bytes_that_are_not_rewritten_are_never_lost(tail: Vec<u8>, pieces in prop::collection::vec(1_usize..40, 0..20)) {
         let bytes = [PREFACE, &tail].concat();
         let (mut scanner, mut passed, mut rest) = (HeaderRewriter::default(), BytesMut::new(), &bytes[..]);
         let mut pieces = pieces.into_iter();
