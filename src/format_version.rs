@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_renamed_is_an_error() {
+    fn a_file_that_cannot_be_set_aside_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let error = set_aside(&directory.path().join("none"), Some(1), 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_query_that_is_too_long_is_an_error() {
+    async fn an_admin_query_that_is_too_long_is_an_error() {
         let client = Client::new(SocketPath::new("/nowhere.sock".as_ref()).unwrap());
         let query = CallsQuery { method: Some("x".repeat(70_000)), ..CallsQuery::default() };
         let error = client.calls(&query).await.unwrap_err();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drop_far_below_the_peak_is_reported_once_until_the_peak_is_reset() {
+    fn a_drop_of_memory_far_below_the_peak_is_reported_once_until_the_peak_is_reset() {
         let counter = Counter::new();
         assert!(!counter.add(3 * MIN_DROP_BYTES));
         assert!(!counter.add(1 - MIN_DROP_BYTES), "not far enough");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_overflows_does_not_panic() {
+    fn a_memory_count_that_overflows_does_not_panic() {
         let counter = Counter::new();
         for bytes in [isize::MAX, isize::MAX, isize::MIN, isize::MIN, isize::MAX, 1] {
             counter.add(bytes);

@@ -40,7 +40,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn memory_stays_flat_and_nothing_hangs() {
+fn memory_of_probeshim_stays_flat_and_no_call_hangs() {
     let (minutes, per_second) = (number("SOAK_MINUTES", 10), number("SOAK_PER_SECOND", 50));
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(Execs::start(&containerd));

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_names_the_probeshim_that_holds_the_directory() {
+    fn a_record_failure_names_the_probeshim_that_holds_the_directory() {
         let dir_guard = tempfile::tempdir().unwrap();
         let lock = LockFile::acquire(&dir_guard.path().join("calls")).unwrap();
         let mut recording = Recording::start(dir_guard.path().to_owned());

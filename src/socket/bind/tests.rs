@@ -101,7 +101,7 @@ fn a_file_that_replaced_the_socket_is_not_removed() {
 }
 
 #[test]
-fn directories_files_and_the_upstream_socket_are_refused() {
+fn directories_files_and_the_upstream_socket_are_refused_as_listen_paths() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("directory")).unwrap();
     fs::write(place.0.path().join("file"), "kept").unwrap();
