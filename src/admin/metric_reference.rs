@@ -21,13 +21,13 @@ const INTRODUCTION: &str = "# Metrics
 
 Generated from the program by `make generate`. The endpoints speak the OpenMetrics text format.
 `/metrics` has the metrics of calls, connections and the prober. `/metrics/probes` has the metrics
-of single probes; they exist while probeshim runs the probe, as in a kubelet. Sizes are those of
-messages with their gRPC frames. `method=\"other\"` stands for methods outside the CRI. Beyond 2,000
-probes, `probeshim_exec_margin_seconds` counts further ones as `probe=\"other\"`.
+of single probes. Metrics of a probe exist only while probeshim runs that probe, as in a kubelet.
+Sizes are those of messages with their gRPC frames. `method=\"other\"` stands for methods outside the CRI. Beyond 2,000
+probes, `probeshim_exec_margin_seconds` counts all further probes as `probe=\"other\"`.
 
 Values of labels:
 
-- `code`: a gRPC code or a reason why there is none, as in [api.md](api.md#calls)
+- `code`: a gRPC code, or the reason why the call has none, as in [api.md](api.md#calls)
 - `phase`, `state`: phases of an ExecSync and their
   [completeness](../guides/execsync.md#phases)
 - `assessment`: `fine`, `slow`, `failed`

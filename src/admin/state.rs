@@ -30,7 +30,7 @@ pub struct ServerInfo {
     pub started: SystemTime,
     /// Socket on which clients connect.
     pub listen: String,
-    /// Address of the public part of the API; `None` if it is not served.
+    /// Address of the public part of the API; `None` without an HTTP listener.
     pub http: Option<SocketAddr>,
     /// Whether `/pods` is served at `http` too.
     pub http_pods: bool,
@@ -94,7 +94,7 @@ impl ApiMetrics {
         if let Some(traces) = &self.traces {
             traces.register(&mut registry);
         }
-        let help = "Panics in the observation of calls, which are forwarded nevertheless";
+        let help = "Panics during the observation of calls; the calls are still forwarded";
         registry.register("panics", help, self.panics.clone());
         registry
     }

@@ -27,8 +27,8 @@ pub struct CallsCommand {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Show only calls of this method: its name in any case, such as ExecSync, or the path of a
-    /// method outside the CRI that was called
+    /// Show only calls of this method: a name, case-insensitive, such as ExecSync, or the path of a
+    /// recorded method outside the CRI
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
@@ -46,7 +46,7 @@ pub struct CallsCommand {
     #[arg(long, value_name = "PROBE")]
     probe: Option<String>,
 
-    /// Show only calls that ended within this time, such as 30s or 10m, up to 24h
+    /// Show only calls that ended in the last DURATION, such as 30s or 10m, at most 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<BoundedDuration>,
 
@@ -58,7 +58,7 @@ pub struct CallsCommand {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>, conflicts_with_all = ["last", "follow"])]
     slowest: Option<usize>,
 
-    /// Show calls as they end, after the last 10 calls or those that the other flags select
+    /// Show calls as they end, after the last 10 matching calls; --last or --since select others
     #[arg(short, long)]
     follow: bool,
 

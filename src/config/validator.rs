@@ -36,8 +36,8 @@ impl Validator {
         })
     }
 
-    /// Returns the settings of the journal; `None` if calls are not recorded. If a limit is set and
-    /// there is no state directory, that is a problem.
+    /// Returns the settings of the journal; `None` if calls are not recorded. With a limit and
+    /// without a state directory, uses the default directory; a missing default is an error.
     pub(super) fn journal(
         &mut self,
         state: Option<&Path>,

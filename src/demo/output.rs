@@ -107,7 +107,7 @@ impl Reporter {
         let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(
             text,
-            "\n{calls} calls passed through probeshim unchanged, {unseen} of them unobserved. All pods, processes and files were removed."
+            "\n{calls} calls passed through probeshim unchanged; {unseen} of them were not observed. All pods, processes and files were removed."
         );
         self.print(&text);
     }

@@ -29,7 +29,7 @@ use crate::socket::SocketPath;
 pub(super) struct RuntimeClients {
     pub(super) relay_client: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
-    /// Client that resends the captured requests of clients with few fields changed.
+    /// Client that resends the captured requests of clients with a few fields changed.
     pub(super) raw_client: RawClient,
     pub(super) client: MeteredRuntimeClient,
     /// Socket of the runtime.
@@ -42,11 +42,11 @@ fn identity_of(metadata: &PodSandboxMetadata) -> String {
     identity(&metadata.namespace, &metadata.name, &metadata.uid)
 }
 
-/// Returns whether PLEG reports changes of a container. A container that was created and not
-/// started wakes no pod worker: in the kubelet its state is `plegContainerUnknown`, whose events
-/// are not sent (`pleg/generic.go`: `convertState`, `Relist`).
+/// Returns whether PLEG reports a container. The kubelet maps the states created and unknown to
+/// `plegContainerUnknown`, and sends no event for a change to that state (`pleg/generic.go`:
+/// `convertState`, `Relist`).
 fn is_relevant(container: &Container) -> bool {
-    container.state() != ContainerState::ContainerCreated
+    matches!(container.state(), ContainerState::ContainerRunning | ContainerState::ContainerExited)
 }
 
 impl RuntimeClients {

@@ -35,7 +35,7 @@ impl Workload {
 }
 
 impl Manifests {
-    /// Returns the first manifest whose pods include that of a sandbox.
+    /// Returns the first manifest whose pods include the pod of a sandbox.
     pub(super) fn for_sandbox(&self, sandbox: &Sandbox) -> Option<&Manifest> {
         let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
         let namespace = self.by_namespace.get(namespace)?;

@@ -68,7 +68,7 @@ impl SpecResolver {
         }
     }
 
-    /// Adds rules, which take precedence over all other sources.
+    /// Replaces the rules, which take precedence over all other sources.
     #[must_use]
     pub fn and_rules(self, rules: Vec<Rule>) -> Self {
         Self { rules: rules.into(), ..self }
@@ -103,7 +103,7 @@ impl SpecResolver {
         is_new
     }
 
-    /// Replaces the pods of the kubelet by its `PodList`.
+    /// Replaces the pods of the kubelet with those of its `PodList`.
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
         self.set_kubelet_pods(
@@ -288,7 +288,7 @@ struct ContainerSources<'a> {
 }
 
 impl ContainerSources<'_> {
-    /// Returns the container with its resolved probes; `None` if they equal those of `base`.
+    /// Returns the container with all sources merged; `None` if it is not probed or equals `base`.
     fn merge(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
         if !base.role.is_probed() {
             return None;

@@ -45,7 +45,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Returns the text of the pod's fields.
+    /// Returns the selector as text, without the container's name.
     pub(super) fn pods(&self) -> String {
         Self { container: None, ..self.clone() }.to_string()
     }

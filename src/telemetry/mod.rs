@@ -1,4 +1,4 @@
-//! Logs, and traces over OTLP. The program never waits for them.
+//! Logs, and traces over OTLP. Writing logs and exporting traces never blocks the program.
 
 mod log;
 mod log_queue;

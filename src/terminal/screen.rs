@@ -14,8 +14,8 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Returns the properties of standard output: without a limit and without colours unless it is
-    /// a terminal.
+    /// Returns the properties of standard output. Only a terminal has a width limit, and has colours
+    /// unless `NO_COLOR` or `TERM=dumb` disables them.
     pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {

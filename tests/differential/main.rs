@@ -34,8 +34,7 @@ fn play_behaves_as_a_kubelet() {
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
 
-/// Two kubelets do not differ by the same comparison. This verifies that its tolerance of jitter is
-/// neither too small nor too large.
+/// Two kubelets do not differ. This verifies that the tolerance of jitter is large enough.
 #[test]
 fn two_kubelets_do_not_differ_in_the_comparison() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

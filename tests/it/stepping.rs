@@ -14,7 +14,7 @@ use crate::keeping::{Owner, SHORT, attempt};
 use crate::playing::{play, pod};
 use crate::program::{Place, Running};
 
-/// Offsets of the clock from the true time, in seconds: one hour back, and then two hours forward.
+/// Offsets of the clock from the true time, in seconds. A test sets one after the other.
 const STEPS: [i32; 2] = [-3600, 3600];
 
 /// A faked clock, shared by all processes that are started with it.

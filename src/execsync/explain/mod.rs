@@ -123,7 +123,7 @@ fn describe_purpose(identity: &ProbeMatch) -> String {
             }
         }
         ProbeMatch::Inferred { period, confidence } => format!(
-            "The command runs every {}, like a probe, but no known probe matches it (source: learned, \
+            "The command runs every {}, like a probe, but no known probe matches it (source: inferred from the period, \
              confidence {confidence}).",
             duration(*period)
         ),

@@ -65,7 +65,7 @@ impl PodWorker {
             self.wait(requeue.after(synced, &self.pod)).await;
         }
         while !self.lock().created.is_empty() {
-            // No other task knows of these objects.
+            // No other task removes these objects.
             sleep(TERMINATION_RETRY).await;
             self.remove_unwanted().await;
         }

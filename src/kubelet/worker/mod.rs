@@ -268,13 +268,14 @@ impl PodWorker {
         }
         let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
         let synced = self.run_publishing_status(&runtime_status, work).await;
+        // Reads the status without updating the PLEG cache, so that the next relist detects
+        // containers that exited during the sync.
         if let Ok(SyncResult::Retry(_)) = synced
             && let Ok((runtime_status, _)) = self.context.runtime.pod_status(&self.pod).await
         {
-            // The PLEG cache keeps its states. A container that exited during the sync wakes the
-            // worker at the next relist.
-            // Publishes why containers wait. No other event may wake the worker before the next
-            // attempt.
+            // Publishes the reasons why containers wait, because no other event may wake the worker
+            // before the next attempt.
+            let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
             let _ = self.update_status(&runtime_status, report.as_ref(), false).await;
         }
         synced

@@ -50,7 +50,7 @@ impl PodState {
                 // The prober makes no decision about a container that is being stopped, so there is
                 // no would-be kill.
                 let message = format!(
-                    "The kubelet stops the container, and its {} probe has failed",
+                    "The kubelet stops the container, whose {} probe has failed",
                     probe_type.name()
                 );
                 self.confirm(index, probe_type, message, effects);
@@ -80,7 +80,7 @@ impl PodState {
                 self.confirm_near_miss(index, probe_type, effects);
             } else if known.is_some() && self.enforcement.mode() == EnforcementMode::DryRun {
                 let message = format!(
-                    "The kubelet has stopped and restarted the container for no known reason: {stood}"
+                    "The kubelet has stopped and restarted the container, and no probe result explains it: {stood}"
                 );
                 let event = Event::warning(reason::KILL_UNPREDICTED, message);
                 effects.events.push(self.container_event(index, event));
@@ -107,7 +107,7 @@ impl PodState {
     fn confirm_near_miss(&mut self, index: usize, probe_type: ProbeType, effects: &mut Effects) {
         let probe = probe_type.name();
         let message = format!(
-            "The kubelet stops the container; here, its {probe} probe was one failure short of its threshold"
+            "The kubelet stops the container; in probeshim, the {probe} probe was one failure short of the threshold"
         );
         self.confirm(index, probe_type, message, effects);
     }

@@ -166,7 +166,7 @@ impl PodState {
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
             KillPermit::DryRun => {
-                Some((reason::WOULD_KILL, "dry-run: the enforcement mode has just changed".to_owned()))
+                Some((reason::WOULD_KILL, "not stopped: the enforcement mode has just changed to dry-run".to_owned()))
             }
             KillPermit::RateLimited { is_first } => {
                 if is_first {

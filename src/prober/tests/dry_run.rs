@@ -61,12 +61,12 @@ async fn stops_by_other_clients_are_compared_with_would_be_kills() {
         (
             11.0,
             reason::KILL_PREDICTED,
-            "The kubelet stops the container; here, its liveness probe was one failure short of its threshold",
+            "The kubelet stops the container; in probeshim, the liveness probe was one failure short of the threshold",
         ),
         (
             1.0,
             reason::KILL_UNPREDICTED,
-            "The kubelet has stopped and restarted the container for no known reason: liveness: 1 of 3 failures, the last: Liveness probe failed: ; last attempt of the kubelet: exit code 1",
+            "The kubelet has stopped and restarted the container, and no probe result explains it: liveness: 1 of 3 failures, the last: Liveness probe failed: ; last attempt of the kubelet: exit code 1",
         ),
     ] {
         let (mut node, begin) = start().await;
@@ -139,7 +139,7 @@ async fn stops_that_the_kubelet_has_announced_are_predicted() {
     drop(hook);
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
     let events = node.events_since(begin);
-    let expected = "The kubelet stops the container, and its liveness probe has failed";
+    let expected = "The kubelet stops the container, whose liveness probe has failed";
     assert_eq!(events, [(0.0, reason::KILL_PREDICTED, expected.to_owned())]);
 }
 
