@@ -72,7 +72,10 @@ async fn the_demo_restarts_a_failing_pod_and_prints_a_summary_on_ctrl_c() {
     };
     assert_eq!(row("steady"), ["steady", "yes", "0", "Running"], "{text}");
     assert_eq!(row("moody")[2..], ["1", "Running"], "{text}");
-    assert!(text.contains(" calls passed through probeshim unchanged; 0 of them were not observed."), "{text}");
+    assert!(
+        text.contains(" calls passed through probeshim unchanged; 0 of them were not observed."),
+        "{text}"
+    );
     is_clean(&place);
 }
 

@@ -65,8 +65,9 @@ fn not_propagated(
             && [mount.shared, mount.master].contains(&Some(group))
     };
     let is_seen = covering(runtime_mounts, directory).is_some_and(receives);
-    (!is_seen)
-        .then(|| format!("the runtime's mount that holds {} does not receive probeshim's mounts", directory.display()))
+    (!is_seen).then(|| {
+        format!("the runtime's mount that holds {} does not receive probeshim's mounts", directory.display())
+    })
 }
 
 /// Returns the mount that holds a directory, and its peer group; or a message if the mount is not

@@ -49,10 +49,8 @@ impl PodState {
             if self.containers[index].result(probe_type) == Some(ProbeResult::Failure) {
                 // The prober makes no decision about a container that is being stopped, so there is
                 // no would-be kill.
-                let message = format!(
-                    "The kubelet stops the container, whose {} probe has failed",
-                    probe_type.name()
-                );
+                let message =
+                    format!("The kubelet stops the container, whose {} probe has failed", probe_type.name());
                 self.confirm(index, probe_type, message, effects);
                 return;
             }

@@ -165,9 +165,10 @@ impl PodState {
         }
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
-            KillPermit::DryRun => {
-                Some((reason::WOULD_KILL, "not stopped: the enforcement mode has just changed to dry-run".to_owned()))
-            }
+            KillPermit::DryRun => Some((
+                reason::WOULD_KILL,
+                "not stopped: the enforcement mode has just changed to dry-run".to_owned(),
+            )),
             KillPermit::RateLimited { is_first } => {
                 if is_first {
                     effects.global_events.extend(self.enforcement.kills(now).most.map(KillLimit::event));
