@@ -22,8 +22,9 @@ const INTRODUCTION: &str = "# Metrics
 Generated from the program by `make generate`. The endpoints speak the OpenMetrics text format.
 `/metrics` has the metrics of calls, connections and the prober. `/metrics/probes` has the metrics
 of single probes. Metrics of a probe exist only while probeshim runs that probe, as in a kubelet.
-Sizes are those of messages with their gRPC frames. `method=\"other\"` stands for methods outside the CRI. Beyond 2,000
-probes, `probeshim_exec_margin_seconds` counts all further probes as `probe=\"other\"`.
+Sizes are those of messages with their gRPC frames. `method=\"other\"` stands for methods outside
+the CRI. Beyond 2,000 probes, `probeshim_exec_margin_seconds` counts all further probes as
+`probe=\"other\"`.
 
 Values of labels:
 

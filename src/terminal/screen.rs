@@ -14,7 +14,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Returns the properties of standard output. Only a terminal has a width limit, and has colours
+    /// Returns the properties of standard output. Only a terminal has a width limit, and colours
     /// unless `NO_COLOR` or `TERM=dumb` disables them.
     pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();

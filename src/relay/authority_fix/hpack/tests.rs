@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Limit in bytes, which only the block of `a_small_hpack_block_cannot_expand_beyond_the_limit` exceeds.
+/// Limit in bytes, which only the block of `a_small_hpack_block_cannot_expand_beyond_the_limit`
+/// exceeds.
 const MAX_LIST: usize = 1 << 20;
 
 fn hex(text: &str) -> Vec<u8> {
