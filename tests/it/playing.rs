@@ -203,7 +203,8 @@ async fn play_reports_invalid_manifests_before_it_creates_anything() {
     }
     assert_eq!((answer.code, answer.stderr.lines().count()), (Some(2), 4), "{answer:?}");
     let nothing = played(&place, "{kind: Service, metadata: {name: s}}", &[]).await;
-    assert!(nothing.code == Some(2) && nothing.stderr.contains("PATH contains no pod"), "{nothing:?}");
+    let expected = format!("{file}: no pod, and no workload with a pod template");
+    assert!(nothing.code == Some(2) && nothing.stderr.contains(&expected), "{nothing:?}");
     assert_eq!(sandboxes(&mut runtime).await, 0);
     let ignored = pod("b", "true", &format!("{claim}, restartPolicy: Never"), "");
     let answer = played(&place, &ignored, &["--ignore-unsupported"]).await;
