@@ -62,7 +62,7 @@ pub(super) fn pods_list() -> Router<Arc<Admin>> {
 
 /// Returns the route that refers to the admin socket, for a listener that does not serve pods.
 pub(super) fn no_pods() -> Router<Arc<Admin>> {
-    let reason = "/pods is served on the admin socket; with --http-pods it is served here too, where every user of this machine can read commands, annotations and query strings";
+    let reason = "/pods is served on the admin socket. --http-pods serves it at this address too; every user of this machine can then read commands, annotations and query strings";
     Router::new().route("/pods", get(async || refusal(StatusCode::NOT_FOUND, reason.to_owned())))
 }
 
@@ -99,7 +99,8 @@ async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
 /// Serves the managed pods in the format of a kubelet's `/pods`.
 async fn pods(State(admin): ApiContext) -> Response {
     let Some(kubelet) = admin.state.kubelet.get() else {
-        let reason = "this probeshim runs no pods; `probeshim play` serves the pods of manifests here, and a kubelet serves its own";
+        let reason =
+            "this probeshim runs no pods: /pods needs `probeshim play`. A kubelet serves its pods itself";
         return refusal(StatusCode::NOT_FOUND, reason.to_owned());
     };
     let items = kubelet.to_json();
@@ -282,7 +283,7 @@ fn array_of<R: Send + Sync + 'static, T: Serialize>(
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Takes a permit to follow. From then on, the connection cannot be evicted from its slot.
+/// Takes a permit to follow. A connection with a permit cannot be evicted from its slot.
 fn follow_permit(admin: &Admin, slot: &ConnectionSlot) -> Result<OwnedSemaphorePermit, RequestError> {
     let permit = admin.followers.clone().try_acquire_owned();
     let permit = permit.map_err(|_| RequestError::TooManyFollowers)?;

@@ -63,7 +63,7 @@ pub struct ApiState {
     pub metrics: ApiMetrics,
 }
 
-/// Metrics of all parts.
+/// Metrics of relay, tap, ExecSync analysis, prober and traces.
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
     /// Metrics of the relay.
@@ -100,7 +100,7 @@ impl ApiMetrics {
     }
 }
 
-/// The API, and the registry of metrics.
+/// State of the API servers: data sources, metrics and permits of followers.
 #[derive(Debug)]
 pub struct Admin {
     pub(super) info: ServerInfo,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::execsync::{ExecTiming, Phases};
 
-/// Results of both paths.
+/// Report of a benchmark, with the results of the direct path and of the relay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BenchReport {

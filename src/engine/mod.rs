@@ -139,7 +139,9 @@ impl NodeEngine {
     fn catch_panics(&mut self, step: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
             self.outputs.faults.inc();
-            error!("internal error: an observation is lost, please report it; traffic is not affected");
+            error!(
+                "bug in probeshim: the observation of a call panicked, please report it; traffic is not affected"
+            );
         }
     }
 

@@ -15,8 +15,8 @@ impl Workload {
             }
     }
 
-    /// Returns whether a sandbox belongs to this pod. A static pod has the node's name as a suffix
-    /// and a uid that the kubelet generates, unless the specification comes from the kubelet.
+    /// Returns whether a sandbox belongs to this pod. The kubelet appends the node's name to the
+    /// name of a static pod, and generates its uid. A specification from the kubelet has both.
     fn is_pod(&self, name: &str, uid: Option<&str>, sandbox: &Sandbox) -> bool {
         if *name == self.name && self.uid.is_some() && self.uid.as_deref() == uid {
             return true;
