@@ -18,6 +18,8 @@ pub mod memory;
 
 pub mod terminal;
 
+pub mod suggest;
+
 pub mod regular_file;
 
 pub mod format_version;

@@ -87,11 +87,15 @@ impl BenchExec {
             concurrency: self.concurrency,
         };
         let report = bench::run(&plan).await.map_err(CliError::from_display)?;
-        let text = match self.output {
-            OutputFormat::Json => serde_json::to_string(&report).context("the report is not JSON")? + "\n",
-            OutputFormat::Table => text(&report, Screen::stdout()),
-        };
-        print(&text)?;
+        match self.output {
+            OutputFormat::Json => {
+                print(&(serde_json::to_string(&report).context("the report is not JSON")? + "\n"))?;
+            }
+            OutputFormat::Table => {
+                let screen = Screen::stdout();
+                screen.print(&text(&report, screen))?;
+            }
+        }
         Ok(())
     }
 }

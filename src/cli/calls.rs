@@ -96,7 +96,8 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::stdout()).render(&rows))?;
+    let screen = Screen::stdout();
+    screen.print(&Table::new(columns(), screen).render(&rows))?;
     Ok(())
 }
 

@@ -35,12 +35,12 @@ impl CheckCommand {
         }
         let (specs, ignored_kinds) =
             config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
-        let described = specs.describe_all();
+        let (described, screen) = (specs.describe_all(), Screen::stdout());
         let mut text = if described.is_empty() {
             "no errors, and no probes\n".to_owned()
         } else {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
-            Table::new(columns(), Screen::stdout()).render(&rows)
+            Table::new(columns(), screen).render(&rows)
         };
         // A misspelt kind is listed too, since it looks like the kind of a custom resource.
         let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
@@ -49,7 +49,7 @@ impl CheckCommand {
             text +=
                 &["ignored, since they define no pods: ", &harmless_text(&ignored.join(", ")), "\n"].concat();
         }
-        print(&text)?;
+        screen.print(&text)?;
         Ok(())
     }
 }

@@ -61,7 +61,8 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::stdout()).render(&rows))?;
+    let screen = Screen::stdout();
+    screen.print(&Table::new(columns(), screen).render(&rows))?;
     Ok(())
 }
 

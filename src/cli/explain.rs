@@ -36,14 +36,16 @@ impl ExplainCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let answer = self.at.client()?.explain(self.call).await?;
         let not_one = "the response is not an explanation";
-        let text = match self.output {
+        match self.output {
             OutputFormat::Json => {
                 let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
-                harmless_json(explanation.get()) + "\n"
+                print(&(harmless_json(explanation.get()) + "\n"))?;
             }
-            OutputFormat::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::stdout()),
-        };
-        print(&text)?;
+            OutputFormat::Table => {
+                let screen = Screen::stdout();
+                screen.print(&text(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
+            }
+        }
         Ok(())
     }
 }

@@ -23,26 +23,26 @@ pub(super) async fn follow(
     columns: impl IntoIterator<Item = Column>,
     read: impl Fn(&[u8]) -> anyhow::Result<FollowItem>,
 ) -> Result<(), CliError> {
-    let mut table = Table::new(columns, Screen::stdout());
+    let screen = Screen::stdout();
+    let mut table = Table::new(columns, screen);
     table.expect_rows();
     table.shrink();
-    let mut is_read = output == OutputFormat::Json || print(&(table.header() + "\n"))?;
+    let mut is_read = output == OutputFormat::Json || screen.print(&(table.header() + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {
             return Err(anyhow::anyhow!("probeshim has ended").into());
         };
-        let text = match output {
-            OutputFormat::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
+        is_read = match output {
+            OutputFormat::Json => print(&(harmless_json(&String::from_utf8_lossy(&line)) + "\n"))?,
             OutputFormat::Table => match read(&line)? {
-                FollowItem::Remark(remark) => remark + "\n",
+                FollowItem::Remark(remark) => screen.print(&(remark + "\n"))?,
                 FollowItem::Row(row) => {
                     let rows = [row];
                     table.fit(&rows);
-                    table.line(&rows[0]) + "\n"
+                    screen.print(&(table.line(&rows[0]) + "\n"))?
                 }
             },
         };
-        is_read = print(&text)?;
     }
     Ok(())
 }

@@ -5,19 +5,21 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 
-use crate::terminal::{shortened, width};
+use crate::terminal::screen::Screen;
+use crate::terminal::width;
 
 /// A line that grows until it is full. Blanks are added only when text follows them.
 pub(super) struct OutputLine {
     text: String,
+    screen: Screen,
     left: usize,
     blanks: usize,
 }
 
 impl OutputLine {
-    /// Returns an empty line for this number of columns.
-    pub(super) fn new(width: usize) -> Self {
-        Self { text: String::new(), left: width, blanks: 0 }
+    /// Returns an empty line for the width of a screen.
+    pub(super) fn new(screen: Screen) -> Self {
+        Self { text: String::new(), screen, left: screen.width.unwrap_or(usize::MAX), blanks: 0 }
     }
 
     /// Adds this number of blanks before the next text.
@@ -37,8 +39,8 @@ impl OutputLine {
         // If not even the blanks fit, the ellipsis takes the last column.
         let is_whole = self.blanks.saturating_add(width(text)) <= self.left;
         self.blanks = self.blanks.min(self.left - 1);
-        let shown = match shortened(text, self.left - self.blanks) {
-            Cow::Borrowed(_) if !is_whole => Cow::Borrowed("…"),
+        let shown = match self.screen.shortened(text, self.left - self.blanks) {
+            Cow::Borrowed(_) if !is_whole => Cow::Borrowed(self.screen.ellipsis(self.left - self.blanks)),
             shown => shown,
         };
         self.left = self.left.saturating_sub(self.blanks + width(&shown));

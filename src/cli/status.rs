@@ -48,18 +48,17 @@ impl StatusCommand {
             print(&describe_pod(&client, &answer, name, self.output).await?)?;
             return Ok(());
         }
-        let text = match self.output {
+        let not_one = "the response is not a status";
+        match self.output {
             OutputFormat::Json => {
-                let status: &RawValue =
-                    serde_json::from_slice(&answer).context("the response is not a status")?;
-                harmless_json(status.get()) + "\n"
+                let status: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
+                print(&(harmless_json(status.get()) + "\n"))?;
             }
-            OutputFormat::Table => table(
-                &serde_json::from_slice(&answer).context("the response is not a status")?,
-                Screen::stdout(),
-            ),
-        };
-        print(&text)?;
+            OutputFormat::Table => {
+                let screen = Screen::stdout();
+                screen.print(&table(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
+            }
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use anstyle::Style;
 
 use super::line::OutputLine;
 use crate::terminal::screen::Screen;
-use crate::terminal::{MAX_NAME_WIDTH, harmless_text, shortened, width};
+use crate::terminal::{MAX_NAME_WIDTH, harmless_text, width};
 
 /// Blanks between columns.
 const COLUMN_GAP: usize = 2;
@@ -149,14 +149,14 @@ impl Table {
 
     /// Returns the line of a row, without a line feed.
     pub(super) fn line(&self, row: &[Cell]) -> String {
-        let mut line = OutputLine::new(self.screen.width.unwrap_or(usize::MAX));
+        let mut line = OutputLine::new(self.screen);
         let last = self.columns.iter().rposition(|column| column.visible);
         let cells = self.columns.iter().zip(row).enumerate();
         for (index, (column, cell)) in cells.filter(|(_, (column, _))| column.visible) {
             let text = if Some(index) == last {
                 Cow::Borrowed(cell.text.as_str())
             } else {
-                shortened(&cell.text, self.max_column_width())
+                self.screen.shortened(&cell.text, self.max_column_width())
             };
             let padding = column.width.saturating_sub(width(&text));
             if column.right_aligned {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::terminal::MAX_TEXT_WIDTH;
 
-    const PLAIN: Screen = Screen { width: None, colour: false };
+    const PLAIN: Screen = Screen { width: None, colour: false, utf8: true };
 
     fn table(screen: Screen) -> (Table, Vec<Vec<Cell>>) {
         let rows: Vec<Vec<Cell>> = [["1", "日本", "x"], ["1000", "a", ""]]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn cut_at(width: usize) -> Screen {
-        Screen { width: Some(width), colour: false }
+        Screen { width: Some(width), colour: false, utf8: true }
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let row = [Cell::styled("OK", AnsiColor::Green.on_default()), Cell::new("x")];
         let line = |screen| Table::new(["CODE", "NEXT"].map(Column::text), screen).line(&row);
         assert_eq!(line(PLAIN), "OK    x");
-        assert_eq!(line(Screen { width: None, colour: true }), "\u{1b}[32mOK\u{1b}[0m    x");
+        assert_eq!(line(Screen { width: None, colour: true, utf8: true }), "\u{1b}[32mOK\u{1b}[0m    x");
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
             width in widths(),
             colour: bool,
         ) {
-            let screen = Screen { width, colour };
+            let screen = Screen { width, colour, utf8: true };
             let rows: Vec<Vec<Cell>> =
                 cells.iter().map(|row| row.iter().map(|text| Cell::styled(text, AnsiColor::Red.on_default())).collect()).collect();
             let columns = [Column::numeric("ID"), Column::text("NAME").optional(), Column::text("DETAIL")];

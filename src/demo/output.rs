@@ -15,7 +15,7 @@ use crate::procrun;
 use crate::socket::SocketPath;
 use crate::terminal::format;
 use crate::terminal::sanitize;
-use crate::terminal::screen::{Screen, print};
+use crate::terminal::screen::Screen;
 
 /// Prints events with the time since the start of the demo.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl Reporter {
     }
 
     fn print(&self, text: &str) {
-        if !matches!(print(text), Ok(true)) {
+        if !matches!(self.screen.print(text), Ok(true)) {
             self.unread.cancel();
         }
     }

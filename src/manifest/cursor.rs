@@ -5,21 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde_json::{Map, Value};
-use strsim::jaro_winkler;
-
 use crate::manifest::validation::NON_NEGATIVE;
+use crate::suggest::most_similar;
+use serde_json::{Map, Value};
 
 /// Maximum number of known fields that the error about an unknown field lists.
 const MAX_LISTED_FIELDS: usize = 5;
-
-/// Minimum similarity, from 0 to 1, of the known field that an error about an unknown field
-/// suggests.
-const MIN_SIMILARITY: f64 = 0.8;
-
-/// Maximum length of an unknown field, in bytes, for which the error suggests a known field. The
-/// comparison of a very long name takes long, and finds no similar field.
-const MAX_COMPARED_BYTES: usize = 64;
 
 /// An error in a document, in the words of kubectl and the API server
 /// (`apimachinery/pkg/util/validation/field/errors.go`).
@@ -184,7 +175,7 @@ impl<'a> Cursor<'a> {
     /// a similar field, reports the known fields, if they are few.
     pub(crate) fn unknown_field(&self, name: &str, known: &[&str], problems: &mut Vec<Violation>) {
         let path = self.path_of(name);
-        let hint = match most_similar(name, known) {
+        let hint = match most_similar(name, known.iter().copied()) {
             Some(similar) => format!(", did you mean {similar:?}?"),
             None if known.len() <= MAX_LISTED_FIELDS => format!(": known fields: {}", quoted(known)),
             None => String::new(),
@@ -300,17 +291,6 @@ impl Violation {
         let message = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
         Self { path, message, is_unsupported: false }
     }
-}
-
-/// Returns the known field that is most similar to an unknown one, without regard to case.
-fn most_similar<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    if name.len() > MAX_COMPARED_BYTES {
-        return None;
-    }
-    let name = name.to_ascii_lowercase();
-    let similarity = |known: &&'a str| (jaro_winkler(&name, &known.to_ascii_lowercase()), *known);
-    let similar = known.iter().map(similarity).filter(|(similarity, _)| *similarity > MIN_SIMILARITY);
-    similar.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, known)| known)
 }
 
 fn quoted(texts: &[&str]) -> String {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-const SCREEN: Screen = Screen { width: None, colour: false };
+const SCREEN: Screen = Screen { width: None, colour: false, utf8: true };
 
 /// Returns the pod in a snapshot of `/pods`.
 fn pod(snapshot: &str) -> Pod {
