@@ -13,6 +13,7 @@ mod explain;
 mod follow;
 mod line;
 mod mode;
+mod pod_arg;
 mod status;
 mod table;
 

@@ -1,6 +1,5 @@
 //! `probeshim status`
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -15,14 +14,11 @@ use serde_json::value::RawValue;
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::describe::render;
+use super::pod_arg::{find_pod, owner};
 use super::table::{Cell, Column, Table};
 use crate::admin::{Client, api};
 use crate::terminal::format::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
-use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
-
-/// Maximum number of pod names in the error for an unknown or ambiguous name.
-const MAX_NAMES: usize = 10;
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
@@ -71,7 +67,7 @@ async fn describe_pod(
     output: OutputFormat,
 ) -> Result<String, CliError> {
     let status: api::Status = serde_json::from_slice(answer).context("the response is not a status")?;
-    let pod = find(&status.pods, name)?;
+    let pod = find_pod(&status.pods, name, None)?;
     if pod.status.is_none() {
         return Ok(match output {
             OutputFormat::Json => {
@@ -101,39 +97,6 @@ async fn describe_pod(
     let events: Vec<&api::Event> = events.iter().filter(of_it).collect();
     let item = Pod::deserialize(item).context("the response is not a list of pods")?;
     Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
-}
-
-/// Returns the pod with this name, with its last sandbox.
-fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod, CliError> {
-    let is_it = |pod: &&api::StatusPod| match name.split_once('/') {
-        Some((namespace, name)) => {
-            pod.namespace.as_deref() == Some(namespace) && pod.name.as_deref() == Some(name)
-        }
-        None => pod.name.as_deref() == Some(name),
-    };
-    let found: Vec<&api::StatusPod> = pods.iter().filter(is_it).collect();
-    let names = |pods: &[&api::StatusPod]| {
-        let names: BTreeSet<String> = pods.iter().map(|pod| owner(pod)).collect();
-        let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| harmless_name(name)).collect();
-        let more = names.len().saturating_sub(MAX_NAMES);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (names.len(), shown.join(", ") + &more)
-    };
-    let (count, shown) = names(&found);
-    let name = shortened(name, MAX_NAME_WIDTH);
-    match found.last() {
-        Some(pod) if count == 1 => Ok(pod),
-        Some(_) => Err(CliError::Usage(format!("POD {name:?} is ambiguous: it may be {shown}"))),
-        None if pods.is_empty() => Err(CliError::Usage(format!("POD {name:?} not found: there are no pods"))),
-        None => {
-            let (_, known) = names(&pods.iter().collect::<Vec<_>>());
-            Err(CliError::Usage(format!("POD {name:?} not found; the pods are {known}")))
-        }
-    }
-}
-
-fn owner(pod: &api::StatusPod) -> String {
-    pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/")
 }
 
 fn table(status: &api::Status, screen: Screen) -> String {
