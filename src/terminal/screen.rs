@@ -87,7 +87,7 @@ impl Screen {
         Cow::Owned(ascii)
     }
 
-    /// Prints lines for people, see [`print`].
+    /// Prints lines for people, see [`print()`].
     pub(crate) fn print(self, text: &str) -> anyhow::Result<bool> {
         print(&self.encode(text))
     }
