@@ -13,6 +13,9 @@ use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
 use probeshim::terminal::{harmless_text, print};
 
+/// Begin of a line with a remedy, which follows the lines with errors.
+const HINT: &str = "hint: ";
+
 /// Counts allocations, so that the heap is trimmed after much memory was freed.
 #[cfg(target_env = "gnu")]
 #[global_allocator]
@@ -78,9 +81,11 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
     }
 }
 
+/// Prints an error, in the style of clap. A line that begins with `hint: ` says what to do.
 #[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
 fn complain(reason: &str) {
     for line in reason.lines() {
-        eprintln!("probeshim: {}", harmless_text(line));
+        let label = if line.starts_with(HINT) { "" } else { "error: " };
+        eprintln!("{label}{}", harmless_text(line));
     }
 }

@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::error::RunError;
 use super::nofile::raise_nofile_limit;
-use super::server::{RunError, Shim};
+use super::server::Shim;
 use super::signals::ShutdownSignals;
 use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};

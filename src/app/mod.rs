@@ -1,7 +1,9 @@
 //! The composition root: creates the parts, connects them, and drains them in order.
 
 mod demo;
+mod error;
 mod kubelet;
+mod listeners;
 mod nofile;
 mod play;
 mod prober_thread;
@@ -11,7 +13,7 @@ mod server;
 mod signals;
 
 pub use demo::{DemoError, demo};
+pub use error::RunError;
 pub use play::{PlayError, play};
 pub use run::run;
 pub use runtime::{RuntimeError, runtime};
-pub use server::RunError;

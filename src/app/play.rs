@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
+use super::error::RunError;
 use super::nofile::raise_nofile_limit;
-use super::server::{RunError, Shim};
+use super::server::Shim;
 use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
 use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodDirs, PodStatusExt, PublishedPod};

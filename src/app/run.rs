@@ -5,8 +5,9 @@ use std::io;
 use tokio::net::UnixStream;
 use tracing::{info, warn};
 
+use super::error::RunError;
 use super::nofile::raise_nofile_limit;
-use super::server::{RunError, Shim};
+use super::server::Shim;
 use super::signals::ShutdownSignals;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
@@ -34,6 +35,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         http = %info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "probeshim started"
     );
+    info!("to call the runtime through probeshim: crictl --runtime-endpoint {} ps", info.listen);
     match UnixStream::connect(upstream.as_path()).await {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

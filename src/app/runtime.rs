@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::error::SECOND_INSTANCE;
 use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
 use crate::config::RuntimeSettings;
@@ -26,6 +27,9 @@ pub enum RuntimeError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// Neither the socket nor the root directory can be used.
+    #[error("{0}\n{1}\n{SECOND_INSTANCE}")]
+    Both(Box<Self>, Box<Self>),
     /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -35,10 +39,14 @@ pub enum RuntimeError {
 pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
-    let listening = bind(&settings.listen, BindMode::OwnerOnly).map_err(RuntimeError::Listen)?;
+    let listening = bind(&settings.listen, BindMode::OwnerOnly).map_err(RuntimeError::Listen);
     let dir = settings.procrun.root.clone();
     let procrun =
-        Procrun::new(settings.procrun).map_err(|source| RuntimeError::Root { dir: dir.clone(), source })?;
+        Procrun::new(settings.procrun).map_err(|source| RuntimeError::Root { dir: dir.clone(), source });
+    let (listening, procrun) = match (listening, procrun) {
+        (Err(listen), Err(root)) => return Err(RuntimeError::Both(Box::new(listen), Box::new(root))),
+        (listening, procrun) => (listening?, procrun?),
+    };
     let stop = CancellationToken::new();
     let serving = procrun.serve(listening.listener, stop.clone());
     info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %dir.display(), "procrun started");

@@ -3,12 +3,11 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, UnixListener};
@@ -17,7 +16,9 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
+use super::listeners::Listeners;
 use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
@@ -32,51 +33,10 @@ use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, 
 use crate::probe::{self, RefreshTrigger, SpecResolver};
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
-use crate::socket::{
-    self, ActivationError, BindError, BindMode, BoundListener, BoundPath, bind, from_systemd,
-};
-use crate::state::{CloseError, StateError, StateStore};
+use crate::socket::{BoundListener, BoundPath};
+use crate::state::{StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
-use crate::telemetry::traces::{TraceConfig, Traces, TracesError};
-
-/// Error of the relay or one of its parts.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The relay's socket cannot be opened.
-    #[error("--listen: {0}")]
-    Listen(#[source] BindError),
-    /// The admin socket cannot be opened.
-    #[error("--admin: {0}")]
-    Admin(#[source] BindError),
-    /// The address of metrics and health cannot be bound.
-    #[error(
-        "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
-    )]
-    Http {
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// The state store cannot be opened.
-    #[error("--state-dir: {0}")]
-    State(#[from] StateError),
-    /// The state store could not write its last changes.
-    #[error("--state-dir: {0}")]
-    StateNotClosed(#[from] CloseError),
-    /// The socket that systemd passes cannot be used.
-    #[error(transparent)]
-    Activation(#[from] ActivationError),
-    /// An operation of the operating system failed.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-    /// Traces cannot be exported.
-    #[error("--otlp-endpoint: {0}")]
-    Traces(#[from] TracesError),
-    /// The relay ended because of a bug.
-    #[error("the relay ended unexpectedly")]
-    RelayEnded,
-}
+use crate::telemetry::traces::{TraceConfig, Traces};
 
 /// All parts, running.
 pub(super) struct Shim {
@@ -95,38 +55,6 @@ pub(super) struct Shim {
     pub(super) kubelet_starter: Option<KubeletStarter>,
 }
 
-/// Open sockets that are not served yet.
-struct Listeners {
-    relay: BoundListener,
-    admin: BoundListener,
-    public: Option<TcpListener>,
-    info: ServerInfo,
-}
-
-impl Listeners {
-    /// Opens the relay's socket, or takes it from systemd, then the admin socket, and the public
-    /// address if there is one. If one fails, the others are closed.
-    async fn open(config: &ServerConfig) -> Result<Self, RunError> {
-        let upstream = &config.relay.upstream;
-        let relay = match &config.listen {
-            Some(path) => bind(path, BindMode::InheritFrom(upstream)).map_err(RunError::Listen)?,
-            None => from_systemd(upstream)?,
-        };
-        let admin = bind(&config.admin, BindMode::OwnerOnly).map_err(RunError::Admin)?;
-        let public = match config.http {
-            Some(address) => Some(bind_tcp(address).await?),
-            None => None,
-        };
-        let info = ServerInfo {
-            started: SystemTime::now(),
-            listen: socket::display_name(&relay.listener),
-            http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
-            http_pods: config.http_pods,
-        };
-        Ok(Self { relay, admin, public, info })
-    }
-}
-
 /// Servers of the admin socket and of the public address.
 struct Servers {
     bound_paths: Vec<BoundPath>,
@@ -142,10 +70,11 @@ const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 impl Shim {
     /// Opens all sockets, starts all parts, and connects them.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
-        let store = open_store(config.role, config.state.as_deref())?;
+        let store = open_store(config.role, config.state.as_deref()).map_err(RunError::from);
+        let listeners = Listeners::open(&config).await;
+        let (store, listeners) = both(store, listeners)?;
         let state = store.as_ref().map(|store| store.state.clone());
         let client_pods = store.as_ref().map(|store| store.client_pods.clone());
-        let listeners = Listeners::open(&config).await?;
         let redact = config.exec.redact_commands;
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
@@ -425,10 +354,6 @@ async fn wait_finished(thread: &thread::JoinHandle<()>) {
     while !thread.is_finished() {
         sleep(Duration::from_millis(5)).await;
     }
-}
-
-async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
 }
 
 impl Servers {

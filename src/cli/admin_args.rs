@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::CliError;
 use crate::admin::Client;
-use crate::config::{BoundedDuration, Environment, admin_socket};
+use crate::config::{BoundedDuration, Environment, InstanceArg, admin_socket};
 use crate::socket::SocketPath;
 use crate::terminal::format::harmless_json;
 
@@ -15,9 +15,19 @@ use crate::terminal::format::harmless_json;
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub(super) struct AdminArgs {
-    /// Admin socket of the probeshim to query
-    /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
-    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    #[command(flatten)]
+    instance: InstanceArg,
+
+    /// Admin socket of the probeshim to query [default: admin in the configuration file, or
+    /// unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(
+        long,
+        value_name = "URI",
+        allow_hyphen_values = true,
+        verbatim_doc_comment,
+        env = "PROBESHIM_ADMIN",
+        hide_env_values = true
+    )]
     admin: Option<SocketPath>,
 }
 
@@ -44,6 +54,6 @@ pub(super) fn milliseconds(duration: BoundedDuration) -> u64 {
 
 impl AdminArgs {
     pub(super) fn client(self) -> Result<Client, CliError> {
-        Ok(Client::new(admin_socket(self.admin, &Environment::detect())?))
+        Ok(Client::new(admin_socket(self.admin, &self.instance, &Environment::detect())?))
     }
 }

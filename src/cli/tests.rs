@@ -78,7 +78,7 @@ fn error_messages_of_flags_state_the_expected_format() {
         ),
         (
             "run --http=0.0.0.0:9754",
-            "'--http <ADDRESS>': must be a loopback address and a port, such as 127.0.0.1:9754 or [::1]:9754, or off",
+            "'--http <ADDRESS>': must be a loopback address and a port, such as 127.0.0.1:9754, [::1]:9754 or 9754, or off",
         ),
         (
             "run --max-kills=0/1h",

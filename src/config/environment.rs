@@ -1,73 +1,185 @@
 //! The environment of the process, and the default paths that depend on it.
 
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::InstanceName;
 use crate::socket::{self, SocketPath};
 use crate::telemetry::traces;
 
-/// Path of the configuration file that is read if it exists.
-const CONFIG: &str = "/etc/probeshim/config.yaml";
+/// Directory of the private directories of users without `XDG_RUNTIME_DIR`.
+const TEMPORARY: &str = "/tmp";
+
+/// Variable with the socket of the runtime, which crictl reads too.
+pub(super) const RUNTIME_ENDPOINT: &str = "CONTAINER_RUNTIME_ENDPOINT";
 
 /// Properties of the process and its environment on which defaults depend.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Whether the process runs as root.
-    pub is_root: bool,
+    /// Effective user id.
+    pub user: u32,
     /// Whether OpenTelemetry's environment variables name an endpoint for traces.
     pub has_collector: bool,
     /// Whether systemd passes a listening socket to the process.
     pub is_activated: bool,
-    /// Path of the configuration file that is read if it exists.
-    pub config: Option<PathBuf>,
-    /// `$XDG_RUNTIME_DIR`, if it is set and absolute.
+    /// Directory of configuration directories.
+    pub config_home: PathBuf,
+    /// `$XDG_RUNTIME_DIR`, if it is a directory of this user.
     pub runtime_dir: Option<PathBuf>,
-    /// `$XDG_STATE_HOME` if it is set and absolute, otherwise `$HOME/.local/state`.
+    /// `$XDG_STATE_HOME` if it is set and absolute, otherwise `$HOME/.local/state` if `$HOME` is a
+    /// directory.
     pub state_home: Option<PathBuf>,
+    /// Directory in which a private directory is created if one of the others is missing.
+    pub temporary: PathBuf,
+    /// `$CONTAINER_RUNTIME_ENDPOINT`, if it is not empty.
+    pub runtime_endpoint: Option<String>,
+    /// Name of the instance. Each default path contains it.
+    pub instance: Option<InstanceName>,
 }
 
 impl Environment {
     /// Returns the environment of this process.
     #[must_use]
     pub fn detect() -> Self {
+        let user = rustix::process::geteuid().as_raw();
         let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || dir("HOME").filter(|home| home.is_dir()).map(|home| home.join(".local/state"));
         Self {
-            is_root: rustix::process::geteuid().is_root(),
+            user,
             has_collector: traces::has_endpoint(),
             is_activated: socket::is_activated(),
-            config: Some(PathBuf::from(CONFIG)),
-            runtime_dir: dir("XDG_RUNTIME_DIR"),
-            state_home: dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state"))),
+            config_home: PathBuf::from("/etc"),
+            // After `su`, the variable may still name the directory of another user.
+            runtime_dir: dir("XDG_RUNTIME_DIR").filter(|path| is_dir_of(path, user)),
+            state_home: dir("XDG_STATE_HOME").or_else(home),
+            temporary: PathBuf::from(TEMPORARY),
+            runtime_endpoint: std::env::var(RUNTIME_ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty()),
+            instance: None,
         }
     }
 
-    /// Returns the directory for sockets; `None` if there is no default.
-    fn run_dir(&self) -> Option<PathBuf> {
-        if self.is_root {
-            Some(Path::new("/run/probeshim").to_owned())
-        } else {
-            self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
-        }
+    /// Returns the environment of the instance with this name.
+    pub(super) fn of_instance(&self, instance: Option<&InstanceName>) -> Self {
+        Self { instance: instance.or(self.instance.as_ref()).cloned(), ..self.clone() }
     }
 
-    /// Returns the directory for state that outlives the process; `None` if there is no default.
-    pub(super) fn state_dir(&self) -> Option<PathBuf> {
-        if self.is_root {
-            Some(Path::new("/var/lib/probeshim").to_owned())
-        } else {
-            self.state_home.as_ref().map(|dir| dir.join("probeshim"))
-        }
+    /// Returns whether the process runs as root.
+    pub(super) fn is_root(&self) -> bool {
+        self.user == 0
     }
 
-    /// Returns the directory for state that outlives the process, or an error if there is no
-    /// default.
-    pub(super) fn require_state_dir(&self) -> Result<PathBuf, String> {
-        self.state_dir()
-            .ok_or_else(|| "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned())
+    /// Returns the configuration file that is read if it exists.
+    pub(super) fn default_config(&self) -> Option<PathBuf> {
+        Some(self.config_home.join(self.dir_name()).join("config.yaml")).filter(|path| path.exists())
+    }
+
+    /// Returns the directory for state that outlives the process.
+    pub(super) fn state_dir(&self) -> Result<PathBuf, String> {
+        let state = match &self.state_home {
+            _ if self.is_root() => PathBuf::from("/var/lib"),
+            Some(state) => state.clone(),
+            None => self.private_dir()?.join("state"),
+        };
+        Ok(state.join(self.dir_name()))
     }
 
     /// Returns the default socket of this name in the directory for sockets.
     pub(super) fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
-        let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
-        SocketPath::new(&dir.join(name)).map_err(|error| format!("is needed: its default {error}"))
+        let run = match &self.runtime_dir {
+            _ if self.is_root() => PathBuf::from("/run"),
+            Some(run) => run.clone(),
+            None => self.private_dir()?,
+        };
+        SocketPath::new(&run.join(self.dir_name()).join(name))
+            .map_err(|error| format!("is needed: its default {error}"))
+    }
+
+    /// Returns the name of the directory in each default path: `probeshim` or `probeshim-INSTANCE`.
+    fn dir_name(&self) -> String {
+        match &self.instance {
+            Some(instance) => format!("probeshim-{instance}"),
+            None => "probeshim".to_owned(),
+        }
+    }
+
+    /// Returns the directory that takes the place of missing ones, and creates it if it does not
+    /// exist. Every user can create files beside it, so a directory of another user, a link, and a
+    /// directory that others may access are refused.
+    fn private_dir(&self) -> Result<PathBuf, String> {
+        let path = self.temporary.join(format!("probeshim-{}", self.user));
+        let refused = |reason: String| {
+            format!("is needed: its default directory {} {reason}; set XDG_RUNTIME_DIR", path.display())
+        };
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(path),
+            Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {
+                if !is_dir_of(&path, self.user) {
+                    return Err(refused("is not a directory of this user".to_owned()));
+                }
+                let mode = fs::symlink_metadata(&path).map(|dir| dir.permissions().mode() & 0o777);
+                match mode {
+                    Ok(0o700) => Ok(path),
+                    Ok(mode) => Err(refused(format!("has the mode {mode:04o}, but must have 0700"))),
+                    Err(error) => Err(refused(format!("cannot be read: {error}"))),
+                }
+            }
+            Err(error) => Err(refused(format!("cannot be created: {error}"))),
+        }
+    }
+}
+
+/// Returns whether the path is a directory, not a link to one, which this user owns.
+fn is_dir_of(path: &Path, user: u32) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an environment without any directory but a temporary one.
+    fn bare(temporary: &Path) -> Environment {
+        Environment {
+            user: rustix::process::geteuid().as_raw(),
+            has_collector: false,
+            is_activated: false,
+            config_home: temporary.join("etc"),
+            runtime_dir: None,
+            state_home: None,
+            temporary: temporary.to_owned(),
+            runtime_endpoint: None,
+            instance: None,
+        }
+    }
+
+    #[test]
+    fn a_private_directory_takes_the_place_of_missing_ones() {
+        let temporary = tempfile::tempdir().unwrap();
+        let around = bare(temporary.path());
+        let private = around.private_dir().unwrap();
+        assert_eq!(private, temporary.path().join(format!("probeshim-{}", around.user)));
+        assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(around.private_dir(), Ok(private), "an existing one is used again");
+    }
+
+    #[test]
+    fn a_private_directory_that_others_control_is_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let around = bare(temporary.path());
+        let path = temporary.path().join(format!("probeshim-{}", around.user));
+        std::os::unix::fs::symlink("/var", &path).unwrap();
+        let link = around.private_dir().unwrap_err();
+        assert!(link.contains("is not a directory of this user; set XDG_RUNTIME_DIR"), "{link}");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        let open = around.private_dir().unwrap_err();
+        assert!(open.contains("has the mode 0770, but must have 0700"), "{open}");
+        let other = Environment { user: around.user + 1, ..around };
+        fs::rename(&path, temporary.path().join(format!("probeshim-{}", other.user))).unwrap();
+        let foreign = other.private_dir().unwrap_err();
+        assert!(foreign.contains("is not a directory of this user"), "{foreign}");
     }
 }

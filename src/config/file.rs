@@ -17,6 +17,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::{KubeletClient, Probe, ProbeType, Source, read_probe};
 use crate::probe::{Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
+use crate::socket::SocketPath;
 
 /// Default interval between queries of the kubelet.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -45,8 +46,8 @@ impl File {
     /// Reads the file that the flags name, or the default file if it exists, and fills in flags
     /// that are not set. Adds each error in the file to `validator` as a separate problem.
     pub(super) fn read(flags: &mut Flags, around: &Environment, validator: &mut Validator) -> Self {
-        let default = around.config.as_ref().filter(|path| path.exists());
-        let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
+        let path = flags.config.clone().or_else(|| around.default_config());
+        let Some(path) = path else { return Self::default() };
         let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
         let text = read(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
         let value = match text.and_then(|text| parsed(&text)) {
@@ -75,6 +76,21 @@ impl File {
         let protected = protected.iter().map(|node| matches(node, problems)).collect();
         Self { rules, kubelet, protected }
     }
+}
+
+/// Returns the field `admin` of the default configuration file, if the file exists, may be read by
+/// this user and sets the field.
+pub(super) fn admin_field(around: &Environment, validator: &mut Validator) -> Option<SocketPath> {
+    let path = around.default_config()?;
+    let text = match read_to_string(&path, MAX_YAML_BYTES) {
+        Ok(text) => text,
+        // The file of a probeshim that root runs need not be readable by others.
+        Err(_) => return None,
+    };
+    let root = parsed(&text).map_err(|reason| validator.problems.push(problem(&path, reason))).ok()?;
+    let text = root.get("admin")?.as_str()?;
+    let wrong = |error| problem(&path, format!("admin {text:?} {error}"));
+    SocketPath::parse(text).map_err(|error| validator.problems.push(wrong(error))).ok()
 }
 
 /// Parses the fields of a file that are also flags.

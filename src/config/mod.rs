@@ -12,7 +12,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -23,7 +23,8 @@ pub use environment::Environment;
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 pub use values::{
-    BoundedDuration, ByteSize, DirPath, LogSizeLimit, LoopbackAddress, OrOff, ValueError, whole_number,
+    BoundedDuration, ByteSize, DirPath, InstanceName, LogSizeLimit, LoopbackAddress, OrOff, ValueError,
+    whole_number,
 };
 
 use crate::history::journal;
@@ -33,12 +34,11 @@ use crate::socket::SocketPath;
 use crate::telemetry::traces::TraceConfig;
 use crate::{execsync, relay, telemetry};
 
-/// Default upstream: containerd's socket.
-const UPSTREAM: &str = "/run/containerd/containerd.sock";
-
 /// Default address of metrics and health.
-const HTTP: OrOff<LoopbackAddress> =
-    OrOff(Some(LoopbackAddress(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9754)))));
+const HTTP: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9754));
+
+/// Default address of metrics and health of a named instance: a free port.
+const HTTP_OF_INSTANCE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// Default time that calls in flight have to finish after a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,22 +56,48 @@ pub const SCHEMA: &str = include_str!("schema.json");
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Flags {
+    /// The flag that names the instance.
+    #[command(flatten)]
+    pub instance: InstanceArg,
+
     /// Socket on which clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]
-    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "URI",
+        allow_hyphen_values = true,
+        verbatim_doc_comment,
+        env = "PROBESHIM_LISTEN",
+        hide_env_values = true
+    )]
     pub listen: Option<SocketPath>,
 
-    /// Socket of the container runtime [default: unix:///run/containerd/containerd.sock]
-    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    /// Socket of the container runtime
+    /// [default: $CONTAINER_RUNTIME_ENDPOINT, or unix:///run/containerd/containerd.sock]
+    #[arg(
+        long,
+        value_name = "URI",
+        allow_hyphen_values = true,
+        verbatim_doc_comment,
+        env = "PROBESHIM_UPSTREAM",
+        hide_env_values = true
+    )]
     pub upstream: Option<SocketPath>,
 
     /// Admin socket, to which `probeshim calls` and similar commands connect
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
-    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "URI",
+        allow_hyphen_values = true,
+        verbatim_doc_comment,
+        env = "PROBESHIM_ADMIN",
+        hide_env_values = true
+    )]
     pub admin: Option<SocketPath>,
 
     /// Loopback address and port of /metrics, /metrics/probes, /healthz and /readyz, or off;
-    /// port 0 selects a free port [default: 127.0.0.1:9754]
+    /// port 0 selects a free port [default: 127.0.0.1:9754, with --instance a free port]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
 
@@ -109,7 +135,14 @@ pub struct Flags {
 
     /// Directory for recorded calls, and for state that outlives probeshim
     /// [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
-    #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        allow_hyphen_values = true,
+        verbatim_doc_comment,
+        env = "PROBESHIM_STATE_DIR",
+        hide_env_values = true
+    )]
     pub state_dir: Option<DirPath>,
 
     /// Maximum disk space for recorded calls, 1MiB to 1TiB, or off to record none [default: 64MiB]
@@ -143,6 +176,22 @@ pub struct Flags {
     /// probeshim::relay=debug. The level debug logs each call [default: info]
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
     pub log: Option<telemetry::LogConfig>,
+}
+
+/// The flag that names an instance.
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+pub struct InstanceArg {
+    /// Name of the instance, for several on one machine: probeshim-NAME takes the place of probeshim
+    /// in all default paths
+    #[arg(
+        long,
+        value_name = "NAME",
+        allow_hyphen_values = true,
+        env = "PROBESHIM_INSTANCE",
+        hide_env_values = true
+    )]
+    pub instance: Option<InstanceName>,
 }
 
 /// Whether probeshim queries the runtime itself. `--help` prints the comments of the variants.
@@ -244,8 +293,9 @@ impl Settings {
     /// problems, not only the first.
     pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
         let (mut flags, mut validator) = (flags.clone(), Validator::default());
-        let file = File::read(&mut flags, around, &mut validator);
-        Self::from_flags(flags, file, validator, around, Purpose::Run)
+        let around = around.of_instance(flags.instance.instance.as_ref());
+        let file = File::read(&mut flags, &around, &mut validator);
+        Self::from_flags(flags, file, validator, &around, Purpose::Run)
     }
 
     /// Computes settings from flags into which the values of the configuration file have been
@@ -265,8 +315,7 @@ impl Settings {
             listen => listen,
         };
         let admin = validator.admin(flags.admin, around);
-        let default_upstream = || SocketPath::new(Path::new(UPSTREAM)).map_err(|error| error.to_string());
-        let upstream = flags.upstream.or_else(|| validator.default_from("--upstream", default_upstream()));
+        let upstream = flags.upstream.or_else(|| validator.default_upstream(around, listen.as_ref()));
         let (default_mode, default_limit) = match purpose {
             Purpose::Run => (EnforcementMode::default(), Some(MAX_KILLS)),
             // Pods of `play` are killed as a kubelet kills them, without a limit.
@@ -289,8 +338,8 @@ impl Settings {
         };
         let state = match flags.state_dir {
             Some(DirPath(state)) => Some(state),
-            None if role == OperatingMode::Observe => around.state_dir(),
-            None => validator.default_from("--state-dir", around.require_state_dir()),
+            None if role == OperatingMode::Observe => around.state_dir().ok(),
+            None => validator.default_from("--state-dir", around.state_dir()),
         };
         let journal = validator.journal(state.as_deref(), flags.record_limit, around);
         let collector = around.has_collector.then_some(TraceConfig { endpoint: None });
@@ -306,12 +355,14 @@ impl Settings {
         let (Some(upstream), Some(admin), true) = (upstream, admin, validator.problems.is_empty()) else {
             return Err(Problems(validator.problems));
         };
+        let http = if around.instance.is_some() { HTTP_OF_INSTANCE } else { HTTP };
+        let http = flags.http.unwrap_or(OrOff(Some(LoopbackAddress(http))));
         let drain_timeout = flags.drain_timeout.map_or(DRAIN_TIMEOUT, Duration::from);
         let slow = flags.slow_threshold.map_or(SLOW_THRESHOLD, Duration::from);
         let shim = ServerConfig {
             listen: listen.filter(|_| !is_activated),
             admin,
-            http: flags.http.unwrap_or(HTTP).0.map(|LoopbackAddress(address)| address),
+            http: http.0.map(|LoopbackAddress(address)| address),
             http_pods: flags.http_pods,
             relay: relay::RelayConfig { upstream, drain_timeout },
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
@@ -335,11 +386,20 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Returns the admin socket that a command queries: `flag`, or the default. Returns an error if
-/// there is no default.
-pub fn admin_socket(flag: Option<SocketPath>, around: &Environment) -> Result<SocketPath, Problems> {
+/// Returns the admin socket that a command queries: `flag`, the field of the configuration file, or
+/// the default.
+pub fn admin_socket(
+    flag: Option<SocketPath>,
+    instance: &InstanceArg,
+    around: &Environment,
+) -> Result<SocketPath, Problems> {
+    let around = around.of_instance(instance.instance.as_ref());
     let mut validator = Validator::default();
-    validator.admin(flag, around).ok_or(Problems(validator.problems))
+    let socket = flag.or_else(|| file::admin_field(&around, &mut validator));
+    if !validator.problems.is_empty() {
+        return Err(Problems(validator.problems));
+    }
+    validator.admin(socket, &around).ok_or(Problems(validator.problems))
 }
 
 /// Reads manifests and the rules of a configuration file. Returns their probes, and the number of
@@ -351,7 +411,7 @@ pub fn check(
 ) -> Result<(SpecResolver, BTreeMap<String, usize>), Problems> {
     // The files may be checked as another user or on another host than the one on which they are
     // used: the defaults of root leave no path without a value.
-    let around = Environment { is_root: true, ..around.clone() };
+    let around = Environment { user: 0, ..around.clone() };
     let (mut flags, mut validator) =
         (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());
     let file = File::read(&mut flags, &around, &mut validator);

@@ -113,6 +113,7 @@ impl PlaySettings {
     pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
+        let around = &around.of_instance(common.instance.instance.as_ref());
         let mut validator = Validator::default();
         if !common.manifests.is_empty() {
             validator.error(
@@ -152,7 +153,7 @@ impl PlaySettings {
         };
         shim.specs = documents.specs();
         shim.sources = SpecSources { redacts: shim.sources.redacts, ..SpecSources::default() };
-        let default = if around.is_root { PathBuf::from(LOGS) } else { state.join("pod-logs") };
+        let default = if around.is_root() { PathBuf::from(LOGS) } else { state.join("pod-logs") };
         Ok(Self {
             shim,
             log,

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, whole_number};
-use super::{Environment, Problems};
+use super::{Environment, InstanceArg, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -18,6 +18,10 @@ const MAX_SYNTHETIC_PODS: u64 = 100_000;
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct RuntimeFlags {
+    /// The flag that names the instance.
+    #[command(flatten)]
+    pub instance: InstanceArg,
+
     /// Socket on which clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/procrun.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
@@ -72,12 +76,13 @@ impl RuntimeSettings {
     /// Fills in the defaults that depend on the environment. The error names all flags that are
     /// required because there is no default.
     pub fn new(flags: RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
+        let around = around.of_instance(flags.instance.instance.as_ref());
         let mut validator = Validator::default();
         let listen = flags
             .listen
             .or_else(|| validator.default_from("--listen", around.default_socket("procrun.sock")));
         let root = flags.root.map(|DirPath(root)| root).or_else(|| {
-            validator.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
+            validator.default_from("--root", around.state_dir().map(|state| state.join("procrun")))
         });
         let (Some(listen), Some(root)) = (listen, root) else { return Err(Problems(validator.problems)) };
         let io_drain_timeout = Duration::from(flags.drain_exec_sync_io_timeout);

@@ -1,7 +1,7 @@
 //! Tests of accepted and refused flags and fields.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -14,14 +14,19 @@ fn parsed<T: Args>(arguments: &[&str]) -> Result<T, clap::Error> {
     T::from_arg_matches(&command.try_get_matches_from(arguments)?)
 }
 
+/// Returns the environment of root or of another user. No directory of the user but `runtime_dir`
+/// exists, and none can be created.
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
     Environment {
-        is_root,
+        user: if is_root { 0 } else { 1000 },
         has_collector: false,
         is_activated: false,
-        config: None,
+        config_home: PathBuf::from("/nonexistent"),
         runtime_dir: runtime_dir.map(PathBuf::from),
         state_home: None,
+        temporary: PathBuf::from("/nonexistent"),
+        runtime_endpoint: None,
+        instance: None,
     }
 }
 
@@ -38,13 +43,74 @@ fn default_settings_match_the_documentation() {
 }
 
 #[test]
+fn an_instance_has_its_own_sockets_state_and_port() {
+    let flags: Flags = parsed(&["--instance", "ci-1"]).unwrap();
+    let root = Settings::new(&flags, &around(true, None)).unwrap().shim;
+    assert_eq!(root.listen.unwrap().to_string(), "unix:///run/probeshim-ci-1/probeshim.sock");
+    assert_eq!(root.admin.to_string(), "unix:///run/probeshim-ci-1/admin.sock");
+    assert_eq!(root.state.unwrap(), Path::new("/var/lib/probeshim-ci-1"));
+    assert_eq!(root.http.unwrap().to_string(), "127.0.0.1:0");
+    let client = admin_socket(None, &flags.instance, &around(true, None)).unwrap();
+    assert_eq!(client.to_string(), "unix:///run/probeshim-ci-1/admin.sock");
+    let runtime: RuntimeFlags = parsed(&["--instance", "ci-1"]).unwrap();
+    let runtime = RuntimeSettings::new(runtime, &around(true, None)).unwrap();
+    assert_eq!(runtime.listen.to_string(), "unix:///run/probeshim-ci-1/procrun.sock");
+    assert_eq!(runtime.procrun.root, Path::new("/var/lib/probeshim-ci-1/procrun"));
+}
+
+#[test]
+fn the_runtime_endpoint_of_the_environment_is_the_default_upstream() {
+    let with_endpoint =
+        |endpoint: &str| Environment { runtime_endpoint: Some(endpoint.to_owned()), ..around(true, None) };
+    let upstream = |flags: &[&str], endpoint: &str| {
+        let settings = Settings::new(&parsed(flags).unwrap(), &with_endpoint(endpoint));
+        settings.map(|settings| settings.shim.relay.upstream.to_string()).map_err(|error| error.to_string())
+    };
+    let crio = "unix:///run/crio/crio.sock";
+    assert_eq!(upstream(&[], crio).as_deref(), Ok(crio));
+    assert_eq!(upstream(&["--upstream", "/run/a.sock"], crio).as_deref(), Ok("unix:///run/a.sock"));
+    // crictl is to use probeshim, whose runtime is the default.
+    let own = "unix:///run/probeshim/probeshim.sock";
+    assert_eq!(upstream(&[], own).as_deref(), Ok("unix:///run/containerd/containerd.sock"));
+    let error = upstream(&[], "tcp://127.0.0.1:1").unwrap_err();
+    assert!(
+        error.starts_with("CONTAINER_RUNTIME_ENDPOINT \"tcp://127.0.0.1:1\" has the scheme tcp://"),
+        "{error}"
+    );
+}
+
+#[test]
+fn commands_query_the_admin_socket_of_the_configuration_file() {
+    let home = tempfile::tempdir().unwrap();
+    let around = Environment { config_home: home.path().to_owned(), ..around(true, None) };
+    let write = |name: &str, text: &str| {
+        std::fs::create_dir_all(home.path().join(name)).unwrap();
+        std::fs::write(home.path().join(name).join("config.yaml"), text).unwrap();
+    };
+    let socket = |flag: Option<&str>, name: Option<&str>| {
+        let instance = InstanceArg { instance: name.map(|name| name.parse().unwrap()) };
+        let socket = admin_socket(flag.map(|flag| flag.parse().unwrap()), &instance, &around);
+        socket.map(|socket| socket.to_string()).map_err(|error| error.to_string())
+    };
+    assert_eq!(socket(None, None).as_deref(), Ok("unix:///run/probeshim/admin.sock"));
+    write("probeshim", "admin: /run/b.sock\nenforce: dry-run\n");
+    write("probeshim-ci", "admin: unix:/c.sock\n");
+    assert_eq!(socket(None, None).as_deref(), Ok("unix:///run/b.sock"));
+    assert_eq!(socket(Some("/run/a.sock"), None).as_deref(), Ok("unix:///run/a.sock"), "the flag wins");
+    let error = socket(None, Some("ci")).unwrap_err();
+    assert!(error.contains("probeshim-ci/config.yaml: admin \"unix:/c.sock\" is not a unix URI"), "{error}");
+}
+
+#[test]
 fn all_invalid_flags_are_reported_together() {
     let flags: Flags = parsed(&["--enforce", "dry-run", "--watch-runtime", "off"]).unwrap();
     let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 3, "{error}");
-    assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
-    assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
+    let missing = "is needed: its default directory /nonexistent/probeshim-1000 cannot be created: No such file or \
+                   directory (os error 2); set XDG_RUNTIME_DIR";
+    assert_eq!(lines[0], format!("--listen {missing}"));
+    assert_eq!(lines[1], format!("--admin {missing}"));
     assert!(lines[2].starts_with("--watch-runtime \"off\" cannot be off with --enforce dry-run"), "{error}");
 }
 
@@ -77,10 +143,8 @@ fn procrun_paths_default_to_the_directories_of_probeshim() {
     assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
     assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s means no limit, as in containerd");
     let nowhere = RuntimeSettings::new(defaults, &around(false, None)).unwrap_err().to_string();
-    assert_eq!(
-        nowhere.lines().nth(1),
-        Some("--root is needed: not root, and neither XDG_STATE_HOME nor HOME is set")
-    );
+    let root = nowhere.lines().nth(1).unwrap();
+    assert!(root.starts_with("--root is needed: its default directory /nonexistent/"), "{root}");
 }
 
 /// Returns flags that name a configuration file with this text.

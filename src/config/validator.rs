@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::environment::RUNTIME_ENDPOINT;
 use super::values::{ByteSize, OrOff};
 use super::{ConfigProblem, Environment};
 use crate::history::journal;
 use crate::manifest::Files;
 use crate::socket::SocketPath;
+
+/// Default upstream: containerd's socket.
+const UPSTREAM: &str = "/run/containerd/containerd.sock";
 
 /// Default size limit of the recorded calls on disk.
 const RECORD_LIMIT: OrOff<ByteSize> = OrOff(Some(ByteSize(64 << 20)));
@@ -24,6 +28,24 @@ pub(super) struct Validator {
 impl Validator {
     pub(super) fn admin(&mut self, flag: Option<SocketPath>, around: &Environment) -> Option<SocketPath> {
         flag.or_else(|| self.default_from("--admin", around.default_socket("admin.sock")))
+    }
+
+    /// Returns the runtime's socket in the environment, or containerd's. A variable with the socket
+    /// on which probeshim itself listens is for its clients, and is ignored.
+    pub(super) fn default_upstream(
+        &mut self,
+        around: &Environment,
+        listen: Option<&SocketPath>,
+    ) -> Option<SocketPath> {
+        if let Some(endpoint) = &around.runtime_endpoint {
+            match SocketPath::parse(endpoint) {
+                Ok(endpoint) if listen.is_some_and(|listen| listen.is_same_as(&endpoint)) => {}
+                Ok(endpoint) => return Some(endpoint),
+                Err(error) => self.error(RUNTIME_ENDPOINT, Some(endpoint), error.to_string()),
+            }
+        }
+        let containerd = SocketPath::new(Path::new(UPSTREAM)).map_err(|error| error.to_string());
+        self.default_from("--upstream", containerd)
     }
 
     /// Reads files and directories of manifests. Each error in a file is a separate problem.
@@ -49,7 +71,7 @@ impl Validator {
             Some(state) => state.to_owned(),
             // Without a limit from the user and without a directory, calls are not recorded.
             None if limit.is_none() => return None,
-            None => self.default_from("--state-dir", around.require_state_dir())?,
+            None => self.default_from("--state-dir", around.state_dir())?,
         };
         Some(journal::JournalConfig { dir: state.join("calls"), limit: bytes })
     }

@@ -1,7 +1,7 @@
 //! Types of values that flags and the configuration file share. Each is parsed by its `FromStr`,
 //! whose error names the allowed values.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use jiff::SignedDuration;
 
 use crate::manifest::quantity::as_int64;
+use crate::manifest::validation::is_dns_label;
 use crate::prober::KillLimit;
 
 /// Longest duration that a flag or a field accepts.
@@ -22,7 +23,8 @@ const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 #[error("{0}")]
 pub struct ValueError(String);
 
-/// A duration from `MIN_SECS` seconds to 24 hours, such as `30s` or `1m30s`.
+/// A duration from `MIN_SECS` seconds to 24 hours, such as `30s` or `1m30s`. A number without a unit
+/// is in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedDuration<const MIN_SECS: u64 = 0>(Duration);
 
@@ -30,13 +32,18 @@ pub struct BoundedDuration<const MIN_SECS: u64 = 0>(Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-/// A loopback address and a port, such as `127.0.0.1:9754`.
+/// A loopback address and a port, such as `127.0.0.1:9754`, or only a port of 127.0.0.1, such as
+/// `9754` or `:9754`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopbackAddress(pub SocketAddr);
 
 /// The absolute path of a directory. A relative path is resolved against the working directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirPath(pub PathBuf);
+
+/// Name of an instance of probeshim, such as `ci-1`: a DNS label, as it is part of paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceName(String);
 
 /// A value, or `off` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +65,19 @@ impl<const MIN_SECS: u64> FromStr for BoundedDuration<MIN_SECS> {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let signed = text.parse::<SignedDuration>().ok();
-        let duration = signed.and_then(|signed| Duration::try_from(signed).ok());
+        let signed = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
+        let duration = seconds(text).or_else(signed);
         let range = Duration::from_secs(MIN_SECS)..=MAX_DURATION;
         duration.filter(|duration| range.contains(duration)).map(Self).ok_or_else(|| {
             ValueError::expected(format_args!("a duration from {MIN_SECS}s to 24h, such as 30s or 1m30s"))
         })
     }
+}
+
+/// Parses a number of seconds without a unit, such as `30` or `0.5`.
+fn seconds(text: &str) -> Option<Duration> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_number.then(|| Duration::try_from_secs_f64(text.parse().ok()?).ok()).flatten()
 }
 
 impl<const MIN_SECS: u64> From<BoundedDuration<MIN_SECS>> for Duration {
@@ -93,13 +106,29 @@ impl FromStr for LoopbackAddress {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let address = match text.strip_prefix("localhost:").map(str::parse) {
-            Some(port) => port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok(),
-            None => text.parse().ok(),
-        };
+        let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
+        let local = port.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let address = local.or_else(|_| text.parse()).ok();
         address.filter(|address| address.ip().is_loopback()).map(Self).ok_or_else(|| {
-            ValueError::expected("a loopback address and a port, such as 127.0.0.1:9754 or [::1]:9754")
+            ValueError::expected("a loopback address and a port, such as 127.0.0.1:9754, [::1]:9754 or 9754")
         })
+    }
+}
+
+impl FromStr for InstanceName {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if is_dns_label(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(ValueError::expected("1 to 63 lower-case letters, digits and inner dashes, such as ci-1"))
+    }
+}
+
+impl fmt::Display for InstanceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -190,8 +219,10 @@ mod tests {
     #[test]
     fn a_duration_value_must_be_within_its_bounds() {
         let valid = [("1m30s", 90_000), ("500ms", 500), ("0s", 0), ("24h", 24 * 60 * 60 * 1000)];
-        let valid = valid.map(|(text, millis)| (text, BoundedDuration::<0>(Duration::from_millis(millis))));
-        let invalid = ["", "30", "soon", "-1s", "25h", "1 fortnight"];
+        let valid = valid.into_iter().chain([("30", 30_000), ("0", 0), ("0.5", 500)]);
+        let valid: Vec<_> =
+            valid.map(|(text, millis)| (text, BoundedDuration::<0>(Duration::from_millis(millis)))).collect();
+        let invalid = ["", "-30", "86401", ".", "1e3", "soon", "-1s", "25h", "1 fortnight"];
         check(&valid, &invalid, "must be a duration from 0s to 24h, such as");
         let valid = [("3s", BoundedDuration::<3>(Duration::from_secs(3)))];
         check(&valid, &["2999ms", "0s"], "must be a duration from 3s to 24h, such as");
@@ -208,10 +239,23 @@ mod tests {
 
     #[test]
     fn an_address_value_must_be_a_loopback_address() {
-        let valid = [("localhost:0", "127.0.0.1:0"), ("[::1]:9754", "[::1]:9754")];
+        let valid = [
+            ("localhost:0", "127.0.0.1:0"),
+            ("[::1]:9754", "[::1]:9754"),
+            ("0", "127.0.0.1:0"),
+            (":9999", "127.0.0.1:9999"),
+        ];
         let valid = valid.map(|(text, address)| (text, LoopbackAddress(address.parse().unwrap())));
-        let invalid = ["", "9754", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"];
+        let invalid =
+            ["", "65536", ":", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"];
         check(&valid, &invalid, "must be a loopback address and a port, such as");
+    }
+
+    #[test]
+    fn an_instance_name_must_be_a_dns_label() {
+        assert_eq!("ci-1".parse::<InstanceName>().unwrap().to_string(), "ci-1");
+        let invalid = ["", "CI", "a/b", "..", "-a", "a-", "a b", &"a".repeat(64)];
+        check::<InstanceName>(&[], &invalid, "must be 1 to 63 lower-case letters, digits and inner dashes");
     }
 
     #[test]

@@ -130,7 +130,7 @@ async fn play_ends_with_its_pods_and_reports_their_results() {
             pod("a", "exit 3", ", restartPolicy: Never", ""),
             &[],
             1,
-            "probeshim: pod test/a has failed: main exited with code 3 (Error)",
+            "error: pod test/a has failed: main exited with code 3 (Error)",
         ),
         (
             pod(
@@ -141,7 +141,7 @@ async fn play_ends_with_its_pods_and_reports_their_results() {
             ),
             &[],
             1,
-            "probeshim: pod test/a has failed: a container was killed and is not restarted",
+            "error: pod test/a has failed: a container was killed and is not restarted",
         ),
         (
             pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}"),
@@ -154,20 +154,19 @@ async fn play_ends_with_its_pods_and_reports_their_results() {
             pod("a", "exit 1", ", restartPolicy: Never", ""),
             &["--until", "ready"],
             1,
-            "probeshim: pod test/a has failed: main exited with code 1 (Error)",
+            "error: pod test/a has failed: main exited with code 1 (Error)",
         ),
         (
             pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['false']}}"),
             &["--until", "ready", "--timeout", "2s"],
             1,
-            "probeshim: --timeout: after 2.00s not ready: test/a (Running)",
+            "error: --timeout: after 2.00s not ready: test/a (Running)",
         ),
     ] {
         let place = Place::new();
         let runtime = Runtime::start_at(&place.at("runtime.sock"));
         let answer = played(&place, &pods, arguments).await;
-        let errors: Vec<&str> =
-            answer.stderr.lines().filter(|line| line.starts_with("probeshim: ")).collect();
+        let errors: Vec<&str> = answer.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         assert_eq!(
             (answer.code, errors.join("\n")),
             (Some(code), told.to_owned()),

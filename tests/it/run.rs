@@ -230,7 +230,12 @@ async fn a_second_instance_is_refused_and_the_first_continues() {
     let (first, runtime) = place.start_with_runtime(&[]).await;
     let (code, stderr) = place.refused(place.command("shim.sock", &[])).await;
     assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains(&format!("another probeshim (pid {}) holds", first.process.id())), "{stderr}");
+    let holder = format!("another probeshim (pid {}) holds", first.process.id());
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{stderr}");
+    assert!(lines[0].starts_with(&format!("error: --listen: {holder}")), "{stderr}");
+    assert!(lines[1].starts_with(&format!("error: --admin: {holder}")), "{stderr}");
+    assert!(lines[2].starts_with("hint: --instance NAME"), "{stderr}");
     serves(&first, &runtime).await;
 }
 

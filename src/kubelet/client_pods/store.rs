@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use super::ClientPods;
 use crate::lockfile::LockError;
@@ -39,7 +39,8 @@ impl ClientPodStore {
             Ok(store) => Some(store).filter(|store| !store.client_pods.snapshot().keys().is_empty()),
             Err(error) => {
                 if matches!(error, StateError::Locked(LockError::Held { .. })) {
-                    info!(%error, "{STOPS_NOT_RECORDED}");
+                    // The probeshim that holds the directory records them.
+                    debug!(%error, "{STOPS_NOT_RECORDED}");
                 } else {
                     warn!(%error, "{STOPS_NOT_RECORDED}");
                 }

@@ -220,7 +220,7 @@ async fn calls_are_followed_until_the_reader_or_probeshim_ends() {
 
     watched.shim.signal(Signal::TERM);
     assert_eq!(watched.shim.ended().await, Some(0));
-    assert_eq!(json.end().await, (Some(1), "probeshim: probeshim has ended\n".to_owned()));
+    assert_eq!(json.end().await, (Some(1), "error: probeshim has ended\n".to_owned()));
     watched.runtime.end().await;
 }
 

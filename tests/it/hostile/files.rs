@@ -38,7 +38,7 @@ async fn manifests_and_configurations_must_be_files_within_the_size_limit() {
         let checked = probeshim(&["check", path]).await;
         assert_eq!(checked.code, Some(2), "{checked:?}");
         let told = if path == folder.to_str().unwrap() { sparse.to_str().unwrap() } else { path };
-        assert_eq!(checked.stderr, format!("probeshim: {told}: {reason}\n"));
+        assert_eq!(checked.stderr, format!("error: {told}: {reason}\n"));
         let played = Answer::to(playing::play(&place, &[path])).await;
         assert_eq!(played.code, Some(2), "{played:?}");
         assert!(played.stderr.contains(&format!("{told}: {reason}")), "{played:?}");
@@ -46,7 +46,7 @@ async fn manifests_and_configurations_must_be_files_within_the_size_limit() {
     for path in [fifo, "/dev/zero", sparse.to_str().unwrap()] {
         let checked = probeshim(&["check", "--config", path]).await;
         assert_eq!(checked.code, Some(2), "{checked:?}");
-        assert!(checked.stderr.starts_with(&format!("probeshim: {path}: ")), "{checked:?}");
+        assert!(checked.stderr.starts_with(&format!("error: {path}: ")), "{checked:?}");
         let refused = place.refused(place.command("shim.sock", &["--manifests", path])).await;
         assert_eq!(refused.0, 2, "{refused:?}");
     }
@@ -87,10 +87,10 @@ async fn manifests_and_configurations_may_come_through_a_pipe() {
     assert!(checked.stdout.contains("rule: pod ruled"), "{checked:?}");
     let checked = ask("\"$PROBESHIM\" check /dev/stdin < /dev/zero").await;
     assert_eq!(checked.code, Some(2), "{checked:?}");
-    let told = "probeshim: /dev/stdin: it is a device; only regular files and FIFOs are read\n";
+    let told = "error: /dev/stdin: it is a device; only regular files and FIFOs are read\n";
     assert_eq!(checked.stderr, told);
     let checked = ask("true | { cat > /dev/null; \"$PROBESHIM\" check /dev/stdin; }").await;
-    assert_eq!(checked.stderr, "probeshim: /dev/stdin: it is a FIFO that is empty and has no writer\n");
+    assert_eq!(checked.stderr, "error: /dev/stdin: it is a FIFO that is empty and has no writer\n");
 }
 
 #[tokio::test]

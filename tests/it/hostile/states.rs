@@ -61,13 +61,9 @@ async fn is_refused(what: &str, put: impl FnOnce(&Path)) -> bool {
     }
     assert_eq!(answer.code, Some(1), "{what}: {answer:?}");
     let is_told = |line: &str| {
-        [
-            "probeshim: --state-dir: ",
-            "/state/state.redb: ",
-            "; move the file away to start with an empty state",
-        ]
-        .iter()
-        .all(|told| line.contains(told))
+        ["error: --state-dir: ", "/state/state.redb: ", "; move the file away to start with an empty state"]
+            .iter()
+            .all(|told| line.contains(told))
     };
     assert!(answer.stderr.lines().any(is_told), "{what}: {answer:?}");
     assert_eq!(sandboxes(&mut runtime).await, 0, "{what}");

@@ -189,8 +189,8 @@ async fn status_describes_a_played_pod() {
             .contains("Readiness:        exec (manifest) delay=0s timeout=1s period=1s")
     );
     let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
-    let one = "probeshim: POD \"a\" is ambiguous: it may be other/a, test/a\n";
-    let none = "probeshim: POD \"c\" not found; the pods are other/a, test/a, test/b\n";
+    let one = "error: POD \"a\" is ambiguous: it may be other/a, test/a\n";
+    let none = "error: POD \"c\" not found; the pods are other/a, test/a, test/b\n";
     assert_eq!(told, [one, none].map(|text| (Some(2), text.to_owned())));
     let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
     assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));

@@ -122,7 +122,7 @@ async fn procrun_reports_wrong_usage_and_directories_in_use() {
     blocked.arg("runtime").arg("--listen").arg(place.at("a.sock")).arg("--root").arg(place.at("file/root"));
     let answer = Answer::to(blocked).await;
     let told = format!(
-        "probeshim: --root: cannot use {}: Not a directory (os error 20)\n",
+        "error: --root: cannot use {}: Not a directory (os error 20)\n",
         place.at("file/root").display()
     );
     assert_eq!((answer.code, answer.stderr), (Some(1), told));

@@ -1,0 +1,124 @@
+//! Errors of the relay and its parts, and their collection: all sockets and files that cannot be
+//! opened are reported together.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::lockfile::LockError;
+use crate::socket::{ActivationError, BindError};
+use crate::state::{CloseError, StateError};
+use crate::telemetry::traces::TracesError;
+
+/// Last line of the errors of a process that another instance leaves no socket, file or port.
+pub(super) const SECOND_INSTANCE: &str = "to start a second instance, give it a name, and with it sockets, state and a port of its own: --instance NAME";
+
+/// Error of the relay or one of its parts.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The relay's socket cannot be opened.
+    #[error("--listen: {0}")]
+    Listen(#[source] BindError),
+    /// The admin socket cannot be opened.
+    #[error("--admin: {0}")]
+    Admin(#[source] BindError),
+    /// The address of metrics and health cannot be bound.
+    #[error(
+        "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
+    )]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The state store cannot be opened.
+    #[error("--state-dir: {0}")]
+    State(#[from] StateError),
+    /// The state store could not write its last changes.
+    #[error("--state-dir: {0}")]
+    StateNotClosed(#[from] CloseError),
+    /// The socket that systemd passes cannot be used.
+    #[error(transparent)]
+    Activation(#[from] ActivationError),
+    /// An operation of the operating system failed.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+    /// Traces cannot be exported.
+    #[error("--otlp-endpoint: {0}")]
+    Traces(#[from] TracesError),
+    /// Several of the above, which were tried independently.
+    #[error("{}", lines(.0))]
+    Several(Vec<RunError>),
+    /// The relay ended because of a bug.
+    #[error("the relay ended unexpectedly")]
+    RelayEnded,
+}
+
+impl RunError {
+    /// Joins errors into one without nesting.
+    fn several(errors: impl Iterator<Item = Self>) -> Self {
+        let flat = errors.flat_map(|error| match error {
+            Self::Several(errors) => errors,
+            single => vec![single],
+        });
+        Self::Several(flat.collect())
+    }
+
+    /// Returns whether another process has what this one needs.
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Listen(error) | Self::Admin(error) => {
+                matches!(error, BindError::InUse(_) | BindError::Locked(LockError::Held { .. }))
+            }
+            Self::Http { source, .. } => source.kind() == io::ErrorKind::AddrInUse,
+            Self::State(error) => matches!(error, StateError::Locked(LockError::Held { .. })),
+            _ => false,
+        }
+    }
+}
+
+/// Returns one line for each error, and a line with the remedy if another instance causes one.
+fn lines(errors: &[RunError]) -> String {
+    let remedy = errors.iter().any(RunError::is_conflict).then(|| SECOND_INSTANCE.to_owned());
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).chain(remedy).collect();
+    lines.join("\n")
+}
+
+/// Returns both values, or all errors together.
+pub(super) fn both<A, B>(
+    first: Result<A, RunError>,
+    second: Result<B, RunError>,
+) -> Result<(A, B), RunError> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (first, second) => Err(RunError::several(first.err().into_iter().chain(second.err()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(path: &str) -> BindError {
+        BindError::InUse(path.into())
+    }
+
+    #[test]
+    fn all_conflicts_with_another_instance_are_reported_with_one_remedy() {
+        let sockets = both::<(), ()>(Err(RunError::Listen(taken("/a"))), Err(RunError::Admin(taken("/b"))));
+        let text = both::<(), _>(Ok(()), sockets).unwrap_err().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("--listen: another process listens on /a"), "{text}");
+        assert!(lines[1].starts_with("--admin: another process listens on /b"), "{text}");
+        assert!(lines[2].contains("--instance NAME"), "{text}");
+    }
+
+    #[test]
+    fn an_error_that_no_other_instance_causes_has_no_hint_at_instances() {
+        let error =
+            both::<(), _>(Ok(()), Err::<(), _>(RunError::Listen(BindError::IsDirectory("/a".into()))));
+        let text = error.unwrap_err().to_string();
+        assert!(text.starts_with("--listen: /a is a directory") && !text.contains("--instance"), "{text}");
+    }
+}
