@@ -10,7 +10,8 @@ use crate::state::{CloseError, StateError};
 use crate::telemetry::traces::TracesError;
 
 /// Last line of the errors of a process that another instance leaves no socket, file or port.
-pub(super) const SECOND_INSTANCE: &str = "to start a second instance, give it a name, and with it sockets, state and a port of its own: --instance NAME";
+pub(super) const SECOND_INSTANCE: &str =
+    "hint: --instance NAME starts a second instance, with its own sockets, state and port";
 
 /// Error of the relay or one of its parts.
 #[derive(Debug, thiserror::Error)]

@@ -182,8 +182,8 @@ pub struct Flags {
 #[derive(Clone, Debug, Default, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct InstanceArg {
-    /// Name of the instance, for several on one machine: probeshim-NAME takes the place of probeshim
-    /// in all default paths
+    /// Name of the instance, for several on one machine: probeshim-NAME takes the place of
+    /// probeshim in all default paths
     #[arg(
         long,
         value_name = "NAME",

@@ -23,8 +23,8 @@ const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 #[error("{0}")]
 pub struct ValueError(String);
 
-/// A duration from `MIN_SECS` seconds to 24 hours, such as `30s` or `1m30s`. A number without a unit
-/// is in seconds.
+/// A duration from `MIN_SECS` seconds to 24 hours, such as `30s` or `1m30s`. A number without a
+/// unit is in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedDuration<const MIN_SECS: u64 = 0>(Duration);
 
