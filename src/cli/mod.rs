@@ -173,4 +173,6 @@ impl From<ClientError> for CliError {
 }
 
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod tests;

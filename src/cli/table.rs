@@ -177,6 +177,7 @@ mod tests {
     use anstyle::AnsiColor;
     use proptest::prelude::*;
 
+    use super::super::snapshots::assert_screens;
     use super::*;
     use crate::terminal::MAX_TEXT_WIDTH;
 
@@ -236,6 +237,20 @@ mod tests {
         let line = |screen| Table::new(["CODE", "NEXT"].map(Column::text), screen).line(&row);
         assert_eq!(line(PLAIN), "OK    x");
         assert_eq!(line(Screen { width: None, colour: true, utf8: true }), "\u{1b}[32mOK\u{1b}[0m    x");
+    }
+
+    #[test]
+    fn a_table_is_cut_and_coloured_for_every_kind_of_screen() {
+        let rows = [vec![
+            Cell::new("1"),
+            Cell::new("a column that narrow terminals leave out"),
+            Cell::styled(
+                "a text of 85.3µs that narrow terminals cut at the end of the line",
+                AnsiColor::Red.on_default(),
+            ),
+        ]];
+        let columns = || [Column::numeric("ID"), Column::text("NAME").optional(), Column::text("DETAIL")];
+        assert_screens("table", |screen| Table::new(columns(), screen).render(&rows));
     }
 
     #[test]
