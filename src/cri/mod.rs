@@ -2,6 +2,7 @@
 //! internal calls.
 
 mod client;
+mod error_cause;
 mod framing;
 pub(crate) mod labels;
 mod lazy_stream;
@@ -14,6 +15,7 @@ mod status;
 
 pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
 pub use client::{image_client, runtime_client};
+pub use error_cause::error_cause;
 pub use framing::{FrameError, unary_message};
 pub use lazy_stream::LazyStream;
 pub use metered_client::{CountingService, MeteredChannel, MeteredRuntimeClient};

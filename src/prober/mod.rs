@@ -44,6 +44,7 @@ pub(crate) use manager::KUBELET_TTL;
 
 pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
 pub use metrics::{Agreement, ProberMetrics};
+pub use pod::{AttemptOutcome, AttemptRun};
 pub use snapshot::{ContainerReport, PodReport, ProbeReport};
 pub(crate) use status::{ContainerProgress, phase, readiness};
 pub use status::{PodCondition, PodPhase};

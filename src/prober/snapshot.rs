@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pod::{PodState, ProbeWorker, ProbedContainer};
+use super::pod::{AttemptRun, PodState, ProbeWorker, ProbedContainer};
 use super::status::{PodCondition, PodPhase, readiness};
 use super::threshold::{ProbeResult, ResultRun};
 use crate::manifest::{PodSpec, Probe, ProbeType};
@@ -48,6 +48,8 @@ pub struct ProbeReport {
     pub result: Option<ProbeResult>,
     /// Result run of the probe.
     pub run: ResultRun,
+    /// Last attempts in this container that have equal outcomes, once there has been one.
+    pub attempts: Option<AttemptRun>,
     /// Whether no attempts are made until the container is replaced.
     pub on_hold: bool,
     /// Number of would-be kills of this container for the probe.
@@ -119,6 +121,7 @@ impl ProbeWorker {
             probe: machine.probe.clone(),
             result: container.result(machine.probe_type),
             run: machine.run,
+            attempts: self.attempts.clone().filter(|attempts| attempts.is_about(&container.id)),
             on_hold: machine.on_hold && container.is_running(),
             would_have_killed: container.would_have_ended(machine.probe_type),
             killed: self.kill_count,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as corev1;
 use serde::{Deserialize, Serialize};
 
+use crate::cri::error_cause;
 use crate::cri::v1::ContainerState;
 use crate::history::json::time;
 use crate::inventory::{self, Inventory};
@@ -13,7 +14,7 @@ use crate::kubelet::{
     ClientPodsSnapshot, ContainerStatusExt as _, PodKey, PodStatusExt, PublishedPod, Summary,
 };
 use crate::object_ref::PodRef;
-use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
+use crate::prober::{AttemptRun, ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 
 /// A pod of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,8 +98,12 @@ pub struct StatusProbe {
     pub handler: String,
     /// Probe source.
     pub source: String,
-    /// Result of the current result run: `success` or `failure`; null before the first attempt that
-    /// counts.
+    /// `error` if the last attempts errored; otherwise the result of the current result run,
+    /// `success` or `failure`; null before the first attempt.
+    ///
+    /// The kubelet ignores attempts that error (`prober/worker.go`: `doProbe`), so they change
+    /// neither `run` nor `verdict`: a liveness probe that errors each time keeps its initial
+    /// verdict, `success`.
     pub result: Option<String>,
     /// Length of the result run.
     pub run: u32,
@@ -113,6 +118,20 @@ pub struct StatusProbe {
     /// Number of kills of containers of this name because of this probe.
     #[serde(default)]
     pub killed: u32,
+    /// Number of attempts in a row that errored, each after three tries; 0 after an attempt with a
+    /// result.
+    #[serde(default)]
+    pub errors: u32,
+    /// Cause of the last of these errors, in a few words.
+    #[serde(default)]
+    pub last_error: Option<String>,
+    /// Message of the last of these errors.
+    #[serde(default)]
+    pub last_error_message: Option<String>,
+    /// Time at which the first of the last attempts with equal results, or with errors, ended.
+    /// Attempts in earlier containers do not count.
+    #[serde(default)]
+    pub since: Option<String>,
 }
 
 /// A container of the node.
@@ -356,17 +375,24 @@ impl From<&ProbeReport> for StatusProbe {
             Some(ProbeResult::Failure) => report.probe.failure_threshold,
             _ => report.probe.success_threshold,
         };
+        let attempts = report.attempts.as_ref();
+        let error = attempts.and_then(AttemptRun::error);
+        let result = error.map(|_| "error").or(report.run.last.map(ProbeResult::name));
         Self {
             r#type: report.probe_type.name().to_owned(),
             handler: report.probe.handler.name().to_owned(),
             source: report.probe.source.name().to_owned(),
-            result: report.run.last.map(|last| last.name().to_owned()),
+            result: result.map(str::to_owned),
             run: report.run.length,
             threshold,
             verdict: report.result.map(|result| result.name().to_owned()),
             on_hold: report.on_hold,
             would_have_killed: report.would_have_killed,
             killed: report.killed,
+            errors: attempts.filter(|_| error.is_some()).map_or(0, |attempts| attempts.length),
+            last_error: error.map(error_cause).filter(|cause| !cause.is_empty()).map(str::to_owned),
+            last_error_message: error.map(str::to_owned),
+            since: attempts.map(|attempts| time(attempts.since)),
         }
     }
 }

@@ -128,15 +128,20 @@ impl Worker {
         if let Some(reason) = reason {
             self.shared.record_attempt_event(task, reason, message.clone());
         }
-        let Some(result) = result_of(&tried.result) else {
-            metrics.errored(&meter.series);
-            return;
+        let result = match &tried.result {
+            Ok(outcome) => result_of_outcome(outcome),
+            Err(error) => {
+                metrics.errored(&meter.series);
+                self.pod.lock().record_error(&self.signals, &task.container_id, error.to_string());
+                return;
+            }
         };
         let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
         metrics.attempted(&meter.series, result, duration, margin);
         let mut effects = Effects::default();
         let outcome = AttemptResult { result, duration, message };
-        self.pod.lock().record_attempt(&self.signals, outcome, Instant::now(), &mut effects);
+        let now = Instant::now();
+        self.pod.lock().record_attempt(&self.signals, &task.container_id, outcome, now, &mut effects);
         self.shared.apply_effects(&self.pod, effects);
     }
 
@@ -180,10 +185,13 @@ fn timeout_of(probe: &Probe) -> Duration {
 
 /// Returns the result of an attempt; `None` if its outcome is an error.
 fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
-    match tried {
-        Ok(ProbeOutcome::Success(_) | ProbeOutcome::Warning(_)) => Some(ProbeResult::Success),
-        Ok(ProbeOutcome::Failure(_)) => Some(ProbeResult::Failure),
-        Err(_) => None,
+    tried.as_ref().ok().map(result_of_outcome)
+}
+
+fn result_of_outcome(outcome: &ProbeOutcome) -> ProbeResult {
+    match outcome {
+        ProbeOutcome::Success(_) | ProbeOutcome::Warning(_) => ProbeResult::Success,
+        ProbeOutcome::Failure(_) => ProbeResult::Failure,
     }
 }
 

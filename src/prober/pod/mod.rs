@@ -1,6 +1,7 @@
 //! A pod that is probed: the state of its containers, and the results of their probes.
 
 mod agreement;
+mod attempt_run;
 mod container;
 mod kill_decision;
 mod kill_request;
@@ -21,6 +22,7 @@ use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::object_ref::PodRef;
 use crate::relay::CallInfo;
 
+pub use attempt_run::{AttemptOutcome, AttemptRun};
 pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};
 pub(in crate::prober) use kill_request::{KillAbort, KillRequest};
 pub(in crate::prober) use workers::{AttemptContext, AttemptResult, Effects, ProbeWorker, ProbeWorkerHandle};

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
+use super::attempt_run::{AttemptOutcome, AttemptRun};
 use super::container::ProbedContainer;
 use super::kill_request::KillRequest;
 use crate::events::Event;
@@ -34,6 +35,8 @@ pub(in crate::prober) struct ProbeWorker {
     pub(super) last_duration: Duration,
     /// Number of kills of the container by probeshim for this probe.
     pub(in crate::prober) kill_count: u32,
+    /// Last attempts with equal outcomes, once there has been one.
+    pub(in crate::prober) attempts: Option<AttemptRun>,
     /// Outcome of the last attempt of the kubelet that was seen.
     pub(super) last_kubelet_attempt: Option<String>,
     /// Number of failed attempts since the last success that were discarded because the prober was
@@ -99,6 +102,7 @@ impl ProbeWorker {
             failures: VecDeque::new(),
             last_duration: Duration::ZERO,
             kill_count: 0,
+            attempts: None,
             last_kubelet_attempt: None,
             discarded_failures: 0,
         }
@@ -113,6 +117,11 @@ impl ProbeWorker {
     pub(in crate::prober) fn last_failures(&self, threshold: u32) -> Vec<tap::ProbeFailure> {
         let count = usize::try_from(threshold).unwrap_or(usize::MAX).min(self.failures.len());
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
+    }
+
+    fn record_outcome(&mut self, container_id: &Arc<str>, outcome: AttemptOutcome) {
+        let last = self.attempts.take();
+        self.attempts = Some(AttemptRun::after(last, container_id, outcome, SystemTime::now()));
     }
 
     fn record_attempt(&mut self, attempt: AttemptResult) {
@@ -183,6 +192,7 @@ impl PodState {
     pub(in crate::prober) fn record_attempt(
         &mut self,
         handle: &Arc<ProbeWorkerHandle>,
+        container_id: &Arc<str>,
         attempt: AttemptResult,
         now: Instant,
         effects: &mut Effects,
@@ -202,9 +212,23 @@ impl PodState {
         if worker.consecutive_failures() == 0 {
             worker.discarded_failures = 0;
         }
+        worker.record_outcome(container_id, AttemptOutcome::Result(attempt.result));
         worker.record_attempt(attempt);
         let (name, probe_type) = (worker.container.clone(), worker.state.probe_type);
         self.apply_updates(&name, probe_type, updates, now, effects);
+    }
+
+    /// Records an attempt that errored. It changes no result, as in the kubelet
+    /// (`prober/worker.go`: `doProbe`).
+    pub(in crate::prober) fn record_error(
+        &mut self,
+        handle: &Arc<ProbeWorkerHandle>,
+        container_id: &Arc<str>,
+        message: String,
+    ) {
+        if let Some(index) = self.index_of(handle) {
+            self.workers[index].record_outcome(container_id, AttemptOutcome::Error(message));
+        }
     }
 
     /// Counts a failed attempt that was discarded.

@@ -62,6 +62,35 @@ async fn probe_errors_count_neither_as_success_nor_as_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_that_error_are_counted_until_an_attempt_of_the_container_has_a_result() {
+    let (missing, is_fixed) = ("exec: \"no\": executable file not found in $PATH", Arc::default());
+    let plays: Arc<AtomicBool> = Arc::clone(&is_fixed);
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], move |_| {
+        if plays.load(Ordering::Relaxed) { succeed() } else { Err(Status::unknown(missing)) }
+    })
+    .await;
+    let attempts = |node: &Node, name| {
+        let probe = node.probe(name, LIVENESS).unwrap();
+        let attempts = probe.attempts.map(|run| (run.error().map(str::to_owned), run.length));
+        (probe.result, probe.run.last, attempts)
+    };
+    node.run_pod("web");
+    after(2.5).await;
+    let message = format!("rpc error: code = Unknown desc = {missing}");
+    let erroring = |count| (Some(ProbeResult::Success), None, Some((Some(message.clone()), count)));
+    assert_eq!(attempts(&node, "web/main"), erroring(3));
+    node.exit("web/main", 1);
+    node.run("web/main#1");
+    assert_eq!(attempts(&node, "web/main").2, None, "no attempt was made in the container");
+    after(1.0).await;
+    assert_eq!(attempts(&node, "web/main"), erroring(1));
+    is_fixed.store(true, Ordering::Relaxed);
+    after(2.0).await;
+    assert_eq!(attempts(&node, "web/main").2, Some((None, 2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn readiness_is_probed_immediately_after_the_startup_probe_succeeds() {
     let slow = json!({"periodSeconds": 30});
     let begin = Instant::now();

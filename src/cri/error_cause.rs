@@ -1,0 +1,62 @@
+//! The short cause in an error message of a runtime.
+
+/// Maximum length of a short cause, in characters.
+const MAX_CAUSE_CHARS: usize = 80;
+
+/// Causes that are searched in the whole message, because runtimes wrap them in different texts.
+/// The first that occurs is the cause.
+const KNOWN_CAUSES: [&str; 10] = [
+    "executable file not found",
+    "permission denied",
+    "no such file or directory",
+    "exec format error",
+    "resource temporarily unavailable",
+    "cannot allocate memory",
+    "connection refused",
+    "container not running",
+    "not in running state",
+    "deadline exceeded",
+];
+
+/// Returns the cause in an error message, in a few words: the innermost of the nested errors
+/// that the runtime's components separate by colons.
+#[must_use]
+pub fn error_cause(message: &str) -> &str {
+    if let Some(known) = KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause)) {
+        return known;
+    }
+    let text = message.split_once(" desc = ").map_or(message, |(_, text)| text);
+    // containerd appends the name of the error class to errors of runc.
+    let text = text.trim_end().trim_end_matches(": unknown");
+    let innermost = text.rsplit(": ").find(|part| !part.trim().is_empty());
+    let cause = innermost.unwrap_or_default().trim();
+    cause.char_indices().nth(MAX_CAUSE_CHARS).map_or(cause, |(end, _)| &cause[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_an_error_is_short_in_the_messages_of_all_runtimes() {
+        for (message, cause) in [
+            (
+                "rpc error: code = Unknown desc = failed to exec in container: failed to start exec \"e8d2\": OCI runtime exec failed: exec failed: unable to start container process: exec: \"curl\": executable file not found in $PATH: unknown",
+                "executable file not found",
+            ),
+            (
+                "rpc error: code = Unknown desc = command error: exec failed: exec: \"curl\": executable file not found in $PATH\n, stdout: , stderr: , exit code -1",
+                "executable file not found",
+            ),
+            ("rpc error: code = Unavailable desc = transport: broken pipe", "broken pipe"),
+            ("failed to exec in container: something odd: unknown", "something odd"),
+            ("rpc error: code = Internal desc = ", ""),
+            ("rpc error: code = Unknown desc = : : ", ":"),
+            ("plain", "plain"),
+            ("", ""),
+        ] {
+            assert_eq!(error_cause(message), cause, "{message}");
+        }
+        assert_eq!(error_cause(&"ö".repeat(100)), "ö".repeat(80));
+    }
+}
