@@ -114,6 +114,18 @@ fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if size > limit { Err(io::Error::other(ReadRefusal::TooLong { size, limit })) } else { Ok(content) }
 }
 
+/// Reads standard input to its end: UTF-8 of at most `limit` bytes. Waits for a terminal's end of
+/// input (Ctrl-D) too.
+pub fn read_stdin_to_string(limit: u64) -> io::Result<String> {
+    let mut content = Vec::new();
+    io::stdin().lock().take(limit + 1).read_to_end(&mut content)?;
+    let size = content.len() as u64;
+    if size > limit {
+        return Err(io::Error::other(ReadRefusal::TooLong { size, limit }));
+    }
+    text(content)
+}
+
 /// Reads a regular file of at most `limit` bytes of UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)

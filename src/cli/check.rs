@@ -14,7 +14,7 @@ use crate::terminal::screen::{Screen, print};
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckCommand {
-    /// Files and directories of manifests, in YAML or JSON
+    /// Files and directories of manifests, in YAML or JSON; - for standard input
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 

@@ -11,6 +11,7 @@ use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, LogSizeLimit, ValueError, whole_number};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::kubelet::{LogRotatePolicy, ManifestSource};
+use crate::manifest::shown_path;
 use crate::probe::SpecSources;
 use crate::telemetry;
 
@@ -25,7 +26,8 @@ const MAX_LOG_FILES: u64 = i32::MAX as u64;
 pub struct PlayFlags {
     /// Files and directories of manifests, in YAML or JSON: Pod, or a workload with a pod template,
     /// of which one pod is run, and the ConfigMaps, Secrets and RuntimeClasses to which they refer.
-    /// A directory is watched: a new manifest starts a pod, a removed one terminates it
+    /// A directory is watched: a new manifest starts a pod, a removed one terminates it. - reads
+    /// manifests from standard input
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
@@ -133,7 +135,7 @@ impl PlaySettings {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
                 let reason = "no pod, and no workload with a pod template".to_owned();
                 for path in &paths {
-                    validator.error("", None, format!("{}: {reason}", path.display()));
+                    validator.error("", None, format!("{}: {reason}", shown_path(path)));
                 }
                 None
             }

@@ -13,7 +13,7 @@ use tracing::error;
 use super::pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use crate::events::EventRecorder;
 use crate::manifest::pod::Pod;
-use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions};
+use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions, is_stdin};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
 /// Interval between checks of the files.
@@ -46,7 +46,10 @@ impl ManifestSource {
             ReadOptions { purpose: Purpose::Run, redact, ignore_unsupported, ..ReadOptions::default() },
         );
         let pod_set = Arc::new(PodSet::new(files.documents()));
-        let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        // Pods of standard input belong to it, as pods of a file belong to the file.
+        let canonical =
+            |path: &PathBuf| if is_stdin(path) { Some(path.clone()) } else { path.canonicalize().ok() };
+        let paths = paths.iter().filter_map(canonical).collect();
         let mut source = Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
         let problems: Vec<String> = source.problems().into_iter().collect();
         if !problems.is_empty() {

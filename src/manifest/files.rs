@@ -10,7 +10,13 @@ use serde_json::Value;
 
 use crate::manifest::document::{self, Document, DocumentKind, Manifest, ReadOptions};
 use crate::manifest::index::Manifests;
-use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
+use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
+
+/// Path that names standard input, as in kubectl.
+const STDIN: &str = "-";
+
+/// Name of standard input in errors.
+const STDIN_NAME: &str = "standard input";
 
 /// Extensions of manifest files. Other files of a directory are skipped.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -19,7 +25,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file or directory cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", shown_path(.path))]
     Unreadable {
         /// Path of the file or directory.
         path: PathBuf,
@@ -27,7 +33,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The file is neither YAML nor JSON.
-    #[error("{path}: {reason}")]
+    #[error("{}: {reason}", shown_path(.path))]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -35,7 +41,7 @@ pub enum FileError {
         reason: String,
     },
     /// A field has an invalid value or must not be present.
-    #[error("{path}{document}: {reason}")]
+    #[error("{}{document}: {reason}", shown_path(.path))]
     Wrong {
         /// The file.
         path: PathBuf,
@@ -171,7 +177,7 @@ impl Files {
 
     fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> DocumentReader {
         let is_named = self.paths.get(*place) == Some(file);
-        if is_first && is_named { read_named_to_string } else { read_to_string }
+        if is_first && is_named { reader_of_named(file) } else { read_to_string }
     }
 
     /// Returns the documents of all files, in their order.
@@ -209,6 +215,10 @@ fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
 
 impl FileStamp {
     fn read_stamp(path: &Path) -> io::Result<Self> {
+        if is_stdin(path) {
+            // Standard input is read once, so its stamp never changes.
+            return Ok(Self { inode: 0, length: 0, modified: (0, 0) });
+        }
         let found = fs::metadata(path)?;
         // The times of a FIFO change as it is read and written, but its content cannot be read
         // again.
@@ -235,7 +245,7 @@ pub(crate) fn read(
     let mut manifests = Vec::new();
     for file in &files {
         let documents =
-            match documents(file, if file == path { read_named_to_string } else { read_to_string }) {
+            match documents(file, if file == path { reader_of_named(file) } else { read_to_string }) {
                 Ok(documents) => documents,
                 Err(error) => {
                     errors.push(error);
@@ -255,8 +265,23 @@ pub(crate) fn read(
     manifests
 }
 
+/// Returns whether the path, as a user wrote it, names standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path == Path::new(STDIN)
+}
+
+/// Returns the path as it is shown in errors.
+pub(crate) fn shown_path(path: &Path) -> std::path::Display<'_> {
+    if is_stdin(path) { Path::new(STDIN_NAME) } else { path }.display()
+}
+
+/// Returns the reader of a file that a user names.
+fn reader_of_named(path: &Path) -> DocumentReader {
+    if is_stdin(path) { |_, limit| read_stdin_to_string(limit) } else { read_named_to_string }
+}
+
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if !fs::metadata(path)?.is_dir() {
+    if is_stdin(path) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();
@@ -310,7 +335,7 @@ fn read_documents(path: &Path, documents: &[Value], options: ReadOptions) -> Fil
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();
         let of_file = if several { format!(", document {}", place + 1) } else { String::new() };
-        let at = format!("{}{of_file}", path.display());
+        let at = format!("{}{of_file}", shown_path(path));
         read.documents.extend(document::read(document, options, &at, &mut problems));
         for problem in problems {
             let (path, document, reason) = (path.to_owned(), of_file.clone(), problem.to_string());

@@ -3,6 +3,7 @@
 
 mod around;
 mod logs;
+mod stdin;
 
 use std::fs;
 use std::path::PathBuf;
