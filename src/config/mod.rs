@@ -163,8 +163,8 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow_threshold: Option<BoundedDuration>,
 
-    /// Show only the program of each command, not its arguments, and hide the output of probes and
-    /// the query strings of their URLs: in calls, events, logs, metrics, traces and /pods
+    /// Show only the program of each command, not its arguments, and hide the output of probes,
+    /// status messages of calls and query strings of URLs: in calls, events, logs, metrics, traces and /pods
     #[arg(long)]
     pub redact_commands: bool,
 

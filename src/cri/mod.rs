@@ -12,6 +12,7 @@ mod observed;
 mod raw_request;
 mod redact;
 mod status;
+mod status_message;
 
 pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
 pub use client::{image_client, runtime_client};
@@ -24,6 +25,7 @@ pub use observed::{ContainerObservation, SandboxObservation};
 pub(crate) use raw_request::{RawClient, RawCreateContainer, RawRunPodSandbox};
 pub use redact::RedactedBytes;
 pub use status::Code;
+pub use status_message::StatusMessage;
 
 /// Runtime name in procrun's response to Version.
 pub(crate) const PROCRUN_RUNTIME_NAME: &str = "procrun";

@@ -114,11 +114,12 @@ impl CallRecord {
         Self { trace: None, ..self }
     }
 
-    /// Returns the record with commands reduced to their program, and without the messages of
-    /// failed probe attempts.
+    /// Returns the record with commands reduced to their program, and without output, status
+    /// message, and messages of failed probe attempts, each of which may contain arguments.
     pub(crate) fn redacted(mut self) -> Self {
-        if self.call.exec.is_some() || self.call.kill.is_some() {
+        if self.call.exec.is_some() || self.call.kill.is_some() || self.call.message.is_some() {
             let mut call = (*self.call).clone();
+            call.message = None;
             call.exec = call.exec.map(|exec| Box::new(exec.redacted()));
             call.kill = call.kill.map(|kill| Box::new(kill.redacted()));
             self.call = Arc::new(call);
@@ -130,5 +131,27 @@ impl CallRecord {
     #[must_use]
     pub fn unanalyzed(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
         Self { call: Arc::new(call), analysis: None, trace, is_amended: false, ended }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::tap::ExecCall;
+
+    #[test]
+    fn a_redacted_record_has_no_arguments_output_or_status_message() {
+        let path = "/runtime.v1.RuntimeService/ExecSync";
+        let mut call = Call::sample(1, path, SystemTime::UNIX_EPOCH, Duration::ZERO);
+        call.message = Some("s3cret".into());
+        let command = ["sh", "s3cret"].map(str::to_owned).into();
+        let exec = ExecCall { command, output: Some("s3cret".into()), ..ExecCall::default() };
+        for exec in [None, Some(Box::new(exec))] {
+            let record = CallRecord::unanalyzed(Call { exec, ..call.clone() }, None, None);
+            assert!(format!("{record:?}").contains("s3cret"));
+            assert!(!format!("{:?}", record.redacted()).contains("s3cret"));
+        }
     }
 }

@@ -63,7 +63,7 @@ impl ExecMeter {
             trace: None,
         });
         self.next_id += 1;
-        let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
+        let exec = ExecCall { command: command.to_vec(), timeout_seconds, ..ExecCall::default() };
         let request = ExecRequest {
             info: Arc::downgrade(&info),
             id: info.id,

@@ -116,7 +116,7 @@ mod tests {
             let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));
             call.ending = CallOutcome::Completed(Some(Code::OK));
             let result = Some(ExecResult { exit_code: 0, stdout_bytes: 0, stderr_bytes: 0 });
-            let exec = ExecCall { command: Vec::new(), truncated: false, timeout_seconds: timeout, result };
+            let exec = ExecCall { timeout_seconds: timeout, result, ..ExecCall::default() };
             call.exec = Some(Box::new(exec));
             call
         };

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tonic::{Response, Status};
 
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
-use crate::cri::{Code, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::tap::{ExecResult, InternalCalls, KillRecord};
+use crate::tap::{InternalCalls, KillRecord};
 
 /// Names of a container and its pod.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl Executor {
             internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let result = with_timeout(limit, self.backend.exec_sync(request)).await;
         if let Some(call) = internal_call {
-            call.end(code(&result), result.as_ref().ok().map(exec_result));
+            call.end_exec(result.as_ref());
         }
         result
     }
@@ -84,14 +84,10 @@ impl Executor {
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
         let result = with_timeout(limit, self.backend.stop_container(request)).await;
         if let Some(call) = internal_call {
-            call.end(code(&result), None);
+            call.end(result.as_ref().map(drop));
         }
         ignore_not_found(result).map(drop)
     }
-}
-
-fn code<T>(result: &Result<T, Status>) -> Code {
-    result.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK)
 }
 
 impl ExecBackend {
@@ -112,15 +108,6 @@ impl ExecBackend {
             #[cfg(test)]
             Self::Fake(fake) => fake.stop(request).await.map(|()| Response::new(StopContainerResponse {})),
         }
-    }
-}
-
-/// Returns the part of a response that is recorded.
-fn exec_result(response: &ExecSyncResponse) -> ExecResult {
-    ExecResult {
-        exit_code: response.exit_code,
-        stdout_bytes: response.stdout.len(),
-        stderr_bytes: response.stderr.len(),
     }
 }
 

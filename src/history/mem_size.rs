@@ -59,7 +59,7 @@ fn record_size(record: &CallRecord) -> usize {
     };
     let exec = record.call.exec.as_ref().map_or(0, |exec| {
         let text: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
-        size_of::<ExecCall>() + 2 * ALLOCATION + text
+        size_of::<ExecCall>() + 2 * ALLOCATION + text + exec.output.as_deref().map_or(0, block)
     });
     let kill = record.call.kill.as_ref().map_or(0, |kill| {
         let failures: usize =
@@ -76,7 +76,8 @@ fn record_size(record: &CallRecord) -> usize {
         };
         size_of::<ExecAnalysis>() + ALLOCATION + evidence + candidates
     });
-    size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
+    let message = record.call.message.as_deref().map_or(0, block);
+    size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + message + exec + kill + insight
 }
 
 /// Returns the addresses and sizes of the values that a record may share with other records.

@@ -17,7 +17,7 @@ use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observe
 use super::outcome::CallOutcome;
 use super::peer::Peer;
 use super::turn::Turns;
-use crate::cri::MethodName;
+use crate::cri::{MethodName, StatusMessage};
 use crate::terminal::sanitize;
 
 /// State that the connections of a relay share to report their calls.
@@ -54,9 +54,14 @@ pub(super) struct CallInFlight {
     pub(super) response: BodyTap,
 }
 
-/// Outcome of a call and time of its end. The first recorded outcome counts.
-#[derive(Debug)]
-pub(super) struct CallEnd(Option<(CallOutcome, Instant)>);
+/// Outcome of a call, time of its end, and status message.
+#[derive(Debug, Default)]
+pub(super) struct CallEnd {
+    /// The first recorded outcome, which counts, with its time.
+    outcome: Option<(CallOutcome, Instant)>,
+    /// Status message, if the response is complete and the call has failed.
+    pub(super) message: Option<StatusMessage>,
+}
 
 impl CallIds {
     /// Creates a sequence whose first number is `first`.
@@ -74,7 +79,7 @@ impl CallIds {
 
 impl CallEnd {
     pub(super) fn note(&mut self, ending: CallOutcome) {
-        self.0.get_or_insert_with(|| (ending, Instant::now()));
+        self.outcome.get_or_insert_with(|| (ending, Instant::now()));
     }
 }
 
@@ -150,7 +155,7 @@ impl CallInFlight {
         let to_announce = notify_on_request.then(listener);
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
         let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
-        Self { info, connection, end: CallEnd(None), request, response }
+        Self { info, connection, end: CallEnd::default(), request, response }
     }
 }
 
@@ -162,8 +167,8 @@ impl Drop for CallInFlight {
         } else {
             CallOutcome::ClientGone
         };
-        let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
-        let Self { info, connection, .. } = self;
+        let (status, at) = self.end.outcome.unwrap_or_else(|| (cut_off, Instant::now()));
+        let Self { info, connection, .. } = &*self;
         let duration = at.duration_since(info.since);
         debug!(
             id = info.id,
@@ -180,6 +185,7 @@ impl Drop for CallInFlight {
             info: info.clone(),
             duration,
             ending: status,
+            message: self.end.message.take(),
             request: self.request.take().into_direction(),
             response: self.response.take().into_direction(),
         });

@@ -16,7 +16,7 @@ use super::body_tap::BodyTap;
 use super::call::{CallEnd, CallInFlight};
 use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
-use crate::cri::Code;
+use crate::cri::{Code, StatusMessage};
 
 /// A call whose exchange has ended, and the work that the session still has to do for it.
 #[derive(Debug)]
@@ -135,7 +135,9 @@ async fn answer(
     end: &mut CallEnd,
 ) -> Result<ExchangeResult, ExchangeResult> {
     let (head, body) = response_head(opening, response, respond, upload).await?.into_parts();
+    // A response without messages may have its status in its head.
     let code = Code::from_headers(&head.headers);
+    let message = StatusMessage::from_headers(code, &head.headers);
     to_client_backlog.add_head(&head.headers);
     let head = Response::from_parts(head, ());
     let to_client = respond
@@ -146,6 +148,7 @@ async fn answer(
     let code = download.code().or(code);
     // The call has its response, whatever happens to the rest of the request.
     end.note(CallOutcome::Completed(code));
+    end.message = download.take_message().or(message);
     finish_request(upload, &mut download).await;
     Ok(ExchangeResult::Answered(code))
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::capture::{Capture, CaptureBudget};
 use super::outcome::CallOutcome;
 use super::peer::Peer;
-use crate::cri::MethodName;
+use crate::cri::{MethodName, StatusMessage};
 
 /// Maximum bytes that are kept of a `traceparent`. Version 00 has 55; other versions may have more.
 const MAX_TRACEPARENT: usize = 128;
@@ -126,6 +126,8 @@ pub struct CompletedCall {
     pub duration: Duration,
     /// Outcome of the call.
     pub ending: CallOutcome,
+    /// Beginning of the status message, if the call has failed and has one.
+    pub message: Option<StatusMessage>,
     /// Statistics of the request.
     pub request: BodyStats,
     /// Statistics of the response.

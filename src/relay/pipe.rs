@@ -8,7 +8,7 @@ use h2::{Error, Reason, RecvStream, SendStream};
 
 use super::backlog::{Backlog, Room};
 use super::body_tap::BodyTap;
-use crate::cri::Code;
+use crate::cri::{Code, StatusMessage};
 
 /// Result of a direction.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub(super) struct Pipe<'a> {
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
+    message: Option<StatusMessage>,
     passed: &'a mut BodyTap,
 }
 
@@ -48,12 +49,18 @@ impl<'a> Pipe<'a> {
         passed: &'a mut BodyTap,
     ) -> Self {
         let ended = from.is_end_stream();
-        Self { from, to, room: backlog.room(), chunk: Bytes::new(), ended, code: None, passed }
+        let room = backlog.room();
+        Self { from, to, room, chunk: Bytes::new(), ended, code: None, message: None, passed }
     }
 
     /// Returns the gRPC code in the trailers, once they have passed.
     pub(super) fn code(&self) -> Option<Code> {
         self.code
+    }
+
+    /// Takes the status message of a failed call out of the trailers, once they have passed.
+    pub(super) fn take_message(&mut self) -> Option<StatusMessage> {
+        self.message.take()
     }
 
     /// Resets the receiving stream.
@@ -133,6 +140,7 @@ impl<'a> Pipe<'a> {
         let sent = match ready!(self.from.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
                 self.code = Code::from_headers(&trailers);
+                self.message = StatusMessage::from_headers(self.code, &trailers);
                 self.room.backlog().add_head(&trailers);
                 self.to.send_trailers(trailers)
             }

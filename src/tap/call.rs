@@ -20,6 +20,8 @@ pub struct Call {
     pub method: MethodName,
     /// The outcome of the call.
     pub ending: CallOutcome,
+    /// Beginning of the gRPC status message, if the runtime returned one with an error.
+    pub message: Option<Box<str>>,
     /// Bytes of request messages, with their gRPC frames.
     pub request_bytes: u64,
     /// Bytes of response messages, with their gRPC frames.
@@ -61,7 +63,7 @@ pub struct ProbeFailure {
 }
 
 /// The command of an ExecSync.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecCall {
     /// The program and its arguments, or the first part of them.
     pub command: Vec<String>,
@@ -71,6 +73,9 @@ pub struct ExecCall {
     pub timeout_seconds: i64,
     /// The result of the command; `None` if the call failed, or if its response was not decoded.
     pub result: Option<ExecResult>,
+    /// Beginning of the output, stdout before stderr, if probeshim executed the command. The output
+    /// of the commands of clients is not kept.
+    pub output: Option<Box<str>>,
 }
 
 /// Result of the command of an ExecSync.
@@ -96,11 +101,12 @@ impl KillRecord {
 }
 
 impl ExecCall {
-    /// Returns the call with only the program of its command.
+    /// Returns the call with only the program of its command, and without output.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let truncated = self.truncated || self.command.len() > 1;
-        Self { command: self.command.iter().take(1).cloned().collect(), truncated, ..self.clone() }
+        let command = self.command.iter().take(1).cloned().collect();
+        Self { command, truncated, output: None, ..self.clone() }
     }
 
     /// Returns the timeout of the request; `None` if it has none.
@@ -119,6 +125,7 @@ impl Call {
             duration: Duration::ZERO,
             method: info.method.clone(),
             ending: CallOutcome::ClientGone,
+            message: None,
             request_bytes: 0,
             response_bytes: 0,
             peer: info.peer.clone(),
@@ -140,6 +147,7 @@ impl Call {
             duration,
             method: MethodName::of_path(path),
             ending: CallOutcome::Completed(None),
+            message: None,
             request_bytes: 0,
             response_bytes: 0,
             peer: None,

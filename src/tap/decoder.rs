@@ -198,10 +198,11 @@ impl Decoder {
     }
 
     fn ended(&self, observed: CompletedCall) -> DecodedCall {
-        let CompletedCall { info, duration, ending, request, response } = observed;
+        let CompletedCall { info, duration, ending, message, request, response } = observed;
         let mut read = MessageContext::new(Call {
             duration,
             ending,
+            message: message.map(|message| message.decoded()),
             request_bytes: request.bytes,
             response_bytes: response.bytes,
             ..Call::new(&info)

@@ -7,11 +7,14 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tonic::Status;
 
 use super::QueueItem;
 use super::call::{Call, ExecCall, ExecResult, KillRecord};
 use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
+use super::messages::cut;
 use super::metrics::TapMetrics;
+use crate::cri::v1::ExecSyncResponse;
 use crate::cri::{Code, MethodName};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
@@ -23,6 +26,9 @@ const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 /// Maximum number of `ExecSync`s that are reported each second: more than a node has, and more than
 /// a container runtime executes. Further ones are only counted.
 const MAX_EXECS_PER_SECOND: u32 = 200;
+
+/// Maximum number of bytes that are kept of the output of a command, and of a status message.
+const MAX_OUTPUT_BYTES: usize = 1024;
 
 /// Reports internal calls to the tap, without waiting. An event is dropped and counted if the queue
 /// is full.
@@ -76,7 +82,7 @@ impl InternalCalls {
             return None;
         }
         let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
-        let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
+        let exec = ExecCall { command: command.to_vec(), timeout_seconds, ..ExecCall::default() };
         let info = &internal_call.info;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             info: Arc::downgrade(info),
@@ -145,12 +151,27 @@ impl RateWindow {
 }
 
 impl InternalCall {
-    /// Reports the end of the call, with its gRPC code, and with the result of an `ExecSync`.
-    pub fn end(self, code: Code, result: Option<ExecResult>) {
-        let Self { calls, info, mut call } = self;
-        if let Some(exec) = &mut call.exec {
-            exec.result = result;
+    /// Reports the end of an `ExecSync`. The first part of its output is kept.
+    pub fn end_exec(mut self, result: Result<&ExecSyncResponse, &Status>) {
+        if let (Some(exec), Ok(response)) = (&mut self.call.exec, result) {
+            exec.result = Some(ExecResult {
+                exit_code: response.exit_code,
+                stdout_bytes: response.stdout.len(),
+                stderr_bytes: response.stderr.len(),
+            });
+            let output = response.stdout.iter().chain(&response.stderr).copied();
+            let output: Vec<u8> = output.take(MAX_OUTPUT_BYTES).collect();
+            exec.output = Some(String::from_utf8_lossy(&output).into());
         }
+        self.end(result.map(drop));
+    }
+
+    /// Reports the end of the call.
+    pub fn end(self, result: Result<(), &Status>) {
+        let Self { calls, info, mut call } = self;
+        let code = result.map_or_else(|status| Code::from(status.code()), |()| Code::OK);
+        let message = result.err().map(Status::message).filter(|message| !message.is_empty());
+        call.message = message.map(|message| cut(message.to_owned(), MAX_OUTPUT_BYTES).into());
         (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
         let times = Some(SendTimes { received: info.since, sent: info.since });
         let observations = Observations { observed_since: info.since, items: Vec::new() };

@@ -100,7 +100,7 @@ async fn probe_attempts_are_shown_counted_and_explained() {
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
     place.configure(
-        "http: 127.0.0.1:0\nprobes: [{match: {}, readinessProbe: {exec: {command: [sh, -c, exit 0]}, periodSeconds: 1}}]",
+        "http: 127.0.0.1:0\nprobes: [{match: {}, readinessProbe: {exec: {command: [sh, -c, echo out; echo err >&2]}, periodSeconds: 1}}]",
     );
     let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
     let mut command = place.watching_command_of(program, "shim.sock");
@@ -129,6 +129,7 @@ async fn probe_attempts_are_shown_counted_and_explained() {
         (&call["peer"]["program"], &call["exec"]["probe"]["source"], &call["exec"]["exitCode"]),
         (&json!("probeshim"), &json!("config"), &json!(0))
     );
+    assert_eq!((&call["exec"]["output"], &call["message"]), (&json!("out\nerr\n"), &Value::Null));
     let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
     let sentence = "The command belongs to the readiness probe, which runs every 1.00s (source: config)";
     assert!(explained.contains(sentence), "{explained}");

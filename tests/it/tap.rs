@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fixtures::http2::client::{Client, head};
 use fixtures::http2::runtime::{Connection, Runtime, ok};
 use fixtures::http2::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
-use fixtures::http2::{Shim, framed, read_all, request, send_all, shim, tapped};
+use fixtures::http2::{Shim, framed, headers, read_all, request, send_all, shim, tapped};
 use fixtures::wait::soon;
 use h2::Reason;
 use http::Response;
@@ -98,7 +98,7 @@ async fn an_exec_sync_is_observed_without_its_output() {
     let command = vec!["cat".to_owned(), "/tmp/healthy".to_owned()];
     assert_eq!(
         call.exec.as_deref(),
-        Some(&ExecCall { command, truncated: false, timeout_seconds: 3, result: Some(result) })
+        Some(&ExecCall { command, timeout_seconds: 3, result: Some(result), ..ExecCall::default() })
     );
     let peer = call.peer.as_ref().unwrap();
     assert_eq!(peer.pid, Some(std::process::id().cast_signed()));
@@ -245,6 +245,28 @@ async fn every_call_outcome_has_its_code() {
     connection.vanish();
     soon(answer).await.unwrap_err();
     assert_eq!(tapped.shim.seen(7).await.pop().unwrap().ending.to_string(), "connection-lost");
+}
+
+#[tokio::test]
+async fn the_status_message_of_a_failed_call_is_kept_from_the_trailers_or_the_head() {
+    let mut tapped = Tapped::new(shim()).await;
+    for (status, in_head) in [("2", true), ("2", false), ("0", false)] {
+        let answer = tapped.client.ask("/a.B/C");
+        let mut respond = tapped.connection.call().await.respond;
+        let status = [("grpc-status", status), ("grpc-message", "exec: \"curl\" %C3%B6")];
+        if in_head {
+            let mut head = ok();
+            head.headers_mut().extend(headers(&status));
+            respond.send_response(head, true).unwrap();
+        } else {
+            respond.send_response(ok(), false).unwrap().send_trailers(headers(&status)).unwrap();
+        }
+        let (_, mut body) = head(answer).await;
+        read_all(&mut body).await.unwrap();
+    }
+    let calls = tapped.shim.seen(3).await;
+    let messages: Vec<Option<&str>> = calls.iter().map(|call| call.message.as_deref()).collect();
+    assert_eq!(messages, [Some("exec: \"curl\" ö"), Some("exec: \"curl\" ö"), None]);
 }
 
 #[tokio::test]

@@ -18,6 +18,9 @@ pub struct Call {
     pub method: String,
     pub duration_ms: f64,
     pub code: String,
+    /// Beginning of the gRPC status message; null if there is none.
+    #[serde(default)]
+    pub message: Option<String>,
     pub request_bytes: u64,
     pub response_bytes: u64,
     pub peer: Option<Peer>,
@@ -89,6 +92,9 @@ pub struct Exec {
     pub exit_code: Option<i32>,
     pub stdout_bytes: Option<usize>,
     pub stderr_bytes: Option<usize>,
+    /// Beginning of the output, stdout before stderr, if probeshim executed the command.
+    #[serde(default)]
+    pub output: Option<String>,
     /// The probe or hook to which the call is attributed; null if it is unknown.
     pub probe: Option<Probe>,
     /// Time between the end of the call and its timeout; negative if the call ended after its
@@ -122,6 +128,7 @@ impl From<&CallRecord> for Call {
             method: call.method.to_string(),
             duration_ms: milliseconds(call.duration),
             code: call.ending.to_string(),
+            message: call.message.as_deref().map(str::to_owned),
             request_bytes: call.request_bytes,
             response_bytes: call.response_bytes,
             peer: call.peer.as_deref().map(Peer::from),
@@ -173,6 +180,7 @@ impl Exec {
             exit_code: exec.result.map(|result| result.exit_code),
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),
             stderr_bytes: exec.result.map(|result| result.stderr_bytes),
+            output: exec.output.as_deref().map(str::to_owned),
             probe: insight.and_then(|insight| Probe::from_match(&insight.identity)),
             margin_ms: insight
                 .and_then(|insight| insight.margin)

@@ -36,6 +36,7 @@ impl TryFrom<Call> for CallRecord {
             method: Method::from_name(&call.method)
                 .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
             ending: CallOutcome::named(&call.code).ok_or(RecordError)?,
+            message: call.message.map(String::into_boxed_str),
             request_bytes: call.request_bytes,
             response_bytes: call.response_bytes,
             peer: call
@@ -77,8 +78,9 @@ impl From<Exec> for tap::ExecCall {
             stdout_bytes: exec.stdout_bytes.unwrap_or(0),
             stderr_bytes: exec.stderr_bytes.unwrap_or(0),
         });
-        let Exec { command, command_truncated: truncated, timeout_seconds, .. } = exec;
-        Self { command, truncated, timeout_seconds, result }
+        let Exec { command, command_truncated: truncated, timeout_seconds, output, .. } = exec;
+        let output = output.map(String::into_boxed_str);
+        Self { command, truncated, timeout_seconds, result, output }
     }
 }
 

@@ -32,7 +32,7 @@ pub(in crate::tap) fn request(read: &mut MessageContext, message: &[u8]) -> Resu
     let ExecSyncPartial { container_id, command: ExecCommand { args, is_cut: truncated, .. }, timeout } =
         ExecSyncPartial::decode(message)?;
     read.container().id = Some(name(container_id));
-    let exec = ExecCall { command: args, truncated, timeout_seconds: timeout, result: None };
+    let exec = ExecCall { command: args, truncated, timeout_seconds: timeout, ..ExecCall::default() };
     read.call.exec = Some(Box::new(exec));
     Ok(())
 }

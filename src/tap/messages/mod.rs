@@ -46,7 +46,7 @@ fn name(text: String) -> String {
 }
 
 /// Returns a text, truncated at a character to at most `longest` bytes.
-fn cut(mut text: String, longest: usize) -> String {
+pub(super) fn cut(mut text: String, longest: usize) -> String {
     if text.len() > longest {
         let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);

@@ -26,6 +26,7 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
         "durationMs",
         "exec",
         "id",
+        "message",
         "method",
         "peer",
         "pod",
@@ -46,7 +47,7 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
         explained,
         json!({
             "command": COMMAND, "commandTruncated": false, "timeoutSeconds": 2,
-            "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
+            "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0, "output": null,
             "probe": null, "marginMs": null, "phases": null, "evidence": null,
             "assessment": "failed", "slowBecause": null,
             "startedMs": null, "exitedMs": null, "exitStatus": null, "killed": null,

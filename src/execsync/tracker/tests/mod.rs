@@ -48,7 +48,8 @@ impl Scenario {
 
     fn exec(timeout: i64, exit_code: Option<i32>) -> ExecCall {
         let result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
-        ExecCall { command: vec!["true".to_owned()], truncated: false, timeout_seconds: timeout, result }
+        let command = vec!["true".to_owned()];
+        ExecCall { command, timeout_seconds: timeout, result, ..ExecCall::default() }
     }
 
     /// Starts a call.
