@@ -164,7 +164,8 @@ pub struct Flags {
     pub slow_threshold: Option<BoundedDuration>,
 
     /// Show only the program of each command, not its arguments, and hide the output of probes,
-    /// status messages of calls and query strings of URLs: in calls, events, logs, metrics, traces and /pods
+    /// status messages of calls and query strings of URLs: in calls, events, logs, metrics, traces
+    /// and /pods
     #[arg(long)]
     pub redact_commands: bool,
 
