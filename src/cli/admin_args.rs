@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::CliError;
+use super::{CliError, yaml};
 use crate::admin::Client;
 use crate::config::{BoundedDuration, Environment, InstanceArg, admin_socket};
 use crate::socket::SocketPath;
@@ -31,20 +34,20 @@ pub(super) struct AdminArgs {
     admin: Option<SocketPath>,
 }
 
-/// Format of the output.
+/// Format of the output. Each command supports some of them, see [`OutputFormat::parser`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum OutputFormat {
     /// A table, or sentences.
     #[default]
     Table,
+    /// A table with more columns.
+    Wide,
     /// JSON.
     Json,
-}
-
-/// Returns a JSON array with one item per line. Fields that this version does not know are kept.
-pub(super) fn array(items: &[&RawValue]) -> String {
-    let lines: Vec<String> = items.iter().map(|item| harmless_json(item.get())).collect();
-    if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
+    /// YAML.
+    Yaml,
+    /// The kind and name of each object, such as `pod/web`.
+    Name,
 }
 
 /// Returns a duration in the milliseconds of a query.
@@ -55,5 +58,44 @@ pub(super) fn milliseconds(duration: BoundedDuration) -> u64 {
 impl AdminArgs {
     pub(super) fn client(self) -> Result<Client, CliError> {
         Ok(Client::new(admin_socket(self.admin, &self.instance, &Environment::detect())?))
+    }
+}
+
+impl OutputFormat {
+    /// Formats of commands that print documents.
+    pub(super) const DOCUMENTS: &[Self] = &[Self::Table, Self::Json, Self::Yaml];
+
+    /// Returns the parser of `--output` for a command that supports these formats.
+    pub(super) fn parser(supported: &[Self]) -> impl TypedValueParser<Value = Self> {
+        let names = PossibleValuesParser::new(supported.iter().filter_map(ValueEnum::to_possible_value));
+        names.try_map(|name| Self::from_str(&name, false))
+    }
+
+    /// Returns a document in JSON or YAML. Fields that this version does not know are kept.
+    pub(super) fn document(self, json: &RawValue) -> Result<String, CliError> {
+        Ok(match self {
+            Self::Yaml => yaml::from_json(&serde_json::from_str(json.get()).context("invalid JSON")?)?,
+            _ => harmless_json(json.get()) + "\n",
+        })
+    }
+
+    /// Returns documents as a list: as a JSON array with one item per line, or in YAML.
+    pub(super) fn list(self, items: &[&RawValue]) -> Result<String, CliError> {
+        let lines: Vec<String> = items.iter().map(|item| harmless_json(item.get())).collect();
+        Ok(match self {
+            Self::Yaml => {
+                let values: Result<_, _> =
+                    items.iter().map(|item| serde_json::from_str(item.get())).collect();
+                yaml::from_json(&Value::Array(values.context("invalid JSON")?))?
+            }
+            _ if lines.is_empty() => "[]\n".to_owned(),
+            _ => format!("[\n{}\n]\n", lines.join(",\n")),
+        })
+    }
+
+    /// Returns a document of a stream: a line of JSON, or a YAML document with its marker.
+    pub(super) fn streamed(self, json: &RawValue) -> Result<String, CliError> {
+        let document = self.document(json)?;
+        Ok(if self == Self::Yaml { format!("---\n{document}") } else { document })
     }
 }

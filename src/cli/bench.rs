@@ -52,8 +52,8 @@ struct BenchExec {
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_number::<u32, 0, { u32::MAX as u64 }>)]
     timeout: u32,
 
-    /// Output format: table or json
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    /// Output format: table, json or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 
     /// Command to execute, with its arguments
@@ -88,10 +88,11 @@ impl BenchExec {
         };
         let report = bench::run(&plan).await.map_err(CliError::from_display)?;
         match self.output {
-            OutputFormat::Json => {
-                print(&(serde_json::to_string(&report).context("the report is not JSON")? + "\n"))?;
+            OutputFormat::Json | OutputFormat::Yaml => {
+                let report = serde_json::value::to_raw_value(&report).context("the report is not JSON")?;
+                print(&self.output.document(&report)?)?;
             }
-            OutputFormat::Table => {
+            _ => {
                 let screen = Screen::stdout();
                 screen.print(&text(&report, screen))?;
             }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds};
+use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
@@ -62,8 +62,8 @@ pub struct CallsCommand {
     #[arg(short, long)]
     follow: bool,
 
-    /// Output format: table, or json (an array; with --follow one object per line)
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    /// Output format: table, json or yaml (a list; with --follow one document per item)
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -82,8 +82,8 @@ impl CallsCommand {
         };
         match (self.follow, self.output) {
             (true, output) => follow(&client, query, output).await,
-            (false, OutputFormat::Table) => table(&client, &query).await,
-            (false, OutputFormat::Json) => json(&client, &query).await,
+            (false, OutputFormat::Json | OutputFormat::Yaml) => documents(&client, &query, self.output).await,
+            (false, _) => table(&client, &query).await,
         }
     }
 }
@@ -101,11 +101,11 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     Ok(())
 }
 
-async fn json(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
+async fn documents(client: &Client, query: &CallsQuery, output: OutputFormat) -> Result<(), CliError> {
     let answer = client.calls(query).await?;
     let calls: Vec<&RawValue> =
         serde_json::from_slice(&answer).context("the response is not a list of calls")?;
-    print(&array(&calls))?;
+    print(&output.list(&calls)?)?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds};
+use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
@@ -29,8 +29,8 @@ pub struct EventsCommand {
     #[arg(short, long)]
     follow: bool,
 
-    /// Output format: table, or json (an array; with --follow one object per line)
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    /// Output format: table, json or yaml (a list; with --follow one document per item)
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -41,14 +41,14 @@ impl EventsCommand {
         let query = EventsQuery { since_ms: self.since.map(milliseconds) };
         match (self.follow, self.output) {
             (true, output) => follow(&client, &query, output).await,
-            (false, OutputFormat::Table) => table(&client, &query).await,
-            (false, OutputFormat::Json) => {
+            (false, OutputFormat::Json | OutputFormat::Yaml) => {
                 let answer = client.events(&query).await?;
                 let events: Vec<&RawValue> =
                     serde_json::from_slice(&answer).context("the response is not a list of events")?;
-                print(&array(&events))?;
+                print(&self.output.list(&events)?)?;
                 Ok(())
             }
+            (false, _) => table(&client, &query).await,
         }
     }
 }

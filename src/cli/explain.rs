@@ -3,13 +3,12 @@
 use anstyle::Style;
 use anyhow::Context as _;
 use clap::Args;
-use serde_json::value::RawValue;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::bar;
 use crate::admin::api::{Explanation, Phases};
-use crate::terminal::format::{self, harmless_json};
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
 
@@ -26,8 +25,8 @@ pub struct ExplainCommand {
     #[arg(value_name = "CALL", value_parser = number)]
     call: u64,
 
-    /// Output format: table (sentences, and bars of the phases) or json
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    /// Output format: table (sentences, and bars of the phases), json or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -37,11 +36,10 @@ impl ExplainCommand {
         let answer = self.at.client()?.explain(self.call).await?;
         let not_one = "the response is not an explanation";
         match self.output {
-            OutputFormat::Json => {
-                let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
-                print(&(harmless_json(explanation.get()) + "\n"))?;
+            OutputFormat::Json | OutputFormat::Yaml => {
+                print(&self.output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
             }
-            OutputFormat::Table => {
+            _ => {
                 let screen = Screen::stdout();
                 screen.print(&text(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
             }

@@ -1,10 +1,11 @@
 //! Prints lines that a running probeshim streams, as they arrive.
 
+use anyhow::Context as _;
+
 use super::CliError;
 use super::admin_args::OutputFormat;
 use super::table::{Cell, Column, Table};
 use crate::admin::Followed;
-use crate::terminal::format::harmless_json;
 use crate::terminal::screen::{Screen, print};
 
 /// A streamed line in table format.
@@ -15,7 +16,7 @@ pub(super) enum FollowItem {
     Remark(String),
 }
 
-/// Prints lines until standard output is closed. Returns an error if the probeshim ends. JSON lines
+/// Prints lines until standard output is closed. Returns an error if the probeshim ends. Documents
 /// are printed as they arrive.
 pub(super) async fn follow(
     mut lines: Followed,
@@ -27,21 +28,25 @@ pub(super) async fn follow(
     let mut table = Table::new(columns, screen);
     table.expect_rows();
     table.shrink();
-    let mut is_read = output == OutputFormat::Json || screen.print(&(table.header() + "\n"))?;
+    let is_document = matches!(output, OutputFormat::Json | OutputFormat::Yaml);
+    let mut is_read = is_document || screen.print(&(table.header() + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {
             return Err(anyhow::anyhow!("probeshim has ended").into());
         };
-        is_read = match output {
-            OutputFormat::Json => print(&(harmless_json(&String::from_utf8_lossy(&line)) + "\n"))?,
-            OutputFormat::Table => match read(&line)? {
-                FollowItem::Remark(remark) => screen.print(&(remark + "\n"))?,
-                FollowItem::Row(row) => {
-                    let rows = [row];
-                    table.fit(&rows);
-                    screen.print(&(table.line(&rows[0]) + "\n"))?
-                }
-            },
+        if is_document {
+            let document =
+                serde_json::from_slice(&line).context("the response has a line that is not JSON")?;
+            is_read = print(&output.streamed(document)?)?;
+            continue;
+        }
+        is_read = match read(&line)? {
+            FollowItem::Remark(remark) => screen.print(&(remark + "\n"))?,
+            FollowItem::Row(row) => {
+                let rows = [row];
+                table.fit(&rows);
+                screen.print(&(table.line(&rows[0]) + "\n"))?
+            }
         };
     }
     Ok(())

@@ -16,6 +16,7 @@ mod mode;
 mod pod_arg;
 mod status;
 mod table;
+mod yaml;
 
 use std::fmt;
 

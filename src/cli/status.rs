@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize as _;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::to_raw_value;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
@@ -17,7 +17,7 @@ use super::describe::render;
 use super::pod_arg::{find_pod, owner};
 use super::table::{Cell, Column, Table};
 use crate::admin::{Client, api};
-use crate::terminal::format::{self, harmless_json};
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
 /// Arguments of `status`.
@@ -30,8 +30,8 @@ pub struct StatusCommand {
     #[arg(value_name = "POD")]
     pod: Option<String>,
 
-    /// Output format: table or json
-    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    /// Output format: table, json or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -46,11 +46,10 @@ impl StatusCommand {
         }
         let not_one = "the response is not a status";
         match self.output {
-            OutputFormat::Json => {
-                let status: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
-                print(&(harmless_json(status.get()) + "\n"))?;
+            OutputFormat::Json | OutputFormat::Yaml => {
+                print(&self.output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
             }
-            OutputFormat::Table => {
+            _ => {
                 let screen = Screen::stdout();
                 screen.print(&table(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
             }
@@ -70,13 +69,10 @@ async fn describe_pod(
     let pod = find_pod(&status.pods, name, None)?;
     if pod.status.is_none() {
         return Ok(match output {
-            OutputFormat::Json => {
-                harmless_json(&serde_json::to_string(pod).context("the pod cannot be written as JSON")?)
-                    + "\n"
+            OutputFormat::Json | OutputFormat::Yaml => {
+                output.document(&to_raw_value(pod).context("the pod cannot be written as JSON")?)?
             }
-            OutputFormat::Table => {
-                tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned()
-            }
+            _ => tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned(),
         });
     }
     let list: Value =
@@ -87,8 +83,8 @@ async fn describe_pod(
     };
     let items = list["items"].as_array().into_iter().flatten();
     let item = items.into_iter().find(is_it).context("the pod was removed meanwhile")?;
-    if matches!(output, OutputFormat::Json) {
-        return Ok(harmless_json(&item.to_string()) + "\n");
+    if matches!(output, OutputFormat::Json | OutputFormat::Yaml) {
+        return output.document(&to_raw_value(item).context("the pod cannot be written as JSON")?);
     }
     let events = client.events(&api::EventsQuery { since_ms: None }).await?;
     let events: Vec<api::Event> =

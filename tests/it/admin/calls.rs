@@ -143,8 +143,8 @@ async fn an_invalid_query_exits_with_2_and_names_the_allowed_values() {
         (&["calls", "--last", "many"], "--last"),
         (&["calls", "--last", "1", "--slowest", "1"], "--slowest"),
         (&["calls", "--follow", "--slowest", "1"], "--slowest"),
-        (&["calls", "-o", "yaml"], "[possible values: table, json]"),
-        (&["status", "-o", "yaml"], "[possible values: table, json]"),
+        (&["calls", "-o", "xml"], "[possible values: table, json, yaml]"),
+        (&["status", "-o", "name"], "[possible values: table, json, yaml]"),
     ] {
         let answer = place.ask(arguments).await;
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""), "{arguments:?}: {answer:?}");
