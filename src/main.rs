@@ -1,5 +1,7 @@
 //! Runs the command: arguments → config → runtime → command. The exit code is 0 after success, 1
-//! after a failure while running, and 2 after wrong usage or configuration.
+//! after a failure while running, and 2 after wrong usage or configuration. `play` and `demo` exit
+//! with 130 after SIGINT and 143 after SIGTERM, because their work is then incomplete; services
+//! (`run`, `runtime`) exit with 0, because a signal is their normal end.
 
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ use probeshim::memory;
 use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
 use probeshim::terminal::{harmless_text, print};
+use tokio::runtime::{Builder, Runtime};
 
 /// Begin of a line with a remedy, which follows the lines with errors.
 const HINT: &str = "hint: ";
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
     // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
     let command = Cli::parse().command;
     match dispatch(command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(CliError::Usage(reason)) => {
             complain(&reason);
             ExitCode::from(2)
@@ -37,16 +40,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: CliCommand) -> Result<(), CliError> {
+/// Runs a subcommand. Returns the exit code.
+fn dispatch(command: CliCommand) -> Result<u8, CliError> {
+    match command {
+        CliCommand::Play(flags) => {
+            let (runtime, settings) = (runtime()?, PlaySettings::new(flags, &Environment::detect())?);
+            memory::start_trimming().context("cannot start")?;
+            let _log = telemetry::start(&settings.log).context("cannot start")?;
+            runtime.block_on(app::play(settings)).map_err(CliError::from_display)
+        }
+        CliCommand::Demo(demo) => {
+            memory::start_trimming().context("cannot start")?;
+            runtime()?.block_on(app::demo(demo.duration())).map_err(CliError::from_display)
+        }
+        command => run(command).map(|()| 0),
+    }
+}
+
+/// Returns the async runtime of a subcommand.
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("cannot start")
+}
+
+/// Runs a subcommand that has no exit codes of its own.
+fn run(command: CliCommand) -> Result<(), CliError> {
     if let CliCommand::Monitor { .. } = command {
         // Only a user who starts a monitor by hand sees this error.
         return monitor::run()
             .context("a monitor is started only by `probeshim runtime`")
             .map_err(CliError::from);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot start")?;
-    if let CliCommand::Run(_) | CliCommand::Play(_) | CliCommand::Runtime(_) | CliCommand::Demo(_) = command {
+    let runtime = runtime()?;
+    if let CliCommand::Run(_) | CliCommand::Runtime(_) = command {
         memory::start_trimming().context("cannot start")?;
     }
     match command {
@@ -54,11 +79,6 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
             let settings = Settings::new(&flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::run(settings.shim)).map_err(CliError::from_display)
-        }
-        CliCommand::Play(flags) => {
-            let settings = PlaySettings::new(flags, &Environment::detect())?;
-            let _log = telemetry::start(&settings.log).context("cannot start")?;
-            runtime.block_on(app::play(settings)).map_err(CliError::from_display)
         }
         CliCommand::Calls(calls) => runtime.block_on(calls.run()),
         CliCommand::Explain(explain) => runtime.block_on(explain.run()),
@@ -74,10 +94,9 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
-        CliCommand::Demo(demo) => {
-            runtime.block_on(app::demo(demo.duration())).map_err(CliError::from_display)
+        CliCommand::Play(_) | CliCommand::Demo(_) | CliCommand::Monitor { .. } => {
+            unreachable!("the command was run before")
         }
-        CliCommand::Monitor { .. } => unreachable!("a monitor runs without an async runtime"),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::RunError;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
-use super::signals::ShutdownSignals;
+use super::signals::{ShutdownSignal, ShutdownSignals};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};
 use crate::events::{EventFilter, EventRecorder};
@@ -67,8 +67,8 @@ pub enum DemoError {
 }
 
 /// Runs the demo for the duration `lasts`, or until a signal or the end of standard output. Removes
-/// all files.
-pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
+/// all files. Returns the exit code: 0, or the code of the signal.
+pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let parent = std::env::temp_dir();
@@ -114,7 +114,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
     let playing = starter.start_for_manifests(listen, dirs, false, documents)?;
 
-    wait_for_end(lasts, &mut signals, &account).await;
+    let signal = wait_for_end(lasts, &mut signals, &account).await;
     let pods = playing.kubelet.published_pods();
     // Containers that are left end with the runtime.
     let _ = playing.end(&mut signals).await;
@@ -127,7 +127,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     directory.close().map_err(DemoError::Leave)?;
     let (seen, unseen) = (shim.calls.counts().seen, shim.tap_metrics.observations_dropped());
     account.end(&DemoEnd { pods, calls: seen + unseen, unseen });
-    Ok(())
+    Ok(signal.map_or(0, ShutdownSignal::exit_code))
 }
 
 /// Starts a task that reports events as they happen.
@@ -144,12 +144,17 @@ fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
     })
 }
 
-/// Waits until the duration is over, a signal arrives, or standard output is closed.
-async fn wait_for_end(lasts: Duration, signals: &mut ShutdownSignals, account: &Reporter) {
+/// Waits until the duration is over, a signal arrives, or standard output is closed. Returns the
+/// signal.
+async fn wait_for_end(
+    lasts: Duration,
+    signals: &mut ShutdownSignals,
+    account: &Reporter,
+) -> Option<ShutdownSignal> {
     tokio::select! {
-        () = sleep(lasts) => {}
-        _ = signals.next() => {}
-        () = account.closed() => {}
+        () = sleep(lasts) => None,
+        signal = signals.next() => Some(signal),
+        () = account.closed() => None,
     }
 }
 

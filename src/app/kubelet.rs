@@ -87,8 +87,8 @@ impl RunningKubelet {
         loop {
             tokio::select! {
                 ended = &mut self.task => return ended.unwrap_or(false),
-                name = signals.next() => {
-                    warn!(signal = name, "second signal: pods are removed immediately");
+                signal = signals.next() => {
+                    warn!(signal = signal.name(), "second signal: pods are removed immediately");
                     self.kubelet.force_terminate();
                 }
                 () = &mut deadline, if !deadline_passed => {

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::error::RunError;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
-use super::signals::ShutdownSignals;
+use super::signals::{ShutdownSignal, ShutdownSignals};
 use crate::config::{PlaySettings, Until};
 use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodDirs, PodStatusExt, PublishedPod};
 use crate::state::StateError;
@@ -60,14 +60,15 @@ enum ExitReason {
     /// The condition is met.
     Done,
     /// A signal arrived.
-    Signalled,
+    Signalled(ShutdownSignal),
     /// The condition can no longer be met, or the timeout has expired.
     Failed(PlayError),
 }
 
 /// Runs pods until all have ended, the condition of `--until` is met, the timeout expires, or a
-/// signal arrives. A second signal forces the termination of pods.
-pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
+/// signal arrives. A second signal forces the termination of pods. Returns the exit code: 0, or the
+/// code of the signal.
+pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let PlaySettings { shim, log: _, documents, until, timeout, logs, keep_logs, log_rotation, pods, prune } =
         settings;
     let mut signals = ShutdownSignals::new()?;
@@ -100,9 +101,9 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     );
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let end = tokio::select! {
-        name = signals.next() => {
-            info!(signal = name, "signal received: pods are terminated");
-            ExitReason::Signalled
+        signal = signals.next() => {
+            report_stop(signal, &playing.kubelet);
+            ExitReason::Signalled(signal)
         }
         end = watched(&playing.kubelet, until) => end,
         () = time_left(deadline) => {
@@ -119,9 +120,19 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         _ if !is_clean => {
             Err(PlayError::Failed("some pods were not removed; the log has the reasons".to_owned()))
         }
-        ExitReason::Done | ExitReason::Signalled => Ok(()),
+        ExitReason::Done => Ok(0),
+        ExitReason::Signalled(signal) => Ok(signal.exit_code()),
         ExitReason::Failed(error) => Err(error),
     }
+}
+
+/// Logs the begin of the termination that a signal caused.
+fn report_stop(signal: ShutdownSignal, kubelet: &Kubelet) {
+    let running = kubelet.published_pods().iter().filter(|published| published.removed().is_none()).count();
+    let pods = if running == 1 { "1 pod".to_owned() } else { format!("{running} pods") };
+    let grace = format::duration(kubelet.max_grace_period());
+    let again = if signal == ShutdownSignal::Interrupt { "Ctrl-C" } else { signal.name() };
+    info!(signal = signal.name(), "stopping {pods}, grace period up to {grace}; {again} again to force");
 }
 
 /// Creates a directory with a mode, unless it is there. Returns its path without links, as in
@@ -148,7 +159,7 @@ async fn watched(kubelet: &Kubelet, until: Option<Until>) -> ExitReason {
             return end;
         }
         if changes.changed().await.is_err() {
-            return ExitReason::Signalled;
+            return ExitReason::Failed(PlayError::Ended);
         }
     }
 }

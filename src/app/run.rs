@@ -47,13 +47,13 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     }
 
     tokio::select! {
-        name = signals.next() => info!(signal = name, "signal received: draining"),
+        signal = signals.next() => info!(signal = signal.name(), "signal received: draining"),
         _ = shim.ended() => return Err(RunError::RelayEnded),
     }
     drop(recorder);
     shim.drain().await;
     tokio::select! {
-        name = signals.next() => warn!(signal = name, "second signal: ending immediately"),
+        signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
         summary = shim.ended() => {
             let summary = summary?;
             info!(connections = summary.connections, cut = summary.aborted, "probeshim stopped");

@@ -52,14 +52,14 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %dir.display(), "procrun started");
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
-        name = signals.next() => info!(signal = name, "signal received: containers are stopped"),
+        signal = signals.next() => info!(signal = signal.name(), "signal received: containers are stopped"),
         ended = &mut serving => return Ok(ended?),
     }
     // The socket is removed first, so that no client connects while containers are stopped.
     drop(listening.claim);
     stop.cancel();
     tokio::select! {
-        name = signals.next() => warn!(signal = name, "second signal: ending immediately"),
+        signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
         ended = serving => {
             ended?;
             info!("procrun stopped");

@@ -6,6 +6,49 @@ use procfs::process::Process;
 use rustix::process::Signal as System;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// A signal that ends the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShutdownSignal {
+    /// SIGTERM.
+    Terminate,
+    /// SIGINT, which a terminal sends on Ctrl-C.
+    Interrupt,
+    /// SIGHUP, which a terminal sends when it is closed.
+    Hangup,
+}
+
+impl ShutdownSignal {
+    /// Returns the name of the signal.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+            Self::Hangup => "SIGHUP",
+        }
+    }
+
+    /// Returns the signal of the operating system.
+    pub(super) fn system(self) -> System {
+        match self {
+            Self::Terminate => System::TERM,
+            Self::Interrupt => System::INT,
+            Self::Hangup => System::HUP,
+        }
+    }
+
+    /// Returns the exit code that shells give a command that ends because of the signal: 130 for
+    /// SIGINT, 143 for SIGTERM.
+    pub(super) fn exit_code(self) -> u8 {
+        exit_code_of(self.system().as_raw())
+    }
+}
+
+/// Returns the exit code that shells give a command that a signal ends: 128 and the signal's
+/// number.
+pub(super) fn exit_code_of(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(u8::MAX, |number| number.saturating_add(128))
+}
+
 /// SIGTERM, SIGINT, and SIGHUP unless the program was started with SIGHUP ignored, as by nohup.
 pub(super) struct ShutdownSignals {
     terminate: Signal,
@@ -28,12 +71,12 @@ impl ShutdownSignals {
         })
     }
 
-    /// Waits for the next signal and returns its name.
-    pub(super) async fn next(&mut self) -> &'static str {
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) -> ShutdownSignal {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            Some(()) = hung_up(&mut self.hangup) => "SIGHUP",
+            _ = self.terminate.recv() => ShutdownSignal::Terminate,
+            _ = self.interrupt.recv() => ShutdownSignal::Interrupt,
+            Some(()) = hung_up(&mut self.hangup) => ShutdownSignal::Hangup,
         }
     }
 }

@@ -62,8 +62,9 @@ pub enum CliCommand {
     /// Runs sandboxes, init containers, sidecars, probes and kills, and restarts containers with
     /// back-off. Ctrl-C terminates and removes all pods in order; a second Ctrl-C removes them
     /// immediately. Ends by itself once all pods have ended. Exit code 0: all pods have succeeded,
-    /// the condition of --until is met, or a signal arrived. Exit code 1: a pod has failed, a
-    /// container was killed and is not restarted, or --timeout has expired.
+    /// or the condition of --until is met. Exit code 1: a pod has failed, a container was killed
+    /// and is not restarted, or --timeout has expired. Exit code 130: SIGINT (Ctrl-C). Exit code
+    /// 143: SIGTERM.
     #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_parser(play_mode())
         .help("Enforcement mode: the action when a liveness or startup probe fails [default: restart]")),
         mut_arg("max_kills", |arg| arg.help("Maximum number of kills because of probes within a period, such as 5/1h, or off for no \
@@ -118,7 +119,8 @@ pub enum CliCommand {
     /// Run a demo: two pods on a runtime of plain processes, with their calls and probes through
     /// probeshim
     ///
-    /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early.
+    /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early,
+    /// with exit code 130.
     Demo(Demo),
 
     /// Monitor the processes of one container. Started by `runtime`

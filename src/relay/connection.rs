@@ -7,7 +7,7 @@ use tokio::io::join;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::authority_fix::AuthorityRewriter;
 use super::backlog::{Backlog, TrackedWriter};
@@ -45,7 +45,9 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: ConnContext) {
 }
 
 async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) {
-    let connection = shared.tracker.connected(id, Peer::from_socket(&stream));
+    let peer = Peer::from_socket(&stream);
+    let is_internal = peer.as_ref().is_some_and(Peer::is_this_process);
+    let connection = shared.tracker.connected(id, peer);
     let peer = connection.to_string();
     // Upstream is dialled before a byte of the client is read. If the runtime refuses the
     // connection, the relay refuses the client immediately.
@@ -59,7 +61,12 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
             return;
         }
     };
-    info!(connection = id, %peer, "client connected");
+    // The connections of probeshim itself are of interest only to its developers.
+    if is_internal {
+        debug!(connection = id, %peer, "client connected");
+    } else {
+        info!(connection = id, %peer, "client connected");
+    }
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
         end = serve(&turns, connection, stream, backlog, upstream, &shared.drain, &mut calls) => end,
@@ -80,7 +87,11 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
             return;
         }
     };
-    info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
+    if is_internal {
+        debug!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
+    } else {
+        info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
+    }
 }
 
 /// Speaks HTTP/2 with the client, and counts its calls. Returns the reason for the end of the

@@ -29,6 +29,11 @@ impl Peer {
         self.program.as_deref().is_some_and(|program| KUBELET_BINARIES.contains(&program))
     }
 
+    /// Returns whether probeshim itself opened the connection, as the built-in kubelet does.
+    pub(super) fn is_this_process(&self) -> bool {
+        self.pid.and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id())
+    }
+
     /// Reads the credentials of the peer from the kernel (`SO_PEERCRED`), and the name of its
     /// program from `/proc`.
     pub(crate) fn from_socket(stream: &UnixStream) -> Option<Self> {

@@ -64,7 +64,7 @@ async fn the_demo_restarts_a_failing_pod_and_prints_a_summary_on_ctrl_c() {
     })
     .await;
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(ended(child).await, Some(0));
+    assert_eq!(ended(child).await, Some(130));
     let text = read(&shown);
     assert_eq!(text.lines().next(), Some(WARNING));
     let row = |pod: &str| -> Vec<&str> {

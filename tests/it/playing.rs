@@ -240,7 +240,7 @@ async fn play_watches_a_directory_and_replaces_a_pod_with_a_changed_manifest() {
     let container = &ended["containers"][0];
     assert_eq!((&container["state"], &container["exitCode"]), (&"exited".into(), &0.into()), "{ended}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -279,7 +279,7 @@ async fn play_updates_a_pod_with_a_uid_in_place() {
     folder.write("a.yaml", &manifest.replace("image: i,", "image: third,"));
     told(&place, "SpecResolved", "Unsupported value: \"Often\"").await;
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -329,7 +329,7 @@ async fn played_pods_can_be_read_as_from_a_kubelet() {
     assert_eq!(place.ask(&["mode", "kill"]).await.code, Some(2));
     assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 

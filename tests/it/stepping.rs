@@ -136,7 +136,7 @@ async fn played_containers_are_restarted_despite_clock_steps() {
     let mut direct = Owner::of(place).direct();
     let mut running = lives_on(&clock, &mut direct, running, start).await;
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     assert_eq!(direct.sandboxes().await, Vec::new());
     runtime.signal(Signal::TERM);
     assert_eq!(runtime.ended().await, Some(0));

@@ -311,7 +311,7 @@ async fn a_state_directory_is_used_by_one_probeshim_at_a_time() {
     let told = format!("--state-dir: another probeshim (pid {})", running.process.id());
     assert!(answer.code == Some(1) && answer.stderr.contains(&told), "{answer:?}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -365,7 +365,7 @@ async fn a_full_disk_loses_no_state() {
     running = start(&place, folder.path()).await;
     told(&place, "BackOff", "main").await;
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -442,7 +442,7 @@ async fn running_pods_are_adopted_and_unmatched_pods_are_removed_with_prune() {
     owner.runs("b", 0).await;
     assert_eq!(owner.runs("a", 0).await.id, first.id);
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     assert_eq!(owner.runs("a", 0).await.id, first.id, "the unmatched pod must stay when play ends");
     running = begin(&place, &[other.to_str().unwrap(), "--prune"]);
     soon(async {
@@ -453,7 +453,7 @@ async fn running_pods_are_adopted_and_unmatched_pods_are_removed_with_prune() {
     .await;
     owner.runs("b", 0).await;
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     assert_eq!(sandboxes(&mut runtime).await, 0);
     is_clean(&place, runtime).await;
 }

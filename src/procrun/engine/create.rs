@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
@@ -72,28 +73,43 @@ impl Engine {
             return Err(undo(not_found(CriError::not_found())));
         }
         self.images.remember(&image);
-        warn_of_what_is_ignored(&container);
+        self.report_ignored(&container);
         self.publish(&container.id, &container.sandbox, Event::ContainerCreatedEvent);
         Ok(container)
     }
+
+    /// Logs the settings of a container that are not applied: the first time as a warning, later at
+    /// debug level, because almost every container of a kubelet has mounts.
+    fn report_ignored(&self, container: &ProcrunContainer) {
+        let (name, id) = (&container.name, &container.id);
+        let ignored = ignored_settings(&container.config).join(", ");
+        if ignored.is_empty() {
+            return;
+        }
+        if self.has_reported_ignored.swap(true, Ordering::Relaxed) {
+            debug!(container = %id, name, ignored, "procrun ignores settings of the container config");
+        } else {
+            warn!(
+                name,
+                ignored,
+                "procrun isolates nothing and ignores settings of the container config; later containers are logged at debug level"
+            );
+        }
+    }
 }
 
-/// Logs the settings of a config that are recorded and returned, but not applied.
-fn warn_of_what_is_ignored(container: &ProcrunContainer) {
-    let ContainerConfig { mounts, devices, linux, tty, .. } = &container.config;
+/// Returns the settings of a config that are recorded and returned, but not applied.
+fn ignored_settings(config: &ContainerConfig) -> Vec<&'static str> {
+    let ContainerConfig { mounts, devices, linux, tty, .. } = config;
     let context = linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let has_user = context.is_some_and(|context| {
         context.run_as_user.is_some() || context.run_as_group.is_some() || !context.run_as_username.is_empty()
     });
-    let wishes = [
+    let settings = [
         ("mounts", !mounts.is_empty()),
         ("devices", !devices.is_empty()),
         ("a user", has_user),
         ("a terminal", *tty),
     ];
-    let ignored: Vec<&str> =
-        wishes.into_iter().filter(|(_, is_wished)| *is_wished).map(|(wish, _)| wish).collect();
-    if !ignored.is_empty() {
-        warn!(container = %container.id, name = container.name, ignored = ignored.join(", "), "procrun ignores settings of the container config");
-    }
+    settings.into_iter().filter(|(_, is_set)| *is_set).map(|(setting, _)| setting).collect()
 }

@@ -8,6 +8,7 @@ mod stop;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -41,6 +42,8 @@ pub(super) struct Engine {
     pub(super) containers: Store<ProcrunContainer>,
     pub(super) images: Images,
     pub(super) events: EventBroadcast,
+    /// Whether a container had settings that are not applied, which was logged as a warning.
+    pub(super) has_reported_ignored: AtomicBool,
 }
 
 impl Engine {
@@ -55,6 +58,7 @@ impl Engine {
             containers: Store::default(),
             images: Images::default(),
             events: EventBroadcast::default(),
+            has_reported_ignored: AtomicBool::new(false),
         }))
     }
 

@@ -138,6 +138,6 @@ async fn directories_of_play_are_private_and_removed_state_is_written_again() {
     let status = ready("b").await;
     assert_eq!(status["pods"].as_array().unwrap().len(), 2, "{status}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }

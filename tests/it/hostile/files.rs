@@ -119,6 +119,6 @@ async fn pods_from_a_pipe_keep_running_when_the_pipe_has_ended() {
     let events = place.ask(&["events", "-o", "json"]).await.stdout;
     assert!(!events.contains("/dev/stdin"), "{events}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     runtime.end().await;
 }

@@ -39,7 +39,7 @@ async fn play_runs_the_probes_of_rules_and_annotations() {
     let waiting = status["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == "b").unwrap();
     assert_eq!(waiting["status"], "Init:0/1", "the sidecar's startup probe has not succeeded: {waiting:#}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -66,7 +66,7 @@ async fn play_kills_nothing_in_the_modes_off_and_dry_run() {
     let stands = (&pod["status"], &pod["restarts"], &pod["ready"]);
     assert_eq!(stands, (&"Running".into(), &0.into(), &false.into()), "{pod:#}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -85,7 +85,7 @@ async fn a_second_signal_removes_played_pods_immediately() {
     running.signal(Signal::INT);
     is("Terminating").await;
     running.signal(Signal::INT);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(130));
     is_clean(&place, runtime).await;
 }
 
@@ -138,7 +138,7 @@ async fn play_starts_no_pod_while_a_kubelet_is_connected() {
     until_shown(&place, &["status"], |status| (status["pods"][0]["phase"] == "Pending").then_some(())).await;
     assert_eq!(sandboxes(&mut runtime).await, 0);
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -195,7 +195,7 @@ async fn status_describes_a_played_pod() {
     let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
     assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 
@@ -227,7 +227,7 @@ async fn two_pods_with_the_same_uid_run_one_after_the_other() {
     folder.write("pod.yaml", &named("b"));
     assert_ne!(sandbox("b").await, first, "the second pod must have another sandbox");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 

@@ -44,7 +44,7 @@ async fn a_played_containers_log_is_rotated_compressed_and_complete() {
     })
     .await;
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     rotated.extend(log_files(&logs));
     let left = log_names(&logs);
     assert!((2..=3).contains(&left.len()), "{left:?}");

@@ -74,7 +74,7 @@ async fn endless_response_heads_of_one_pod_do_not_affect_another() {
     assert!(reasons.contains(&"Started"), "{reasons:?}");
     assert!(!reasons.iter().any(|reason| ["Unhealthy", "Killing"].contains(reason)), "{reasons:?}");
     playing.signal(Signal::TERM);
-    assert_eq!(playing.ended().await, Some(0));
+    assert_eq!(playing.ended().await, Some(143));
     runtime.end().await;
 }
 
