@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::CliError;
 use super::table::{Cell, Column, Table};
-use crate::config::{self, Environment};
+use crate::config::{self, CheckReport, Environment};
 use crate::probe::DescribedProbe;
 use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
@@ -22,35 +22,42 @@ pub struct CheckCommand {
     /// /etc/probeshim/config.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Report fields that a node without a cluster cannot honour, such as volumes of a cluster's
+    /// storage, as warnings. Without this flag they are errors, as in play
+    #[arg(long)]
+    ignore_unsupported: bool,
 }
 
 impl CheckCommand {
-    /// Reads the files, and prints the probes in them. The error has all problems, not only the
-    /// first.
+    /// Reads the files, and prints warnings and the probes in them. The error has all problems, not
+    /// only the first.
     pub fn run(self) -> Result<(), CliError> {
         if self.paths.is_empty() && self.config.is_none() {
             return Err(CliError::Usage(
                 "nothing to check: name files, directories or a --config".to_owned(),
             ));
         }
-        let (specs, ignored_kinds) =
-            config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
-        let (described, screen) = (specs.describe_all(), Screen::stdout());
-        let mut text = if described.is_empty() {
+        let CheckReport { specs, warnings } =
+            config::check(&self.paths, self.config.as_ref(), self.ignore_unsupported, &Environment::detect());
+        warn(&warnings);
+        let (described, screen) = (specs?.describe_all(), Screen::stdout());
+        let text = if described.is_empty() {
             "no errors, and no probes\n".to_owned()
         } else {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
             Table::new(columns(), screen).render(&rows)
         };
-        // A misspelt kind is listed too, since it looks like the kind of a custom resource.
-        let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
-        let ignored: Vec<String> = ignored.collect();
-        if !ignored.is_empty() {
-            text +=
-                &["ignored, since they define no pods: ", &harmless_text(&ignored.join(", ")), "\n"].concat();
-        }
         screen.print(&text)?;
         Ok(())
+    }
+}
+
+/// Prints warnings, in the style of errors.
+#[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {}", harmless_text(warning));
     }
 }
 

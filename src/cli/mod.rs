@@ -100,8 +100,8 @@ pub enum CliCommand {
 
     /// Validate manifests and the configuration by the rules of Kubernetes, and show their probes
     ///
-    /// Reports all errors together, each with its file and path. The exit code is 2 if there are
-    /// any.
+    /// Reports all errors together, each with its file, line and path, as play does. The exit code
+    /// is 2 if there are any. Warns about what is valid, but probably a mistake.
     Check(CheckCommand),
 
     /// Print the JSON schema of the configuration file

@@ -12,12 +12,15 @@ use url::Url;
 
 use super::validator::Validator;
 use super::values::{BoundedDuration, choice};
-use super::{Environment, Flags};
+use super::{ConfigProblem, Environment, Flags};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::{KubeletClient, Probe, ProbeType, Source, read_probe};
+use crate::manifest::{FieldLines, KubeletClient, Probe, ProbeType, Source, read_probe};
 use crate::probe::{Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 use crate::socket::SocketPath;
+
+/// Path that stands for no configuration file.
+const NO_FILE: &str = "/dev/null";
 
 /// Default interval between queries of the kubelet.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -47,11 +50,11 @@ impl File {
     /// that are not set. Adds each error in the file to `validator` as a separate problem.
     pub(super) fn read(flags: &mut Flags, around: &Environment, validator: &mut Validator) -> Self {
         let path = flags.config.clone().or_else(|| around.default_config());
-        let Some(path) = path else { return Self::default() };
+        let Some(path) = path.filter(|path| path != Path::new(NO_FILE)) else { return Self::default() };
         let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
         let text = read(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
-        let value = match text.and_then(|text| parsed(&text)) {
-            Ok(value) => value,
+        let (text, value) = match text.and_then(|text| parsed(&text).map(|value| (text, value))) {
+            Ok(parsed) => parsed,
             Err(reason) => {
                 validator.problems.push(problem(&path, reason));
                 return Self::default();
@@ -63,7 +66,18 @@ impl File {
             validator.written = fill_in(flags, &root, &path, &mut problems);
             Self::from_root(&root, flags.redact_commands, &mut problems)
         });
-        validator.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
+        if !problems.is_empty() {
+            let lines = FieldLines::from_text(&text, serde_saphyr::Options::default());
+            let located = |wrong: &Violation| ConfigProblem {
+                field: match lines.first() {
+                    Some(lines) => format!("{}:{}:", path.display(), lines.line(wrong.path())),
+                    None => format!("{}:", path.display()),
+                },
+                value: None,
+                reason: wrong.to_string(),
+            };
+            validator.problems.extend(problems.iter().map(located));
+        }
         file.unwrap_or_default()
     }
 
@@ -82,11 +96,8 @@ impl File {
 /// this user and sets the field.
 pub(super) fn admin_field(around: &Environment, validator: &mut Validator) -> Option<SocketPath> {
     let path = around.default_config()?;
-    let text = match read_to_string(&path, MAX_YAML_BYTES) {
-        Ok(text) => text,
-        // The file of a probeshim that root runs need not be readable by others.
-        Err(_) => return None,
-    };
+    // The file of a probeshim that root runs need not be readable by others.
+    let Ok(text) = read_to_string(&path, MAX_YAML_BYTES) else { return None };
     let root = parsed(&text).map_err(|reason| validator.problems.push(problem(&path, reason))).ok()?;
     let text = root.get("admin")?.as_str()?;
     let wrong = |error| problem(&path, format!("admin {text:?} {error}"));
@@ -163,8 +174,8 @@ fn fill_in(
 }
 
 /// Returns a problem of the file at this path.
-fn problem(path: &Path, reason: String) -> super::ConfigProblem {
-    super::ConfigProblem { field: format!("{}:", path.display()), value: None, reason }
+fn problem(path: &Path, reason: String) -> ConfigProblem {
+    ConfigProblem { field: format!("{}:", path.display()), value: None, reason }
 }
 
 fn parsed(text: &str) -> Result<Value, String> {

@@ -2,6 +2,7 @@
 //! the file, and conflicts between values, are reported together; each names the flag, or the file
 //! and the field.
 
+mod check;
 mod environment;
 mod file;
 mod play;
@@ -9,7 +10,6 @@ mod runtime;
 mod validator;
 mod values;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 use file::File;
 use validator::Validator;
 
+pub use check::{CheckReport, check};
 pub use environment::Environment;
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
@@ -181,7 +182,6 @@ pub struct Flags {
 
 /// The flag that names an instance.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct InstanceArg {
     /// Name of the instance, for several on one machine: probeshim-NAME takes the place of
     /// probeshim in all default paths
@@ -401,32 +401,6 @@ pub fn admin_socket(
         return Err(Problems(validator.problems));
     }
     validator.admin(socket, &around).ok_or(Problems(validator.problems))
-}
-
-/// Reads manifests and the rules of a configuration file. Returns their probes, and the number of
-/// documents of each kind that define no pods. The error has all problems, not only the first.
-pub fn check(
-    paths: &[PathBuf],
-    config: Option<&PathBuf>,
-    around: &Environment,
-) -> Result<(SpecResolver, BTreeMap<String, usize>), Problems> {
-    // The files may be checked as another user or on another host than the one on which they are
-    // used: the defaults of root leave no path without a value.
-    let around = Environment { user: 0, ..around.clone() };
-    let (mut flags, mut validator) =
-        (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());
-    let file = File::read(&mut flags, &around, &mut validator);
-    let (rules, manifests) = (file.rules.clone(), std::mem::take(&mut flags.manifests));
-    let settings = Settings::from_flags(flags, file, validator, &around, Purpose::Run);
-    let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
-    let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
-    let mut ignored = BTreeMap::new();
-    let specs = SpecResolver::read_and_count_skipped(&paths, &mut ignored).unwrap_or_else(|errors| {
-        let wrong = |reason: String| ConfigProblem { field: String::new(), value: None, reason };
-        problems.extend(errors.iter().map(|error| wrong(error.to_string())));
-        SpecResolver::default()
-    });
-    if problems.is_empty() { Ok((specs.and_rules(rules), ignored)) } else { Err(Problems(problems)) }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::check::no_pod;
 use super::file::File;
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, LogSizeLimit, ValueError, whole_number};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::kubelet::{LogRotatePolicy, ManifestSource};
-use crate::manifest::shown_path;
 use crate::probe::SpecSources;
 use crate::telemetry;
 
@@ -133,9 +133,8 @@ impl PlaySettings {
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
-                let reason = "no pod, and no workload with a pod template".to_owned();
                 for path in &paths {
-                    validator.error("", None, format!("{}: {reason}", shown_path(path)));
+                    validator.error("", None, no_pod(path));
                 }
                 None
             }

@@ -235,20 +235,20 @@ probes:
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let text = error.replace(&dir.path().display().to_string(), "");
     for expected in [
-        "/config.yaml: unknown field \"upsteam\", did you mean \"upstream\"?",
-        "/config.yaml: drainTimeout: Invalid value: 5: must be a string",
-        "/config.yaml: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h",
-        "/config.yaml: manifests: Invalid value: \"none\": must be a list",
-        "/config.yaml: kubelet.interval: Invalid value: \"1ms\": must be a duration from 1s to 24h",
-        "/config.yaml: kubelet.certificateFile: Required value: must be set together with keyFile",
-        "/config.yaml: kubelet.tokenFile: Invalid value: \"/a\": must not be set if the url is http",
-        "/config.yaml: probes[0].match: Required value: must select containers",
-        "/config.yaml: unknown field \"probes[0].livenessProbe.periodSecs\", did you mean \"periodSeconds\"?",
-        "/config.yaml: unknown field \"probes[1].match.pods\", did you mean \"pod\"?",
-        "/config.yaml: probes[1].match.pod: Invalid value: \"\": must not be empty",
-        "/config.yaml: probes[1]: Invalid value: an object with match: must have at least one of startupProbe,",
-        "/config.yaml: probes[2].startupProbe: Invalid value: \"soon\": must be a probe, or off",
-        "/config.yaml: probes[2].readinessProbe.httpGet.port: Invalid value: 0: must be an integer",
+        "/config.yaml:2: unknown field \"upsteam\", did you mean \"upstream\"?",
+        "/config.yaml:4: drainTimeout: Invalid value: 5: must be a string",
+        "/config.yaml:3: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h",
+        "/config.yaml:6: manifests: Invalid value: \"none\": must be a list",
+        "/config.yaml:5: kubelet.interval: Invalid value: \"1ms\": must be a duration from 1s to 24h",
+        "/config.yaml:5: kubelet.certificateFile: Required value: must be set together with keyFile",
+        "/config.yaml:5: kubelet.tokenFile: Invalid value: \"/a\": must not be set if the url is http",
+        "/config.yaml:8: probes[0].match: Required value: must select containers",
+        "/config.yaml:8: unknown field \"probes[0].livenessProbe.periodSecs\", did you mean \"periodSeconds\"?",
+        "/config.yaml:9: unknown field \"probes[1].match.pods\", did you mean \"pod\"?",
+        "/config.yaml:9: probes[1].match.pod: Invalid value: \"\": must not be empty",
+        "/config.yaml:9: probes[1]: Invalid value: an object with match: must have at least one of startupProbe,",
+        "/config.yaml:12: probes[2].startupProbe: Invalid value: \"soon\": must be a probe, or off",
+        "/config.yaml:11: probes[2].readinessProbe.httpGet.port: Invalid value: 0: must be an integer",
     ] {
         assert!(text.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{text}");
     }
@@ -259,13 +259,13 @@ probes:
     let text = error.replace(&dir.path().display().to_string(), "");
     assert!(
         text.contains(
-            "/config.yaml: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h"
+            "/config.yaml:1: slowThreshold: Invalid value: \"1 fortnight\": must be a duration from 0s to 24h"
         ),
         "{text}"
     );
     assert!(
         text.contains(
-            "/config.yaml: enforce: Invalid value: \"shoot\": must be one of off, dry-run, kill, restart"
+            "/config.yaml:2: enforce: Invalid value: \"shoot\": must be one of off, dry-run, kill, restart"
         ),
         "{text}"
     );

@@ -51,7 +51,7 @@ impl ManifestSource {
             |path: &PathBuf| if is_stdin(path) { Some(path.clone()) } else { path.canonicalize().ok() };
         let paths = paths.iter().filter_map(canonical).collect();
         let mut source = Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
-        let problems: Vec<String> = source.problems().into_iter().collect();
+        let problems = source.problems();
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -76,7 +76,7 @@ impl ManifestSource {
     /// Returns warnings about unsupported parts of the manifests that are left out.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.files.warnings().into_iter().collect()
+        self.files.warnings()
     }
 
     /// Returns the number of documents of each ignored kind.
@@ -141,10 +141,10 @@ impl ManifestSource {
         self.problems().into_iter().chain(left_out).collect()
     }
 
-    fn problems(&self) -> BTreeSet<String> {
-        let mut problems = self.files.problems();
-        problems.extend(self.pod_set.problems.iter().cloned());
-        problems
+    /// Returns the errors of files in the order of files and lines, and then the conflicts between
+    /// documents.
+    fn problems(&self) -> Vec<String> {
+        [self.files.problems(), self.pod_set.problems.clone()].concat()
     }
 }
 

@@ -245,6 +245,11 @@ impl<'a> Cursor<'a> {
         problems.push(Violation { is_unsupported: true, ..violation });
     }
 
+    /// Returns a remark about this value, which is valid.
+    pub(crate) fn remark(&self, text: &str) -> Violation {
+        Violation::new(self.path.clone(), &[&self.shown(), text])
+    }
+
     /// Returns whether an error was reported for exactly this path.
     pub(crate) fn has_error(&self, problems: &[Violation]) -> bool {
         problems.iter().any(|problem| problem.path == self.path)
@@ -284,6 +289,11 @@ impl<'a> Cursor<'a> {
 }
 
 impl Violation {
+    /// Returns the path of the field.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Returns an error of the parts `TYPE: VALUE: DETAIL`. Empty parts, and the empty path of a
     /// document, are omitted.
     fn new(path: String, parts: &[&str]) -> Self {

@@ -30,7 +30,7 @@ pub struct Manifest {
 /// An object of a manifest file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
-    /// Path of the file, followed by the number of the document if the file has several.
+    /// Path of the file, and the first line of the document, as `PATH:LINE`.
     pub(crate) at: String,
     pub(crate) kind: DocumentKind,
 }
@@ -74,10 +74,12 @@ pub(crate) enum Purpose {
     Probe,
     /// Running the pods. All fields are read.
     Run,
+    /// Validating the pods as for `Run`, and reading their probes as for `Probe`.
+    Check,
 }
 
 /// An object of a document, before its content is read.
-enum Object<'a> {
+pub(super) enum Object<'a> {
     /// A workload or pod. `owner` is `None` if its identity could not be read, which was reported.
     Workload { owner: Option<Workload>, template: Cursor<'a> },
     /// An object of another kind.
@@ -109,7 +111,7 @@ impl Document {
     }
 }
 
-/// Reads the objects of a document, and reports all errors. `at` names the file and the document.
+/// Reads the objects of a document, and reports all errors. `at` is the document's `PATH:LINE`.
 pub(crate) fn read(
     document: &Value,
     options: ReadOptions,
@@ -125,9 +127,16 @@ pub(crate) fn read(
                     read_manifest(owner, &template, Source::Manifest, problems).map(DocumentKind::Probed)
                 }
                 Purpose::Run => read_pod(owner, &template, options, problems),
+                Purpose::Check => {
+                    // `read_pod` reports the same errors, and more.
+                    let probed = read_manifest(owner.clone(), &template, Source::Manifest, &mut Vec::new());
+                    let kind = probed.map(DocumentKind::Probed);
+                    documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
+                    read_pod(owner, &template, options, problems)
+                }
             },
             Object::Other(kind, node)
-                if options.purpose == Purpose::Run && config_object::KINDS.contains(&kind.as_str()) =>
+                if options.purpose != Purpose::Probe && config_object::KINDS.contains(&kind.as_str()) =>
             {
                 match config_object::read(&kind, &node, problems) {
                     Some(object) => Some(DocumentKind::Config(object)),
@@ -189,14 +198,14 @@ fn read_pod(
 }
 
 /// Returns the root of a document. `redact` keeps values out of errors.
-fn root(document: &Value, level: Level, redact: bool) -> Cursor<'_> {
+pub(super) fn root(document: &Value, level: Level, redact: bool) -> Cursor<'_> {
     let node = Cursor::root("", document).at_level(level);
     if redact { node.secret() } else { node }
 }
 
 /// Passes each object of a node to `take`: the items of a list, or else the node itself. `kind` is
 /// the kind of a node without a `kind` field, such as an item of a `PodList`.
-fn list_items<F>(
+pub(super) fn list_items<F>(
     node: &Cursor<'_>,
     kind: Option<&str>,
     source: Source,

@@ -1,5 +1,6 @@
 //! Manifests in files and directories.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -7,9 +8,13 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use serde_saphyr::Spanned;
 
-use crate::manifest::document::{self, Document, DocumentKind, Manifest, ReadOptions};
+use crate::manifest::cursor::Violation;
+use crate::manifest::document::{self, Document, DocumentKind, Manifest, Purpose, ReadOptions};
+use crate::manifest::field_lines::FieldLines;
 use crate::manifest::index::Manifests;
+use crate::manifest::remarks;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
 
 /// Path that names standard input, as in kubectl.
@@ -23,7 +28,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Reason why the manifests of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+enum FileError {
     /// The file or directory cannot be read.
     #[error("{}: {source}", shown_path(.path))]
     Unreadable {
@@ -41,12 +46,12 @@ pub enum FileError {
         reason: String,
     },
     /// A field has an invalid value or must not be present.
-    #[error("{}{document}: {reason}", shown_path(.path))]
+    #[error("{}:{line}: {reason}", shown_path(.path))]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// `, document N` if the file has several documents, otherwise empty.
-        document: String,
+        /// Line of the field.
+        line: u64,
         /// Error, with the path of the field.
         reason: String,
     },
@@ -70,6 +75,7 @@ struct CachedFile {
     documents: Vec<Document>,
     problems: Vec<String>,
     warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// Content of a file, with its errors and warnings.
@@ -78,6 +84,7 @@ struct FileContents {
     documents: Vec<Document>,
     errors: Vec<FileError>,
     warnings: Vec<FileError>,
+    remarks: Vec<FileError>,
 }
 
 /// Reads the text of a file up to a length limit in bytes.
@@ -108,7 +115,12 @@ impl Files {
 
     /// Returns the pods to probe.
     pub(crate) fn manifests(&self) -> Manifests {
-        self.documents().filter_map(manifest).cloned().collect()
+        self.probed().collect()
+    }
+
+    /// Returns the pods to probe, in the order of the documents.
+    pub(crate) fn probed(&self) -> impl Iterator<Item = Manifest> {
+        self.documents().filter_map(manifest).cloned()
     }
 
     /// Reads all files for the first time.
@@ -161,16 +173,16 @@ impl Files {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let FileContents { documents, errors, warnings } =
+            let FileContents { documents, errors, warnings, remarks } =
                 read_file(&key.1, self.reader(&key, is_first), self.options);
             let documents = match known {
                 Some(known) if !errors.is_empty() => with_earlier(documents, &known.documents),
                 _ => documents,
             };
             has_changed |= known.is_none_or(|known| known.documents != documents);
-            let [problems, warnings] =
-                [errors, warnings].map(|all| all.iter().map(ToString::to_string).collect());
-            self.known.insert(key, CachedFile { mark, documents, problems, warnings });
+            let [problems, warnings, remarks] =
+                [errors, warnings, remarks].map(|all| all.iter().map(ToString::to_string).collect());
+            self.known.insert(key, CachedFile { mark, documents, problems, warnings, remarks });
         }
         has_changed
     }
@@ -185,16 +197,44 @@ impl Files {
         self.known.values().flat_map(|known| &known.documents)
     }
 
-    /// Returns all errors.
-    pub(crate) fn problems(&self) -> BTreeSet<String> {
+    /// Returns all errors, in the order of files and lines.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let of_files = self.known.values().flat_map(|known| &known.problems);
-        self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
+        unique(self.unreadable.iter().map(|(_, reason)| reason).chain(of_files))
     }
 
-    /// Returns all warnings about fields that are left out.
-    pub(crate) fn warnings(&self) -> BTreeSet<String> {
-        self.known.values().flat_map(|known| &known.warnings).cloned().collect()
+    /// Returns all warnings about fields that are left out, in the order of files and lines.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        unique(self.known.values().flat_map(|known| &known.warnings))
     }
+
+    /// Returns what is valid in the documents, but probably a mistake. Only
+    /// [`Purpose::Check`](document::Purpose::Check) looks for it.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        unique(self.known.values().flat_map(|known| &known.remarks))
+    }
+
+    /// Returns the configured paths from which no pod is read, neither with nor without errors.
+    pub(crate) fn paths_without_pods(&self) -> impl Iterator<Item = &Path> {
+        let has_pod = |place: usize| {
+            let mut files = self.known.iter().filter(move |((of, _), _)| *of == place);
+            let is_pod = |document: &Document| {
+                matches!(document.kind, DocumentKind::Pod { .. } | DocumentKind::Probed(_))
+            };
+            files.any(|(_, file)| !file.problems.is_empty() || file.documents.iter().any(is_pod))
+        };
+        let is_readable = |place: usize| !self.unreadable.iter().any(|(of, _)| *of == place);
+        let paths = self.paths.iter().enumerate();
+        paths
+            .filter(move |(place, _)| is_readable(*place) && !has_pod(*place))
+            .map(|(_, path)| path.as_path())
+    }
+}
+
+/// Returns texts without those that occur earlier.
+fn unique<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    texts.filter(|text| known.insert(*text)).cloned().collect()
 }
 
 /// Returns the pods that the document specifies for probing.
@@ -228,43 +268,6 @@ impl FileStamp {
     }
 }
 
-/// Reads a file, or all manifests of a directory in the order of their names. Reports all errors,
-/// and counts the objects of other kinds than pods and workloads.
-pub(crate) fn read(
-    path: &Path,
-    errors: &mut Vec<FileError>,
-    ignored: &mut BTreeMap<String, usize>,
-) -> Vec<Manifest> {
-    let files = match files(path) {
-        Ok(files) => files,
-        Err(source) => {
-            errors.push(FileError::Unreadable { path: path.to_owned(), source });
-            return Vec::new();
-        }
-    };
-    let mut manifests = Vec::new();
-    for file in &files {
-        let documents =
-            match documents(file, if file == path { reader_of_named(file) } else { read_to_string }) {
-                Ok(documents) => documents,
-                Err(error) => {
-                    errors.push(error);
-                    continue;
-                }
-            };
-        let read = read_documents(file, &documents, ReadOptions::default());
-        for document in read.documents {
-            match document.kind {
-                DocumentKind::Probed(manifest) => manifests.push(manifest),
-                DocumentKind::Ignored(kind) => *ignored.entry(kind).or_default() += 1,
-                _ => {}
-            }
-        }
-        errors.extend(read.errors);
-    }
-    manifests
-}
-
 /// Returns whether the path, as a user wrote it, names standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path == Path::new(STDIN)
@@ -280,6 +283,7 @@ fn reader_of_named(path: &Path) -> DocumentReader {
     if is_stdin(path) { |_, limit| read_stdin_to_string(limit) } else { read_named_to_string }
 }
 
+/// Returns the file itself, or all manifests of a directory in the order of their names.
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if is_stdin(path) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -312,37 +316,55 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
 }
 
-/// Parses the documents of a file.
-fn documents(path: &Path, read: DocumentReader) -> Result<Vec<Value>, FileError> {
+/// Reads the text of a file, and parses its documents, except those without content.
+fn documents(path: &Path, read: DocumentReader) -> Result<(String, Vec<Spanned<Value>>), FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;
-    serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
-        path: path.to_owned(),
-        reason: error.without_snippet().to_string(),
-    })
+    match serde_saphyr::from_multiple_with_options(&text, options()) {
+        Ok(documents) => Ok((text, documents)),
+        Err(error) => {
+            let reason = error.without_snippet().to_string();
+            Err(FileError::Malformed { path: path.to_owned(), reason })
+        }
+    }
 }
 
 fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileContents {
     match documents(path, reader) {
-        Ok(documents) => read_documents(path, &documents, options),
+        Ok((text, documents)) => read_documents(path, &text, &documents, options),
         Err(error) => FileContents { errors: vec![error], ..FileContents::default() },
     }
 }
 
-fn read_documents(path: &Path, documents: &[Value], options: ReadOptions) -> FileContents {
+/// Reads the objects of documents. Errors are in the order of their lines.
+fn read_documents(
+    path: &Path,
+    text: &str,
+    documents: &[Spanned<Value>],
+    options: ReadOptions,
+) -> FileContents {
     let mut read = FileContents::default();
-    let several = documents.len() > 1;
-    for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
-        let mut problems = Vec::new();
-        let of_file = if several { format!(", document {}", place + 1) } else { String::new() };
-        let at = format!("{}{of_file}", shown_path(path));
-        read.documents.extend(document::read(document, options, &at, &mut problems));
-        for problem in problems {
-            let (path, document, reason) = (path.to_owned(), of_file.clone(), problem.to_string());
-            let error = FileError::Wrong { path, document, reason };
-            let is_left_out = problem.is_unsupported && options.ignore_unsupported;
+    let lines = LazyCell::new(|| FieldLines::from_text(text, self::options()));
+    for (place, document) in documents.iter().enumerate() {
+        let (mut problems, first_line) = (Vec::new(), document.defined.line());
+        let at = format!("{}:{first_line}", shown_path(path));
+        read.documents.extend(document::read(&document.value, options, &at, &mut problems));
+        let remarks = match options.purpose {
+            Purpose::Check => remarks::remarks(&document.value, options),
+            Purpose::Probe | Purpose::Run => Vec::new(),
+        };
+        let located = |problem: &Violation| {
+            let line = lines.get(place).map_or(first_line, |document| document.line(problem.path()));
+            let reason = problem.to_string();
+            (line, problem.is_unsupported, FileError::Wrong { path: path.to_owned(), line, reason })
+        };
+        let mut problems: Vec<_> = problems.iter().map(located).collect();
+        problems.sort_by_key(|(line, ..)| *line);
+        for (_, is_unsupported, error) in problems {
+            let is_left_out = is_unsupported && options.ignore_unsupported;
             if is_left_out { &mut read.warnings } else { &mut read.errors }.push(error);
         }
+        read.remarks.extend(remarks.iter().map(|remark| located(remark).2));
     }
     read
 }

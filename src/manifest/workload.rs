@@ -32,17 +32,18 @@ pub(crate) struct Workload {
 }
 
 impl WorkloadKind {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Pod,
+        Self::Deployment,
+        Self::DaemonSet,
+        Self::StatefulSet,
+        Self::ReplicaSet,
+        Self::Job,
+        Self::CronJob,
+    ];
+
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "Pod" => Self::Pod,
-            "Deployment" => Self::Deployment,
-            "DaemonSet" => Self::DaemonSet,
-            "StatefulSet" => Self::StatefulSet,
-            "ReplicaSet" => Self::ReplicaSet,
-            "Job" => Self::Job,
-            "CronJob" => Self::CronJob,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns the name of the kind.

@@ -1,7 +1,7 @@
 //! Resolves the probes and hooks of a pod from all sources.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::manifest::Manifests;
 use crate::manifest::Source;
 use crate::manifest::{ContainerKind, ContainerSpec, Env, PodSpec};
 use crate::manifest::{ExecPurpose, KnownExec};
-use crate::manifest::{FileError, Files, Manifest, read_file, read_manifests};
+use crate::manifest::{Files, Manifest, ReadOptions, read_manifests};
 use crate::manifest::{Handler, Probe, ProbeType};
 use crate::manifest::{Workload, WorkloadKind};
 
@@ -49,23 +49,11 @@ pub struct DescribedProbe {
 impl SpecResolver {
     /// Reads files and directories of manifests in YAML or JSON. Documents that create no pods are
     /// skipped. Returns all errors together.
-    pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
-        Self::read_and_count_skipped(paths, &mut BTreeMap::new())
-    }
-
-    /// Reads manifests as [`read`](Self::read) does, and counts the skipped documents of each kind.
-    pub fn read_and_count_skipped<P: AsRef<Path>>(
-        paths: &[P],
-        skipped_kinds: &mut BTreeMap<String, usize>,
-    ) -> Result<Self, Vec<FileError>> {
-        let mut errors = Vec::new();
-        let mut read = |path: &P| read_file(path.as_ref(), &mut errors, skipped_kinds);
-        let manifests: Manifests = paths.iter().flat_map(&mut read).collect();
-        if errors.is_empty() {
-            Ok(Self { manifests: Arc::new(manifests), ..Self::default() })
-        } else {
-            Err(errors)
-        }
+    pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<String>> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let files = Files::new(&paths, ReadOptions::default());
+        let problems = files.problems();
+        if problems.is_empty() { Ok(Self::from_files(&files)) } else { Err(problems) }
     }
 
     /// Replaces the rules, which take precedence over all other sources.
@@ -90,7 +78,9 @@ impl SpecResolver {
         self.with_manifests(pods.map(manifest).collect())
     }
 
-    pub(super) fn with_manifests(self, manifests: Manifests) -> Self {
+    /// Replaces the manifests.
+    #[must_use]
+    pub(crate) fn with_manifests(self, manifests: Manifests) -> Self {
         Self { manifests: Arc::new(manifests), ..self }
     }
 

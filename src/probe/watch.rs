@@ -80,7 +80,7 @@ impl SpecSources {
         let Self { mut files, kubelet, redacts } = self;
         let (mut file_problems, mut kubelet_problems) =
             (ProblemTracker::default(), ProblemTracker::default());
-        file_problems.report(files.problems(), events);
+        file_problems.report(files.problems().into_iter().collect(), events);
         let (mut next_rescan, mut next_request) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
         let mut last_request = next_request;
         loop {
@@ -89,7 +89,7 @@ impl SpecSources {
                     let started = Instant::now();
                     let has_changed;
                     (files, has_changed) = rescan_blocking(files).await;
-                    file_problems.report(files.problems(), events);
+                    file_problems.report(files.problems().into_iter().collect(), events);
                     if has_changed {
                         specs = specs.with_manifests(files.manifests());
                         let _ = update_sender.send(specs.clone()).await;

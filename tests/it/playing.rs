@@ -189,19 +189,19 @@ async fn play_reports_invalid_manifests_before_it_creates_anything() {
     let file = place.at("pods.yaml").display().to_string();
     for expected in [
         &format!(
-            "{file}, document 1: spec.containers[0].imagePullPolicy: Unsupported value: \"Often\": supported values: \"Always\", \"IfNotPresent\", \"Never\""
+            "{file}:1: spec.containers[0].imagePullPolicy: Unsupported value: \"Often\": supported values: \"Always\", \"IfNotPresent\", \"Never\""
         ),
-        &format!(
-            "{file}, document 1: spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: must be"
-        ),
-        &format!(
-            "{file}, document 2: spec.volumes[0].persistentVolumeClaim: Unsupported by probeshim: requires"
-        ),
-        &format!("{file}, document 3: spec.containers: Required value"),
+        &format!("{file}:1: spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: must be"),
+        &format!("{file}:3: spec.volumes[0].persistentVolumeClaim: Unsupported by probeshim: requires"),
+        &format!("{file}:5: spec.containers: Required value"),
     ] {
         assert_eq!(answer.stderr.matches(expected).count(), 1, "{expected}: {answer:?}");
     }
     assert_eq!((answer.code, answer.stderr.lines().count()), (Some(2), 4), "{answer:?}");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    check.arg("check").arg(place.at("pods.yaml")).arg("--config").arg(place.at("config.yaml"));
+    let checked = Answer::to(check).await;
+    assert_eq!((checked.code, checked.stderr), (Some(2), answer.stderr), "check and play differ");
     let nothing = played(&place, "{kind: Service, metadata: {name: s}}", &[]).await;
     let expected = format!("{file}: no pod, and no workload with a pod template");
     assert!(nothing.code == Some(2) && nothing.stderr.contains(&expected), "{nothing:?}");
@@ -230,7 +230,7 @@ async fn play_watches_a_directory_and_replaces_a_pod_with_a_changed_manifest() {
     folder.write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
     until(|| async { (pods(running_one).await != first).then_some(()) }).await;
     folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
-    told(&place, "InvalidSpec", "b.yaml: spec.containers[0].image: Required value").await;
+    told(&place, "InvalidSpec", "b.yaml:1: spec.containers[0].image: Required value").await;
     folder.remove("a.yaml");
     // The final status can be read for five minutes.
     let ended =

@@ -50,7 +50,7 @@ pub(crate) async fn run(runtime: &mut Runtime, name: &str) -> String {
 }
 
 fn manifest(name: &str, container: &Value) -> String {
-    let mut main = json!({"name": "main"});
+    let mut main = json!({"name": "main", "image": "i"});
     main.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
     json!({
         "kind": "Pod", "metadata": {"name": name, "namespace": "it"}, "spec": {"containers": [main]},
@@ -173,7 +173,7 @@ async fn a_broken_manifest_or_probe_does_not_affect_others() {
         &place,
         "",
         "InvalidSpec",
-        "wrong.yaml: spec.containers[0].livenessProbe.exec.command: Required value",
+        "wrong.yaml:1: spec.containers[0].livenessProbe.exec.command: Required value",
         1,
     )
     .await;
@@ -206,7 +206,7 @@ async fn a_broken_manifest_or_probe_does_not_affect_others() {
     // content.
     write("wrong", &manifest("wrong", &exec(&["true"])));
     probes(&place, "wrong", |probes| counts(probes, 1)).await;
-    told(&place, "", "SpecResolved", "wrong.yaml: spec.containers[0].livenessProbe", 1).await;
+    told(&place, "", "SpecResolved", "wrong.yaml:1: spec.containers[0].livenessProbe", 1).await;
     write("good", "kind: Pod\nmetadata: {name: [");
     told(&place, "", "InvalidSpec", "good.yaml: ", 1).await;
     let before = probes(&place, "good", |_| true).await[0]["run"].as_u64().unwrap();
@@ -309,19 +309,25 @@ async fn check_prints_the_probes_or_the_errors_of_manifests() {
     assert!(lines[1].starts_with("rule: pod *") && lines[1].ends_with("exec false"), "{}", lines[1]);
     assert!(lines[2].starts_with("Pod it/web") && lines[2].ends_with("grpc :5000 a"), "{}", lines[2]);
     assert!(lines[3].ends_with("GET http://:http/healthz"), "{}", lines[3]);
+    let warning = "livenessProbe.httpGet.port: \"http\": no port of the container has this name";
+    assert!(answer.stderr.contains(warning), "{answer:?}");
     let others = place.at("others.yaml");
     fs::write(&others, "kind: Service\n---\nkind: List\nitems: [{kind: Deploymnt}, {kind: Service}]\n")
         .unwrap();
     let answer = probeshim(&["check", others.to_str().unwrap()]).await;
-    assert!(
-        answer.stdout.ends_with("ignored, since they define no pods: 1 Deploymnt, 2 Service\n"),
-        "{answer:?}"
-    );
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(0), "no errors, and no probes\n"), "{answer:?}");
+    for expected in [
+        "others.yaml:1: kind: \"Service\": ignored, since it defines no pods\n",
+        "others.yaml:4: items[0].kind: \"Deploymnt\": ignored, since it defines no pods, did you mean \"Deployment\"?\n",
+        "others.yaml: no pod, and no workload with a pod template\n",
+    ] {
+        assert!(answer.stderr.contains(expected), "{expected} is not in {}", answer.stderr);
+    }
     let answer = probeshim(&["check", good, bad, "/nowhere"]).await;
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""));
     for expected in [
-        "bad.yaml: spec.containers[0].livenessProbe.exec.command: Required value",
-        "bad.yaml: spec.containers[0].livenessProbe.periodSeconds: Invalid value: \"soon\": must be an integer",
+        "bad.yaml:1: spec.containers[0].livenessProbe.exec.command: Required value",
+        "bad.yaml:1: spec.containers[0].livenessProbe.periodSeconds: Invalid value: \"soon\": must be an integer",
         "/nowhere: No such file or directory",
     ] {
         assert!(answer.stderr.contains(expected), "{expected} is not in {}", answer.stderr);

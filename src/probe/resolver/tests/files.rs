@@ -44,12 +44,11 @@ fn one_invalid_spec_of_ten_thousand_is_named_and_the_others_apply() {
     std::os::unix::fs::symlink("/nowhere", dir.path().join("dangling.yaml")).unwrap();
     let files = Files::read(&[dir.path().to_owned()], false).unwrap();
     assert_eq!(SpecResolver::from_files(&files).describe_all().len(), 9_999);
-    let problems: Vec<String> = files.problems().into_iter().collect();
+    let problems = files.problems();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    let expected =
-        "all.yaml, document 7778: spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0";
-    assert!(problems[0].contains(expected), "{problems:?}");
-    assert!(problems[1].contains("dangling.yaml: No such file"), "{problems:?}");
+    let expected = "all.yaml:15556: spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0";
+    assert!(problems[1].contains(expected), "{problems:?}");
+    assert!(problems[0].contains("dangling.yaml: No such file"), "{problems:?}");
 }
 
 #[test]
@@ -76,20 +75,20 @@ items:
     let error = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
     let lines: Vec<&str> = error.lines().collect();
     let expected = [
-        "a.yaml: items[0].metadata.name: Invalid value: 7: must be a string",
-        "a.yaml: items[2].metadata.name: Invalid value: \"Web\": a lowercase RFC 1123 subdomain",
-        "a.yaml: items[2].spec.containers[0].startupProbe: Required value: must specify a handler type: exec",
-        "a.yaml: items[1].spec.template: Required value",
-        "a.yaml: items[2].spec.containers[0].livenessProbe.timeoutSeconds: Invalid value: -1: must be an integer",
-        "a.yaml: items[2].spec.containers[0].livenessProbe.exec.command: Required value",
-        "a.yaml: items[2].spec.containers[0].readinessProbe.periodSeconds: Invalid value: \"soon\": must be an integer",
-        "a.yaml: items[2].spec.containers[0].readinessProbe.exec.command[2]: Invalid value: 5: must be a string",
-        "a.yaml: items[2].spec.containers[1].name: Required value",
+        "a.yaml:5: items[0].metadata.name: Invalid value: 7: must be a string",
+        "a.yaml:11: items[2].metadata.name: Invalid value: \"Web\": a lowercase RFC 1123 subdomain",
+        "a.yaml:17: items[2].spec.containers[0].startupProbe: Required value: must specify a handler type: exec",
+        "a.yaml:9: items[1].spec.template: Required value",
+        "a.yaml:15: items[2].spec.containers[0].livenessProbe.timeoutSeconds: Invalid value: -1: must be an integer",
+        "a.yaml:15: items[2].spec.containers[0].livenessProbe.exec.command: Required value",
+        "a.yaml:16: items[2].spec.containers[0].readinessProbe.periodSeconds: Invalid value: \"soon\": must be an integer",
+        "a.yaml:16: items[2].spec.containers[0].readinessProbe.exec.command[2]: Invalid value: 5: must be a string",
+        "a.yaml:18: items[2].spec.containers[1].name: Required value",
     ];
     for line in expected {
         assert!(lines.iter().any(|actual| actual.starts_with(line)), "{line} is not in\n{error}");
     }
     assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{error}");
-    assert!(error.contains("c.json: Invalid value: a list: must be an object"), "{error}");
+    assert!(error.contains("c.json:1: Invalid value: a list: must be an object"), "{error}");
     assert!(SpecResolver::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
 }

@@ -206,7 +206,8 @@ fn probe_fields_are_validated_as_in_upstream_tests() {
         assert_eq!(lines.len(), wrong.len(), "{name}: {error}");
         for (line, path) in lines.iter().zip(wrong) {
             let path = format!("spec.containers[0].{path}");
-            let beginnings = [format!("pod.yaml: {path}: "), format!("pod.yaml: unknown field \"{path}\"")];
+            let beginnings =
+                [format!("pod.yaml:1: {path}: "), format!("pod.yaml:1: unknown field \"{path}\"")];
             let is_expected = beginnings.iter().any(|beginning| line.starts_with(beginning));
             assert!(is_expected, "{name}: {line} does not name {path}");
         }
@@ -242,7 +243,7 @@ fn probes_of_ephemeral_and_init_containers_are_refused_as_in_upstream_tests() {
                 "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [], {list}: [{{name: side, {more}{probe}}}]}}}}"
             );
             let error = specs(&[("pod.yaml", &text)]).err().unwrap_or_default();
-            let expected = format!("pod.yaml: spec.{list}[0].{field}{path}: ");
+            let expected = format!("pod.yaml:1: spec.{list}[0].{field}{path}: ");
             assert_eq!(error.is_empty(), is_fine, "{name}, {field}: {error}");
             assert!(is_fine || error.starts_with(&expected), "{name}, {field}: {error}");
         }
