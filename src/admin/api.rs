@@ -21,6 +21,8 @@ pub(super) use pods::{annotate_not_restartable, merge_managed, pods};
 pub struct CallsQuery {
     /// Only calls of this method: its name, or the path of any method.
     pub method: Option<String>,
+    /// Only calls about pods in this namespace.
+    pub namespace: Option<String>,
     /// Only calls about this pod: its name, `NAMESPACE/NAME`, its uid, or a prefix of its sandbox's
     /// id.
     pub pod: Option<String>,
@@ -28,12 +30,28 @@ pub struct CallsQuery {
     pub container: Option<String>,
     /// Only ExecSyncs of this probe or hook.
     pub probe: Option<String>,
+    /// Only calls of this client: the name of its program, or its pid.
+    pub peer: Option<String>,
+    /// Only calls with this code: a gRPC code, or the reason why there is none.
+    pub code: Option<String>,
+    /// Only calls that failed: with a code other than OK, with an exit code other than 0, or that
+    /// ended after their timeout.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub failed: bool,
+    /// Only calls of this run, and not those that an earlier probeshim recorded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub this_run: bool,
     /// Only calls that ended within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
     /// Maximum number of calls: those that ended last.
     pub last: Option<usize>,
     /// Maximum number of calls: those that took longest, the slowest first.
     pub slowest: Option<usize>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A line of the stream of calls.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::mem;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -24,13 +25,13 @@ use super::listener::Caller;
 use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
-use crate::cri::{Method, MethodName};
+use crate::cri::MethodName;
 use crate::events::EventFilter;
-use crate::execsync::ProbeMatch;
 use crate::history::json::time;
-use crate::history::{Counts, Filter, Selection};
+use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
+use crate::suggest::did_you_mean;
 use crate::{execsync, metrics};
 
 type ApiContext = State<Arc<Admin>>;
@@ -314,34 +315,33 @@ fn selection(query: &CallsQuery) -> Result<Selection, RequestError> {
 
 fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
     let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
-    let probe = query.probe.clone().map(probe).transpose()?;
-    let (pod, container) = (query.pod.clone(), query.container.clone());
-    Ok(Filter { method, since: query.since_ms.map(parse_since), pod, container, probe })
+    let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
+    let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;
+    let CallsQuery { namespace, pod, container, peer, failed, this_run, .. } = query.clone();
+    let since = query.since_ms.map(parse_since);
+    Ok(Filter { this_run, method, since, namespace, pod, container, probe, peer, code, failed })
 }
 
 fn parse_since(milliseconds: u64) -> SystemTime {
     SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Validates the label of a probe match.
-fn probe(name: String) -> Result<String, RequestError> {
-    if ProbeMatch::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-        return Ok(name);
-    }
-    Err(RequestError::BadRequest(format!("probe {name:?} must be one of {}", ProbeMatch::LABELS.join(", "))))
+/// Parses the value of a filter.
+fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, RequestError> {
+    text.parse().map_err(|error| RequestError::BadRequest(format!("{field} {text:?} {error}")))
 }
 
 /// Returns the method with this name or path: a method of the CRI, or another one that was called.
 fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
-    let known = Method::from_name(name).or_else(|| Method::from_path(name)).map(MethodName::Known);
-    let called = || Some(MethodName::of_path(name)).filter(|method| admin.state.calls.has(method));
-    known.or_else(called).ok_or_else(|| {
-        let names: Vec<&str> = Method::all().map(Method::name).collect();
-        RequestError::BadRequest(format!(
-            "method {name:?} must be the path of a recorded call or a method of the CRI: {}",
-            names.join(", ")
-        ))
-    })
+    let MethodArg(method) = parse("method", name)?;
+    if matches!(method, MethodName::Known(_)) || admin.state.calls.has(&method) {
+        return Ok(method);
+    }
+    let called = admin.state.calls.other_methods();
+    let hint = did_you_mean(name, called.iter().map(|path| &**path));
+    Err(RequestError::BadRequest(format!(
+        "method {name:?} is not a method of the CRI, and no call to it is recorded{hint}"
+    )))
 }
 
 impl From<QueryRejection> for RequestError {

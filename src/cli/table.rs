@@ -28,11 +28,19 @@ pub(super) struct Table {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     title: &'static str,
-    right_aligned: bool,
+    alignment: Alignment,
     optional: bool,
+    omit_empty: bool,
     visible: bool,
     expected_width: usize,
     width: usize,
+}
+
+/// Side on which the texts of a column are aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alignment {
+    Left,
+    Right,
 }
 
 /// The text of one column in one row.
@@ -57,8 +65,9 @@ impl Column {
     pub(super) fn text(title: &'static str) -> Self {
         Self {
             title,
-            right_aligned: false,
+            alignment: Alignment::Left,
             optional: false,
+            omit_empty: false,
             visible: true,
             expected_width: 0,
             width: width(title),
@@ -67,7 +76,7 @@ impl Column {
 
     /// A right-aligned column of numbers.
     pub(super) fn numeric(title: &'static str) -> Self {
-        Self { right_aligned: true, ..Self::text(title) }
+        Self { alignment: Alignment::Right, ..Self::text(title) }
     }
 
     /// Sets the width that most rows need, by an example.
@@ -78,6 +87,11 @@ impl Column {
     /// Makes the column optional: it is hidden if the terminal is too narrow.
     pub(super) fn optional(self) -> Self {
         Self { optional: true, ..self }
+    }
+
+    /// Omits the column from a rendered table if no row has a text in it.
+    pub(super) fn omit_empty(self) -> Self {
+        Self { omit_empty: true, ..self }
     }
 }
 
@@ -133,6 +147,9 @@ impl Table {
     /// Renders the table with all its rows.
     pub(super) fn render(mut self, rows: &[Vec<Cell>]) -> String {
         self.fit(rows);
+        for (index, column) in self.columns.iter_mut().enumerate().filter(|(_, column)| column.omit_empty) {
+            column.visible = rows.iter().any(|row| row.get(index).is_some_and(|cell| !cell.text.is_empty()));
+        }
         self.shrink();
         std::iter::once(self.header())
             .chain(rows.iter().map(|row| self.line(row)))
@@ -159,14 +176,14 @@ impl Table {
                 self.screen.shortened(&cell.text, self.max_column_width())
             };
             let padding = column.width.saturating_sub(width(&text));
-            if column.right_aligned {
+            if column.alignment == Alignment::Right {
                 line.skip(padding);
             }
             let style = if self.screen.colour { cell.style } else { Style::new() };
             if !line.push(&text, style) {
                 break;
             }
-            line.skip(COLUMN_GAP + if column.right_aligned { 0 } else { padding });
+            line.skip(COLUMN_GAP + if column.alignment == Alignment::Right { 0 } else { padding });
         }
         line.into_text()
     }
@@ -229,6 +246,17 @@ mod tests {
         narrow.shrink();
         assert_eq!(narrow.header(), "  ID  DETAIL");
         assert_eq!(narrow.line(&rows[0]), "   1  x");
+    }
+
+    #[test]
+    fn a_table_column_is_omitted_on_request_if_no_row_has_a_text_in_it() {
+        let columns = || [Column::text("A"), Column::text("B").omit_empty(), Column::text("C")];
+        let shown = |rows: &[[&str; 3]]| {
+            let rows: Vec<Vec<Cell>> = rows.iter().map(|row| row.map(Cell::new).into()).collect();
+            Table::new(columns(), PLAIN).render(&rows)
+        };
+        assert_eq!(shown(&[["1", "", ""], ["2", "", ""]]), "A  C\n1\n2\n");
+        assert_eq!(shown(&[["1", "", ""], ["2", "x", ""]]), "A  B  C\n1\n2  x\n");
     }
 
     #[test]

@@ -8,27 +8,6 @@ use http::HeaderMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
-/// Names of the codes 0 to 16, as gRPC spells them.
-const NAMES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
 impl From<tonic::Code> for Code {
     fn from(code: tonic::Code) -> Self {
         Self(i32::from(code).unsigned_abs())
@@ -36,6 +15,27 @@ impl From<tonic::Code> for Code {
 }
 
 impl Code {
+    /// Names of the codes 0 to 16, as gRPC spells them.
+    pub const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+
     /// The call succeeded.
     pub const OK: Self = Self(0);
 
@@ -45,14 +45,15 @@ impl Code {
     /// Returns the name of the code, if gRPC defines the code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        NAMES.get(self.0 as usize).copied()
+        Self::NAMES.get(self.0 as usize).copied()
     }
 
     /// Returns the code that is displayed as this text.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         let number = || text.strip_prefix("CODE(")?.strip_suffix(')')?.parse().ok();
-        let known = NAMES.iter().position(|name| *name == text).and_then(|code| u32::try_from(code).ok());
+        let known =
+            Self::NAMES.iter().position(|name| *name == text).and_then(|code| u32::try_from(code).ok());
         known.or_else(number).map(Self)
     }
 

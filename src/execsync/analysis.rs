@@ -10,7 +10,8 @@ use super::exec_instance::{EventTime, ExecInstance};
 use super::identity::ProbeMatch;
 use super::phases::Phases;
 use super::slowness::Assessment;
-use crate::relay::TraceContext;
+use crate::cri::Code;
+use crate::relay::{CallOutcome, TraceContext};
 use crate::tap::Call;
 
 /// A call that has ended, as it is stored, listed, counted and exported.
@@ -108,6 +109,17 @@ impl CommandOutcome {
 }
 
 impl CallRecord {
+    /// Returns whether the call failed: it has a code other than OK, its command has an exit code
+    /// other than 0, or it ended after its timeout.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        let result = self.call.exec.as_ref().and_then(|exec| exec.result);
+        let margin = self.analysis.as_ref().and_then(|analysis| analysis.margin);
+        self.call.ending != CallOutcome::Completed(Some(Code::OK))
+            || result.is_some_and(|result| result.exit_code != 0)
+            || matches!(margin, Some(TimeoutMargin::Over(_)))
+    }
+
     /// Returns the record without its trace context, which only the span needs.
     #[must_use]
     pub fn strip_trace(self) -> Self {

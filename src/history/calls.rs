@@ -1,6 +1,6 @@
 //! The most recent calls, within limits, and a broadcast of new calls.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -131,6 +131,16 @@ impl CallHistory {
     #[must_use]
     pub fn has(&self, method: &MethodName) -> bool {
         self.lock().calls.iter().any(|record| record.call.method == *method)
+    }
+
+    /// Returns the paths of the methods outside the CRI to which calls are in the history.
+    #[must_use]
+    pub fn other_methods(&self) -> BTreeSet<Box<str>> {
+        let path = |record: &Arc<CallRecord>| match &record.call.method {
+            MethodName::Known(_) => None,
+            MethodName::Unknown(path) => Some(path.clone()),
+        };
+        self.lock().calls.iter().filter_map(path).collect()
     }
 
     /// Returns the numbers of calls.

@@ -3,24 +3,35 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::filter_values::{CodeLabel, ProbeLabel};
 use crate::cri::MethodName;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::object_ref::{ContainerRef, PodRef};
+use crate::relay::Peer;
 
 /// Conditions for the calls to be listed.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    /// Whether only calls of this run are listed, and not those that an earlier probeshim recorded.
+    pub this_run: bool,
     /// The method of the call.
     pub method: Option<MethodName>,
     /// Earliest end of the call.
     pub since: Option<SystemTime>,
+    /// The namespace of the pod of the call.
+    pub namespace: Option<String>,
     /// The pod of the call: its name, `NAMESPACE/NAME`, its uid, or a prefix of its sandbox's id.
     pub pod: Option<String>,
     /// The container of the call: its name, or a prefix of its id.
     pub container: Option<String>,
-    /// The probe or hook of an `ExecSync`: `liveness`, `preStop`, …, `ambiguous`, `probe` for
-    /// inferred probes, or `unknown`.
-    pub probe: Option<String>,
+    /// The probe or hook of an `ExecSync`.
+    pub probe: Option<ProbeLabel>,
+    /// The client of the call: the name of its program, or its pid.
+    pub peer: Option<String>,
+    /// The outcome of the call.
+    pub code: Option<CodeLabel>,
+    /// Whether only calls are listed that failed: see [`CallRecord::is_failed`].
+    pub failed: bool,
 }
 
 /// Number and order of the calls to be listed.
@@ -40,42 +51,43 @@ impl Filter {
     #[must_use]
     pub fn matches(&self, record: &CallRecord) -> bool {
         let call = &record.call;
-        self.method.as_ref().is_none_or(|method| call.method == *method)
+        (!self.this_run || record.ended.is_some())
+            && (!self.failed || record.is_failed())
             && self.since.is_none_or(|since| call.start + call.duration >= since)
-            && self
-                .pod
-                .as_ref()
-                .is_none_or(|wanted| call.pod.as_deref().is_some_and(|pod| is_pod(pod, wanted)))
-            && self.container.as_ref().is_none_or(|wanted| {
-                call.container.as_deref().is_some_and(|container| is_container(container, wanted))
-            })
-            && self.probe.as_ref().is_none_or(|wanted| is_probe(record, wanted))
+            && self.code.is_none_or(|code| code.0.has_label_of(call.ending))
+            && self.matches_subject(
+                &call.method,
+                call.peer.as_deref(),
+                call.pod.as_deref(),
+                call.container.as_deref(),
+            )
+            && self.probe.is_none_or(|wanted| is_probe(record, wanted))
+    }
+
+    /// Returns whether the method, client, pod and container of a call match the filter.
+    fn matches_subject(
+        &self,
+        method: &MethodName,
+        peer: Option<&Peer>,
+        pod: Option<&PodRef>,
+        container: Option<&ContainerRef>,
+    ) -> bool {
+        let is_peer = |name: &String| peer.is_some_and(|peer| peer.is_named(name));
+        let is_in = |namespace: &String| pod.is_some_and(|pod| pod.namespace.as_ref() == Some(namespace));
+        let is_pod = |name: &String| pod.is_some_and(|pod| pod.is_named(name));
+        let is_container = |name: &String| container.is_some_and(|container| container.is_named(name));
+        self.method.as_ref().is_none_or(|wanted| method == wanted)
+            && self.peer.as_ref().is_none_or(is_peer)
+            && self.namespace.as_ref().is_none_or(is_in)
+            && self.pod.as_ref().is_none_or(is_pod)
+            && self.container.as_ref().is_none_or(is_container)
     }
 }
 
-fn is_pod(pod: &PodRef, wanted: &str) -> bool {
-    let is_named = |name: &Option<String>| name.as_deref() == Some(wanted);
-    let whole_name = || Some(format!("{}/{}", pod.namespace.as_ref()?, pod.name.as_ref()?));
-    is_named(&pod.name)
-        || is_named(&pod.uid)
-        || is_named(&whole_name())
-        || has_prefix(pod.id.as_deref(), wanted)
-}
-
-fn is_container(container: &ContainerRef, wanted: &str) -> bool {
-    container.name.as_deref() == Some(wanted) || has_prefix(container.id.as_deref(), wanted)
-}
-
-/// Returns whether `wanted` is a prefix of an id. It has at least four characters: a shorter text
-/// is rather a name.
-fn has_prefix(id: Option<&str>, wanted: &str) -> bool {
-    wanted.len() >= 4 && id.is_some_and(|id| id.starts_with(wanted))
-}
-
-fn is_probe(record: &CallRecord, wanted: &str) -> bool {
+fn is_probe(record: &CallRecord, ProbeLabel(wanted): ProbeLabel) -> bool {
     let label =
         record.analysis.as_ref().map(|insight| insight.identity.label().unwrap_or(ProbeMatch::UNKNOWN));
-    label.is_some_and(|label| label.eq_ignore_ascii_case(wanted))
+    label == Some(wanted)
 }
 
 impl Selection {
@@ -97,6 +109,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cri::Code;
+    use crate::relay::CallOutcome;
     use crate::tap::Call;
 
     #[test]
@@ -126,7 +140,34 @@ mod tests {
             let filter = Filter { container: text(container), ..Filter::default() };
             assert_eq!(filter.matches(&record), lets_through, "{container}");
         }
-        let probe = Filter { probe: text("liveness"), ..Filter::default() };
+        let probe = Filter { probe: Some(ProbeLabel("liveness")), ..Filter::default() };
         assert!(!probe.matches(&record));
+        for (namespace, lets_through) in [("shop", true), ("default", false)] {
+            let filter = Filter { namespace: text(namespace), ..Filter::default() };
+            assert_eq!(filter.matches(&record), lets_through, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn filters_match_peers_by_program_or_pid_and_calls_by_code_and_failure() {
+        let peer = Peer { uid: 0, pid: Some(4711), program: Some("kubelet".to_owned()) };
+        let record = |ending| {
+            let call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO);
+            CallRecord::unanalyzed(Call { ending, peer: Some(peer.clone().into()), ..call }, None, None)
+        };
+        let ok = record(CallOutcome::Completed(Some(Code::OK)));
+        for (peer, lets_through) in
+            [("kubelet", true), ("4711", true), ("kubelet[4711]", true), ("kube", false), ("471", false)]
+        {
+            let filter = Filter { peer: Some(peer.to_owned()), ..Filter::default() };
+            assert_eq!(filter.matches(&ok), lets_through, "{peer}");
+        }
+        let late = record(CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)));
+        let code = |code: &str| Filter { code: Some(code.parse().unwrap()), ..Filter::default() };
+        assert!(code("deadline_exceeded").matches(&late) && !code("OK").matches(&late));
+        let failed = Filter { failed: true, ..Filter::default() };
+        assert!(failed.matches(&late) && !failed.matches(&ok));
+        let this_run = Filter { this_run: true, ..Filter::default() };
+        assert!(!this_run.matches(&ok), "an earlier probeshim recorded it");
     }
 }

@@ -2,10 +2,12 @@
 
 mod calls;
 mod filter;
+mod filter_values;
 pub mod journal;
 pub mod json;
 mod mem_size;
 
 pub use calls::{CallHistory, Counts, Limits};
 pub use filter::{Filter, Selection};
+pub use filter_values::{CodeLabel, FilterValueError, MethodArg, ProbeLabel};
 pub use journal::Journal;

@@ -116,6 +116,25 @@ impl CallOutcome {
         }
     }
 
+    /// Labels of outcomes without a gRPC code.
+    const LABELS_WITHOUT_CODE: [&str; 6] =
+        ["no-status", "client-reset", "upstream-reset", "refused", "connection-lost", "client-gone"];
+
+    /// Returns all labels that [`Self::named`] accepts, except those of codes that gRPC does not
+    /// define.
+    pub fn labels() -> impl Iterator<Item = &'static str> {
+        Code::NAMES.into_iter().chain(Self::LABELS_WITHOUT_CODE)
+    }
+
+    /// Returns whether the outcomes have the same label, without regard to the reason of a reset.
+    #[must_use]
+    pub fn has_label_of(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Completed(one), Self::Completed(other)) => one == other,
+            _ => self.label() == other.label(),
+        }
+    }
+
     /// Returns the outcome that has this label. The label lacks the reason of a reset, which is
     /// assumed to be CANCEL.
     #[must_use]

@@ -34,6 +34,19 @@ impl Peer {
         self.pid.and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id())
     }
 
+    /// Returns whether a text refers to the process: the name of its program, its pid, or both as
+    /// in `kubelet[4711]`.
+    #[must_use]
+    pub fn is_named(&self, text: &str) -> bool {
+        let (program, pid) = match text.strip_suffix(']').and_then(|text| text.rsplit_once('[')) {
+            Some((program, pid)) => (Some(program), Some(pid)),
+            None => (None, None),
+        };
+        let is_program = |name: &str| self.program.as_deref() == Some(name);
+        let is_pid = |pid: &str| self.pid.is_some_and(|known| pid.parse() == Ok(known));
+        is_program(text) || is_pid(text) || (program.is_some_and(is_program) && pid.is_some_and(is_pid))
+    }
+
     /// Reads the credentials of the peer from the kernel (`SO_PEERCRED`), and the name of its
     /// program from `/proc`.
     pub(crate) fn from_socket(stream: &UnixStream) -> Option<Self> {

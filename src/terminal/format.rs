@@ -65,6 +65,19 @@ pub(crate) fn time(text: &str) -> String {
     }
 }
 
+/// Formats an RFC 3339 time: the time of day, after the date if that is not the date of `now`;
+/// returns any other text unchanged. Dates are in UTC.
+pub(crate) fn recent_time(text: &str, now: Timestamp) -> String {
+    let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
+    let has_same = |format: &str| time.strftime(format).to_string() == now.strftime(format).to_string();
+    let format = match (has_same("%F"), has_same("%Y")) {
+        (true, _) => "%H:%M:%S%.3f",
+        (false, true) => "%b %d %H:%M:%S",
+        (false, false) => "%F %H:%M:%S",
+    };
+    time.strftime(format).to_string()
+}
+
 /// Wraps a text at blanks into lines of at most `width` columns. Lines after the first are indented
 /// by two. A word that is longer than any Kubernetes name is shortened, so that the text after it
 /// stays readable.
@@ -133,6 +146,19 @@ pub(crate) fn age(text: &str, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_another_day_is_shown_with_its_date() {
+        let now = "2026-01-02T03:04:05Z".parse().unwrap();
+        for (time, shown) in [
+            ("2026-01-02T00:00:00.123Z", "00:00:00.123"),
+            ("2026-01-01T23:59:59.999Z", "Jan 01 23:59:59"),
+            ("2025-12-31T23:59:59.999Z", "2025-12-31 23:59:59"),
+            ("unknown", "unknown"),
+        ] {
+            assert_eq!(recent_time(time, now), shown);
+        }
+    }
 
     #[test]
     fn durations_are_shown_with_three_digits() {

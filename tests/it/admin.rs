@@ -61,11 +61,11 @@ pub(super) async fn after_three_calls(place: &Place) -> Watched {
     Watched { shim, runtime, container }
 }
 
-/// Returns the recorded calls once there are at least `count`.
+/// Returns the recorded calls, also of earlier runs, once there are at least `count`.
 pub(super) async fn kept(place: &Place, count: usize) -> Vec<Value> {
     let kept = async {
         loop {
-            let calls = place.ask(&["calls", "-o", "json"]).await.json();
+            let calls = place.ask(&["calls", "--all", "-o", "json"]).await.json();
             let calls = calls.as_array().unwrap().clone();
             if calls.len() >= count {
                 return calls;

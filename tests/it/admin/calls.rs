@@ -76,7 +76,7 @@ async fn calls_are_shown_as_a_table_with_escaped_arguments() {
         assert!(line[start..].starts_with(method), "{answer:?}");
     }
     let words = r"sh -c 'printf out; exit 3' '/tmp/it'\''s here' '\u{1b}[31mred\u{202e}'";
-    let about = format!("{} exit 3 timeout 2s {words}", &watched.container[..13]);
+    let about = format!("{} timeout 2s {words}", &watched.container[..13]);
     assert!(lines[2].ends_with(&about), "{answer:?}");
     assert!(!answer.stdout.contains('\u{1b}'), "output without a terminal must have no colour");
     watched.runtime.end().await;
@@ -124,6 +124,10 @@ async fn calls_are_filtered_by_flags() {
     assert_eq!(ids(&["--last", "2"]).await, [2, 3]);
     assert_eq!(ids(&["--since", "1h"]).await, [1, 2, 3]);
     assert_eq!(ids(&["--since", "0s"]).await, [0; 0]);
+    assert_eq!(ids(&["--failed"]).await, [2, 3]);
+    assert_eq!(ids(&["--code", "ok"]).await, [1, 2]);
+    assert_eq!(ids(&["--peer", &std::process::id().to_string(), "--method", "Version"]).await, [1]);
+    assert_eq!(ids(&["--peer", "kubelet"]).await, [0; 0]);
     let slowest = place.ask(&["calls", "-o", "json", "--slowest", "3"]).await.json();
     let durations: Vec<f64> =
         slowest.as_array().unwrap().iter().map(|call| call["durationMs"].as_f64().unwrap()).collect();
@@ -136,8 +140,15 @@ async fn an_invalid_query_exits_with_2_and_names_the_allowed_values() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     for (arguments, told) in [
-        (&["calls", "--method", "ExecSink"][..], "\"ExecSink\""),
-        (&["calls", "--method", "ExecSink"], "ExecSync, Exec, Attach"),
+        (
+            &["calls", "--method", "ExecSynch"][..],
+            "'ExecSynch' for '--method <METHOD>': must be a method of the CRI",
+        ),
+        (&["calls", "--method", "ExecSynch"], "did you mean \"ExecSync\"?"),
+        (
+            &["calls", "--container", "nope"],
+            "--container \"nope\" not found: no containers exist or have calls",
+        ),
         (&["calls", "--method", "/a.B/D"], "\"/a.B/D\""),
         (&["calls", "--since", "yesterday"], "'yesterday' for '--since <DURATION>': must be a duration"),
         (&["calls", "--last", "many"], "--last"),
@@ -200,7 +211,7 @@ async fn calls_are_followed_until_the_reader_or_probeshim_ends() {
     let place = Place::new();
     let mut watched = after_three_calls(&place).await;
     let mut json =
-        Printing::of(place.asking(&["calls", "-f", "-o", "json", "--method", "Version", "-n", "1"]));
+        Printing::of(place.asking(&["calls", "-w", "-o", "json", "--method", "Version", "--tail", "1"]));
     let mut table = Printing::of(place.asking(&["calls", "--follow"]));
     let id = |line: String| serde_json::from_str::<Value>(&line).unwrap()["id"].as_u64();
     assert_eq!(id(json.line().await), Some(1));

@@ -125,7 +125,12 @@ async fn an_exec_sync_is_explained_by_its_id() {
     for (arguments, code, told) in [
         (&["explain", "7"][..], 2, "call 7 is not recorded"),
         (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': must be the id of a call"),
-        (&["calls", "--probe", "lively"], 2, "probe \"lively\" must be one of liveness, readiness"),
+        (
+            &["calls", "--probe", "lively"],
+            2,
+            "'lively' for '--probe <PROBE>': must be one of liveness, readiness",
+        ),
+        (&["calls", "--pod", "other"], 2, "--pod \"other\" not found; the pods are it/pod"),
         (&["events", "--since", "soon"], 2, "'soon' for '--since <DURATION>': must be a duration"),
     ] {
         let answer = place.ask(arguments).await;
@@ -138,7 +143,7 @@ async fn an_exec_sync_is_explained_by_its_id() {
     };
     for (filter, expected) in [
         (["--pod", "it/pod"], 1),
-        (["--pod", "other"], 0),
+        (["--namespace", "it"], 1),
         (["--container", "main"], 1),
         (["--container", &container[..8]], 1),
         (["--probe", "unknown"], 1),
@@ -169,8 +174,11 @@ async fn call_records_survive_a_restart_of_probeshim() {
 
     let shim = place.start(&[]).await;
     assert_eq!(kept(&place, 2).await, before);
+    let answer = place.ask(&["calls", "--method", "ExecSync"]).await;
+    assert_eq!(answer.stdout, "no calls match, of 2 recorded calls; --all shows 2 calls of earlier runs\n");
     execute(&shim, &container, &["true"]).await;
     let after = kept(&place, 3).await;
+    assert_eq!(place.ask(&["calls", "-o", "json"]).await.json(), json!([after[2]]));
     assert_eq!((&after[..2], &after[2]["id"]), (&before[..], &json!(2001)), "{after:#?}");
     assert!(place.ask(&["explain", "2"]).await.stdout.contains("exited with code 1"));
     runtime.end().await;

@@ -104,7 +104,7 @@ async fn long_names_are_cut_in_tables_and_complete_in_json() {
         (&["status", "none"], 2),
         (&["status", &unknown], 2),
         (&["status", &names[0]], 0),
-        (&["calls", "--pod", &unknown[..10_000]], 0),
+        (&["calls", "--pod", &unknown[..10_000]], 2),
         (&["calls", "--method", &unknown[..10_000]], 2),
     ] {
         let answer = place.ask(arguments).await;

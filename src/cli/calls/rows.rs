@@ -1,0 +1,180 @@
+//! The rows of the table of calls.
+
+use anstyle::{AnsiColor, Style};
+use jiff::Timestamp;
+
+use crate::admin::api::Call;
+use crate::cli::table::{Cell, Column, Table};
+use crate::terminal::format;
+use crate::terminal::screen::Screen;
+
+/// Number of characters of an id that are shown, as in crictl.
+const SHORT_ID: usize = 13;
+
+/// Returns the table of these calls.
+pub(super) fn render(calls: &[Call], screen: Screen, now: Timestamp) -> String {
+    let rows: Vec<Vec<Cell>> = calls.iter().map(|call| row(call, now)).collect();
+    Table::new(columns(), screen).render(&rows)
+}
+
+pub(super) fn columns() -> [Column; 12] {
+    [
+        Column::numeric("ID").expected_width("10000"),
+        Column::text("TIME (UTC)").expected_width("13:09:32.123"),
+        Column::text("METHOD").expected_width("PodSandboxStatus"),
+        Column::text("CODE"),
+        Column::numeric("DURATION"),
+        Column::text("EXIT").omit_empty(),
+        Column::numeric("SENT").expected_width("1.50 KiB").optional().omit_empty(),
+        Column::numeric("RECEIVED").optional().omit_empty(),
+        Column::text("PEER").expected_width("kubelet[12345]").optional(),
+        Column::numeric("MARGIN").optional().omit_empty(),
+        Column::text("SLOWEST PHASE").expected_width("start 88 %").optional().omit_empty(),
+        Column::text("SUBJECT").expected_width("0123456789abc timeout 1s"),
+    ]
+}
+
+pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
+    // Internal calls, and calls of which no message was forwarded, have no sizes.
+    let size = |bytes: u64| match (call.request_bytes, call.response_bytes) {
+        (0, 0) => String::new(),
+        _ => format::size(bytes),
+    };
+    vec![
+        Cell::new(call.id.to_string()),
+        Cell::new(format::recent_time(&call.start, now)),
+        Cell::new(&call.method),
+        Cell::styled(&call.code, style_of_code(&call.code)),
+        Cell::new(format::milliseconds(call.duration_ms)),
+        exit(call),
+        Cell::new(size(call.request_bytes)),
+        Cell::new(size(call.response_bytes)),
+        Cell::new(peer(call)),
+        margin(call),
+        Cell::new(dominant_phase(call)),
+        Cell::new(subject(call)),
+    ]
+}
+
+fn style_of_code(code: &str) -> Style {
+    match code {
+        "OK" => Style::new(),
+        _ => AnsiColor::Red.on_default(),
+    }
+}
+
+/// Returns the exit code of an ExecSync; with `late` if the call ended after its timeout, and `?`
+/// if the response was too long to be decoded.
+fn exit(call: &Call) -> Cell {
+    let Some(exec) = &call.exec else { return Cell::new("") };
+    let is_late = exec.margin_ms.is_some_and(|margin| margin < 0.0);
+    match exec.exit_code {
+        Some(0) if !is_late => Cell::new("0"),
+        Some(code) if is_late => Cell::styled(format!("{code} late"), AnsiColor::Yellow.on_default()),
+        Some(code) => Cell::styled(code.to_string(), AnsiColor::Yellow.on_default()),
+        None if call.code == "OK" => Cell::new("?"),
+        None => Cell::new(""),
+    }
+}
+
+/// Returns the timeout margin of an ExecSync, in red if it is negative.
+fn margin(call: &Call) -> Cell {
+    match call.exec.as_ref().and_then(|exec| exec.margin_ms) {
+        None => Cell::new(""),
+        Some(late) if late < 0.0 => {
+            Cell::styled(format!("-{}", format::milliseconds(-late)), AnsiColor::Red.on_default())
+        }
+        Some(margin) => Cell::new(format::milliseconds(margin)),
+    }
+}
+
+/// Returns the phase that took most of the time of an ExecSync, or the reason for which the phases
+/// are unknown. A runtime that does not report phases has none.
+fn dominant_phase(call: &Call) -> String {
+    let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) else {
+        return String::new();
+    };
+    match phases.state.as_str() {
+        "complete" => {}
+        "unsupported" => return String::new(),
+        unknown => return unknown.to_owned(),
+    }
+    let known = phases.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
+    let most = known.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    most.map_or_else(String::new, |(name, time)| {
+        format!("{name} {:.0} %", 100.0 * time / call.duration_ms.max(f64::MIN_POSITIVE))
+    })
+}
+
+/// Returns the peer as `kubelet[4711]`, with `?` for an unknown program.
+fn peer(call: &Call) -> String {
+    let Some(peer) = &call.peer else { return "?".to_owned() };
+    let program = peer.program.as_deref().unwrap_or("?");
+    peer.pid.map_or_else(|| program.to_owned(), |pid| format!("{program}[{pid}]"))
+}
+
+/// Returns the subject of a call: pod, container, and for an ExecSync its probe, timeout and
+/// command.
+fn subject(call: &Call) -> String {
+    let mut parts = Vec::new();
+    if let Some(pod) = &call.pod {
+        match (&pod.namespace, &pod.name) {
+            (Some(namespace), Some(name)) => parts.push(format!("{namespace}/{name}")),
+            _ => parts.extend(pod.id.as_deref().map(short)),
+        }
+    }
+    if let Some(container) = &call.container {
+        let name = container.name.clone().or_else(|| container.id.as_deref().map(short));
+        parts.extend(name);
+    }
+    if let Some(exec) = &call.exec {
+        parts.extend(exec.probe.as_ref().map(|probe| probe.r#type.clone()));
+        if exec.timeout_seconds != 0 {
+            parts.push(format!("timeout {}s", exec.timeout_seconds));
+        }
+        parts.push(format::command(&exec.command));
+        if exec.command_truncated {
+            parts.push("…".to_owned());
+        }
+    }
+    parts.join(" ")
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(SHORT_ID).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::snapshots::assert_screens;
+
+    /// Time at which the calls are listed: the day of the samples, or a later day.
+    const TODAY: &str = "2026-11-21T20:15:00Z";
+    const TOMORROW: &str = "2026-11-22T00:00:01Z";
+
+    fn samples(lines: &[usize]) -> Vec<Call> {
+        let all: Vec<&str> = include_str!("../../history/json/samples.jsonl").lines().collect();
+        lines.iter().map(|line| serde_json::from_str(all[*line]).unwrap()).collect()
+    }
+
+    #[test]
+    fn calls_have_columns_for_exit_codes_phases_and_margins() {
+        let mut calls = samples(&[0, 1, 4, 5, 6, 7, 9, 10]);
+        calls[6].exec.as_mut().unwrap().margin_ms = Some(-24.3);
+        assert_screens("calls", |screen| render(&calls, screen, TODAY.parse().unwrap()));
+    }
+
+    #[test]
+    fn calls_of_a_runtime_without_phases_and_of_another_day_have_the_columns_that_they_need() {
+        let mut calls = samples(&[4, 5]);
+        for call in &mut calls {
+            (call.request_bytes, call.response_bytes) = (0, 0);
+            if let Some(phases) = call.exec.as_mut().and_then(|exec| exec.phases.as_mut()) {
+                phases.state = "unsupported".to_owned();
+            }
+        }
+        let now = TOMORROW.parse().unwrap();
+        assert_screens("calls_without_phases", |screen| render(&calls, screen, now));
+    }
+}
