@@ -86,6 +86,8 @@ pub mod admin;
 
 pub mod cli;
 
+pub mod progress;
+
 pub mod demo;
 
 pub mod app;

@@ -100,11 +100,12 @@ fn run(command: CliCommand) -> Result<(), CliError> {
     }
 }
 
-/// Prints an error, in the style of clap. A line that begins with `hint: ` says what to do.
+/// Prints an error, in the style of clap. A line that begins with `hint: ` says what to do. An
+/// indented line has details of the line before.
 #[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
 fn complain(reason: &str) {
     for line in reason.lines() {
-        let label = if line.starts_with(HINT) { "" } else { "error: " };
+        let label = if line.starts_with(HINT) || line.starts_with("  ") { "" } else { "error: " };
         eprintln!("{label}{}", harmless_text(line));
     }
 }

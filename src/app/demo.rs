@@ -3,52 +3,36 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::embedded_runtime::{EmbeddedRuntime, EmbeddedRuntimeError};
 use super::error::RunError;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
-use crate::config::{OperatingMode, ServerConfig};
-use crate::demo::{self, DemoEnd, Endpoints, Reporter};
-use crate::events::{EventFilter, EventRecorder};
+use crate::config::{OperatingMode, PrivateDir, PrivateDirError, ServerConfig};
+use crate::demo::{self, Endpoints};
+use crate::events::EventFilter;
 use crate::execsync;
 use crate::kubelet::{LogRotatePolicy, ManifestSource, PodDirs};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
-use crate::procrun::{self, Procrun};
+use crate::progress::{Progress, ProgressFormat, demo_outcome, pod_table};
 use crate::relay;
-use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
 
 /// Error of the demo.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// No directory could be created in the directory for temporary files.
-    #[error("cannot create a directory for the demo in {dir}: {source}; set TMPDIR to another")]
-    Dir {
-        /// The directory for temporary files.
-        dir: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// The path of the directory for temporary files is too long for a socket.
-    #[error("TMPDIR: a socket in {dir} {source}")]
-    Address {
-        /// The directory of the demo.
-        dir: PathBuf,
-        /// The error of the socket's path.
-        source: AddressError,
-    },
-    /// The socket of procrun cannot be opened.
+    /// The directory of the demo cannot be used.
     #[error(transparent)]
-    Claim(#[from] BindError),
+    Dir(#[from] PrivateDirError),
+    /// procrun does not start.
+    #[error(transparent)]
+    Runtime(#[from] EmbeddedRuntimeError),
     /// The relay or one of its sockets failed.
     #[error(transparent)]
     Relay(#[from] RunError),
@@ -71,23 +55,15 @@ pub enum DemoError {
 pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
-    let parent = std::env::temp_dir();
-    // The path has no links, since messages and logs are not read through links.
-    let parent = parent.canonicalize().unwrap_or(parent);
-    let dir = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
-    let directory = dir.map_err(|source| DemoError::Dir { dir: parent, source })?;
-    let at = |name: &str| {
-        SocketPath::new(&directory.path().join(name))
-            .map_err(|source| DemoError::Address { dir: directory.path().to_owned(), source })
-    };
-    let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
-    let manifests = directory.path().join("pods.yaml");
+    let dir = PrivateDir::create("probeshim-demo.")?;
+    let (upstream, listen, admin) =
+        (dir.socket("procrun.sock")?, dir.socket("probeshim.sock")?, dir.socket("admin.sock")?);
+    let manifests = dir.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
     let documents =
         ManifestSource::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
-    let over = CancellationToken::new();
-    let runtime = start_runtime(directory.path(), &upstream, over.clone())?;
+    let runtime = EmbeddedRuntime::start(dir.path().join("procrun"), &upstream)?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let settings = ServerConfig {
         listen: Some(listen.clone()),
@@ -103,45 +79,38 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         traces: None,
         watch_runtime: true,
         role: OperatingMode::Kubelet,
-        state: Some(directory.path().to_owned()),
+        state: Some(dir.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;
     let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };
-    let account = Reporter::begin(lasts, &places);
+    let progress = Progress::start(ProgressFormat::Text)?;
+    let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
+    progress.expect(documents.container_names());
+    progress.say(&demo::introduction(lasts, &program, &places));
     let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
-    let telling = tell(account.clone(), &starter.deps.events);
-    let (logs, pods) = (directory.path().join("logs"), directory.path().join("pods"));
+    let (events, reported) = (starter.deps.events.clone(), CancellationToken::new());
+    let reporting = progress.follow(events.follow(&EventFilter::default()).1, reported.clone(), |_| true);
+    let (logs, pods) = (dir.path().join("logs"), dir.path().join("pods"));
     let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
     let playing = starter.start_for_manifests(listen, dirs, false, documents)?;
 
-    let signal = wait_for_end(lasts, &mut signals, &account).await;
-    let pods = playing.kubelet.published_pods();
+    let signal = wait_for_end(lasts, &mut signals, &progress).await;
+    let (pods, past) = (playing.kubelet.published_pods(), events.select(&EventFilter::default()));
+    reported.cancel();
+    let _ = reporting.await;
     // Containers that are left end with the runtime.
     let _ = playing.end(&mut signals).await;
-    telling.abort();
     shim.drain().await;
     let drained = shim.ended().await;
-    over.cancel();
-    runtime.await.map_err(io::Error::other)??;
+    runtime.end().await?;
     drained?;
-    directory.close().map_err(DemoError::Leave)?;
-    let (seen, unseen) = (shim.calls.counts().seen, shim.tap_metrics.observations_dropped());
-    account.end(&DemoEnd { pods, calls: seen + unseen, unseen });
+    dir.remove().map_err(DemoError::Leave)?;
+    progress.say(&format!(
+        "\n{}\n{}All pods, processes and files were removed.\n",
+        pod_table(&pods),
+        demo_outcome(&pods, &past)
+    ));
     Ok(signal.map_or(0, ShutdownSignal::exit_code))
-}
-
-/// Starts a task that reports events as they happen.
-fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
-    let (_, mut coming) = events.follow(&EventFilter::default());
-    tokio::spawn(async move {
-        loop {
-            match coming.recv().await {
-                Ok(event) => account.report(&event),
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            }
-        }
-    })
 }
 
 /// Waits until the duration is over, a signal arrives, or standard output is closed. Returns the
@@ -149,25 +118,11 @@ fn tell(account: Reporter, events: &EventRecorder) -> JoinHandle<()> {
 async fn wait_for_end(
     lasts: Duration,
     signals: &mut ShutdownSignals,
-    account: &Reporter,
+    progress: &Progress,
 ) -> Option<ShutdownSignal> {
     tokio::select! {
         () = sleep(lasts) => None,
         signal = signals.next() => Some(signal),
-        () = account.closed() => None,
+        () = progress.closed() => None,
     }
-}
-
-fn start_runtime(
-    dir: &Path,
-    socket: &SocketPath,
-    over: CancellationToken,
-) -> Result<JoinHandle<io::Result<()>>, DemoError> {
-    let procrun = Procrun::new(procrun::ProcrunConfig::new(dir.join("procrun")))?;
-    let listening = bind(socket, BindMode::OwnerOnly)?;
-    Ok(tokio::spawn(async move {
-        let served = procrun.serve(listening.listener, over).await;
-        drop(listening.claim);
-        served
-    }))
 }

@@ -1,18 +1,23 @@
 //! The composition root: creates the parts, connects them, and drains them in order.
 
 mod demo;
+mod embedded_runtime;
 mod error;
 mod kubelet;
 mod listeners;
 mod nofile;
 mod play;
+mod play_goal;
 mod prober_thread;
 mod run;
 mod runtime;
+mod runtime_check;
 mod server;
 mod signals;
+mod test_command;
 
 pub use demo::{DemoError, demo};
+pub use embedded_runtime::EmbeddedRuntimeError;
 pub use error::RunError;
 pub use play::{PlayError, play};
 pub use run::run;

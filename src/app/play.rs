@@ -1,21 +1,33 @@
 //! `probeshim play`: runs pods on a runtime as a kubelet does, until they have ended or a signal
-//! arrives.
+//! arrives, or a command with which they are tested has ended.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::embedded_runtime::{EmbeddedRuntime, EmbeddedRuntimeError};
 use super::error::RunError;
+use super::kubelet::RunningKubelet;
 use super::nofile::raise_nofile_limit;
+use super::play_goal::{GoalState, pending_goals, wait_for_goal};
+use super::runtime_check::RuntimeCheck;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
+use super::test_command;
 use crate::config::{PlaySettings, Until};
-use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodDirs, PodStatusExt, PublishedPod};
+use crate::events::{EventFilter, EventRecorder};
+use crate::kubelet::{Kubelet, PodDirs, PublishedPod};
+use crate::procrun;
+use crate::progress::{LOG_LINES, Progress, ProgressFormat, pod_table, render_unready, unready_containers};
+use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
@@ -41,6 +53,9 @@ pub enum PlayError {
     /// The state store cannot be opened.
     #[error("--state-dir: {0}")]
     State(#[from] StateError),
+    /// The runtime of `--runtime` does not start.
+    #[error("--runtime: {0}")]
+    Runtime(#[from] EmbeddedRuntimeError),
     /// The settings have no socket to listen on.
     #[error("--listen: is needed")]
     NoSocket,
@@ -53,6 +68,14 @@ pub enum PlayError {
     /// The timeout has expired.
     #[error("--timeout: {0}")]
     TimedOut(String),
+    /// The command cannot be run.
+    #[error("cannot run COMMAND {program:?}: {source}")]
+    Command {
+        /// Name of the program.
+        program: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
 }
 
 /// Reason for the end of `play`.
@@ -61,78 +84,213 @@ enum ExitReason {
     Done,
     /// A signal arrived.
     Signalled(ShutdownSignal),
-    /// The condition can no longer be met, or the timeout has expired.
+    /// The command has ended. `play` exits with this code.
+    CommandEnded(u8),
+    /// The condition can no longer be met, the timeout has expired, or the command cannot be run.
     Failed(PlayError),
 }
 
+/// A running `play`.
+struct Play {
+    playing: RunningKubelet,
+    events: Arc<EventRecorder>,
+    runtime_check: RuntimeCheck,
+    progress: Progress,
+    until: Option<Until>,
+}
+
 /// Runs pods until all have ended, the condition of `--until` is met, the timeout expires, or a
-/// signal arrives. A second signal forces the termination of pods. Returns the exit code: 0, or the
-/// code of the signal.
+/// signal arrives. With a command, runs the command once the condition is met, and ends with it. A
+/// second signal forces the termination of pods. Returns the exit code: 0, the code of the command,
+/// or the code of the signal.
 pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
-    let PlaySettings { shim, log: _, documents, until, timeout, logs, keep_logs, log_rotation, pods, prune } =
-        settings;
+    let progress = Progress::start(progress_format(&settings))?;
+    let PlaySettings { shim, documents, until, timeout, private_dir, command, .. } = &settings;
+    progress.expect(documents.container_names());
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
-    if let Some(state) = &shim.state {
-        create_directory(state, OWNER_ONLY)?;
-    }
-    let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let dirs = PodDirs { logs, keep_logs, log_rotation, pods };
-    // An earlier version created the directory with a wider mode.
-    let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
-    narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
-    for warning in documents.warnings() {
-        warn!("left out: {}", sanitize(&warning));
-    }
-    for (kind, count) in documents.ignored_kinds() {
-        info!(count, kind = %sanitize(&kind), "manifests ignored: play does not run their kind");
-    }
+    let dirs = create_dirs(&settings)?;
+    report_ignored(documents.warnings(), documents.ignored_kinds());
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
-    let mut shim = Shim::open(shim).await?;
+    let (admin, upstream) = (shim.admin.clone(), shim.relay.upstream.clone());
+    let runtime = match private_dir {
+        Some(dir) => Some(EmbeddedRuntime::start(dir.path().join("procrun"), &upstream)?),
+        None => None,
+    };
+    let mut shim = Shim::open(shim.clone()).await?;
     let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
-    let count = documents.count();
-    let mut playing = starter.start_for_manifests(listen, dirs, prune, documents)?;
+    let events = starter.deps.events.clone();
+    let new_events = events.follow(&EventFilter::default()).1;
+    let runtime_check = RuntimeCheck::start(upstream, events.follow(&EventFilter::default()).1);
+    let playing = starter.start_for_manifests(listen.clone(), dirs, settings.prune, documents.clone())?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.info.listen,
-        pods = count,
+        pods = documents.count(),
         http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
+    if private_dir.is_some() {
+        progress.say(&format!("{}\n", procrun::WARNING));
+    }
+    let (kubelet, reported) = (playing.kubelet.clone(), CancellationToken::new());
+    let reporting = progress.follow(new_events, reported.clone(), move |event| {
+        event.pod.as_ref().is_none_or(|pod| kubelet.manages(pod))
+    });
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let mut play = Play { playing, events, runtime_check, progress, until: *until };
     let end = tokio::select! {
-        signal = signals.next() => {
-            report_stop(signal, &playing.kubelet);
-            ExitReason::Signalled(signal)
-        }
-        end = watched(&playing.kubelet, until) => end,
-        () = time_left(deadline) => {
-            let timeout = format::duration(timeout.unwrap_or_default());
-            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.kubelet, until))))
-        }
+        end = play.wait(timeout.zip(deadline), &mut signals) => end?,
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
-        _ = &mut playing.task => return Err(PlayError::Ended),
     };
+    let end = match end {
+        ExitReason::Done if !command.is_empty() => tokio::select! {
+            end = play.run(command, &admin, &listen, &mut signals) => end,
+            _ = shim.ended() => return Err(RunError::RelayEnded.into()),
+        },
+        end => end,
+    };
+    let Play { playing, progress, .. } = play;
+    let pods: Vec<PublishedPod> = wanted_pods(&playing.kubelet);
     let is_clean = playing.end(&mut signals).await;
+    reported.cancel();
+    let _ = reporting.await;
+    progress.say(&format!("\n{}", pod_table(&pods)));
     shim.drain().await;
     shim.ended().await?;
+    if let Some(runtime) = runtime {
+        runtime.end().await?;
+    }
     match end {
         _ if !is_clean => {
             Err(PlayError::Failed("some pods were not removed; the log has the reasons".to_owned()))
         }
         ExitReason::Done => Ok(0),
+        ExitReason::CommandEnded(code) => Ok(code),
         ExitReason::Signalled(signal) => Ok(signal.exit_code()),
         ExitReason::Failed(error) => Err(error),
     }
 }
 
-/// Logs the begin of the termination that a signal caused.
-fn report_stop(signal: ShutdownSignal, kubelet: &Kubelet) {
+impl Play {
+    /// Waits for the condition, the timeout or a signal.
+    async fn wait(
+        &mut self,
+        timeout: Option<(Duration, Instant)>,
+        signals: &mut ShutdownSignals,
+    ) -> Result<ExitReason, PlayError> {
+        let kubelet = self.playing.kubelet.clone();
+        Ok(tokio::select! {
+            signal = signals.next() => {
+                self.progress.say(&stop_message(signal, &kubelet));
+                info!(signal = signal.name(), "signal received: pods are terminated");
+                ExitReason::Signalled(signal)
+            }
+            goal = wait_for_goal(&kubelet, self.until) => match goal.ok_or(PlayError::Ended)? {
+                GoalState::Met => {
+                    self.report_goal();
+                    ExitReason::Done
+                }
+                GoalState::Failed(reason) => {
+                    ExitReason::Failed(PlayError::Failed(self.with_details(reason)))
+                }
+            },
+            duration = expired(timeout) => {
+                let goals = pending_goals(&kubelet, self.until);
+                let reason = format!("after {} {goals}", format::duration(duration));
+                ExitReason::Failed(PlayError::TimedOut(self.with_details(reason)))
+            }
+            _ = &mut self.playing.task => return Err(PlayError::Ended),
+        })
+    }
+
+    /// Runs the command to its end.
+    async fn run(
+        &self,
+        command: &[std::ffi::OsString],
+        admin: &SocketPath,
+        relay: &SocketPath,
+        signals: &mut ShutdownSignals,
+    ) -> ExitReason {
+        let shown: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        self.progress.say(&format!("running {}\n", sanitize(&format::command(&shown))));
+        match test_command::run(command, admin, relay, signals).await {
+            Ok(exit_code) => ExitReason::CommandEnded(exit_code),
+            Err(source) => {
+                let program = sanitize(shown.first().map_or("", String::as_str));
+                ExitReason::Failed(PlayError::Command { program, source })
+            }
+        }
+    }
+
+    /// Prints that the condition is met.
+    fn report_goal(&self) {
+        let goal = match self.until {
+            Some(Until::Ready) => "all pods are ready".to_owned(),
+            Some(Until::Succeeded) => "all pods have succeeded".to_owned(),
+            Some(Until::Restarts(count)) => format!("a container has been restarted {count} times"),
+            None => "all pods have ended".to_owned(),
+        };
+        self.progress.say(&format!("{goal} after {}\n", format::duration(self.progress.elapsed())));
+    }
+
+    /// Returns the reason of a failure with details: an unreachable runtime, and the containers
+    /// that are not ready.
+    fn with_details(&self, reason: String) -> String {
+        let kubelet = &self.playing.kubelet;
+        let (pods, events) = (wanted_pods(kubelet), self.events.select(&EventFilter::default()));
+        let log = |published: &PublishedPod, status: &_| kubelet.last_log_lines(published, status, LOG_LINES);
+        let unready = render_unready(&unready_containers(&pods, &events, log));
+        let unreachable = self.runtime_check.unreachable().map(|reason| format!("  {reason}\n"));
+        [reason, "\n".to_owned(), unreachable.unwrap_or_default(), unready].concat().trim_end().to_owned()
+    }
+}
+
+/// Returns the pods whose manifests have not been removed.
+fn wanted_pods(kubelet: &Kubelet) -> Vec<PublishedPod> {
+    kubelet.published_pods().into_iter().filter(|published| !published.is_unwanted()).collect()
+}
+
+/// Returns the format of the progress. A command has standard output for itself.
+fn progress_format(settings: &PlaySettings) -> ProgressFormat {
+    match () {
+        () if settings.quiet => ProgressFormat::Quiet,
+        () if !settings.command.is_empty() => ProgressFormat::TextOnStderr,
+        () if io::stdout().is_terminal() => ProgressFormat::Text,
+        () => ProgressFormat::Json,
+    }
+}
+
+/// Logs the parts of the manifests that are left out.
+fn report_ignored(warnings: Vec<String>, kinds: BTreeMap<String, usize>) {
+    for warning in warnings {
+        warn!("left out: {}", sanitize(&warning));
+    }
+    for (kind, count) in kinds {
+        info!(count, kind = %sanitize(&kind), "manifests ignored: play does not run their kind");
+    }
+}
+
+/// Returns a sentence about the termination that a signal begins.
+fn stop_message(signal: ShutdownSignal, kubelet: &Kubelet) -> String {
     let running = kubelet.published_pods().iter().filter(|published| published.removed().is_none()).count();
     let pods = if running == 1 { "1 pod".to_owned() } else { format!("{running} pods") };
-    let grace = format::duration(kubelet.max_grace_period());
+    let grace = kubelet.max_grace_period().as_secs();
     let again = if signal == ShutdownSignal::Interrupt { "Ctrl-C" } else { signal.name() };
-    info!(signal = signal.name(), "stopping {pods}, grace period up to {grace}; {again} again to force");
+    format!("stopping {pods}, grace period up to {grace} s; {again} again to force\n")
+}
+
+/// Creates the directories of the state, of logs and of pods.
+fn create_dirs(settings: &PlaySettings) -> Result<PodDirs, PlayError> {
+    let PlaySettings { shim, logs, keep_logs, log_rotation, pods, .. } = settings;
+    if let Some(state) = &shim.state {
+        create_directory(state, OWNER_ONLY)?;
+    }
+    let (logs, pods) = (create_directory(logs, LOGS_MODE)?, create_directory(pods, OWNER_ONLY)?);
+    // An earlier version created the directory with a wider mode.
+    let narrowed = fs::set_permissions(&pods, Permissions::from_mode(OWNER_ONLY));
+    narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", pods.display())))?;
+    Ok(PodDirs { logs, keep_logs: *keep_logs, log_rotation: *log_rotation, pods })
 }
 
 /// Creates a directory with a mode, unless it is there. Returns its path without links, as in
@@ -143,98 +301,13 @@ fn create_directory(dir: &Path, mode: u32) -> Result<PathBuf, PlayError> {
     resolved.map_err(|error| PlayError::Dir(format!("{}: {error}", dir.display())))
 }
 
-async fn time_left(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
+/// Waits until a timeout has expired, and returns its duration.
+async fn expired(timeout: Option<(Duration, Instant)>) -> Duration {
+    match timeout {
+        Some((duration, deadline)) => {
+            sleep_until(deadline).await;
+            duration
+        }
         None => std::future::pending().await,
-    }
-}
-
-/// Waits until the condition is met, or can no longer be met.
-async fn watched(kubelet: &Kubelet, until: Option<Until>) -> ExitReason {
-    let mut changes = kubelet.changes();
-    loop {
-        changes.borrow_and_update();
-        if let Some(end) = goal_state(&kubelet.published_pods(), until) {
-            return end;
-        }
-        if changes.changed().await.is_err() {
-            return ExitReason::Failed(PlayError::Ended);
-        }
-    }
-}
-
-/// Returns the reason to end if the condition is met, or can no longer be met.
-fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
-    let wanted: Vec<&PublishedPod> =
-        published_pods.iter().filter(|published| !published.is_unwanted()).collect();
-    let statuses: Vec<Option<&PodStatus>> = wanted.iter().map(|published| published.status()).collect();
-    let all = |is: fn(&PodStatus) -> bool| {
-        !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
-    };
-    let is_well = match until {
-        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase() == "Succeeded"),
-        Some(Until::Succeeded) => all(|status| status.phase() == "Succeeded"),
-        Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
-        // Without a condition, `play` ends once all pods have ended.
-        None => all(PodStatusExt::is_terminal),
-    };
-    let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
-    let lost: Vec<String> = lost.collect();
-    if is_well {
-        let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
-        return Some(if is_enough {
-            ExitReason::Done
-        } else {
-            ExitReason::Failed(PlayError::Failed(lost.join("\n")))
-        });
-    }
-    // Pods that have ended can no longer meet the condition.
-    let is_vain = match until {
-        Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
-        Some(Until::Restarts(_)) => all(PodStatusExt::is_terminal),
-        None => false,
-    };
-    is_vain.then(|| {
-        let reason = if lost.is_empty() { "all pods have ended".to_owned() } else { lost.join("\n") };
-        ExitReason::Failed(PlayError::Failed(reason))
-    })
-}
-
-/// Returns the error message of a failed pod.
-fn failed(published: &PublishedPod) -> String {
-    let (namespace, name) = published.names();
-    let containers = published.status().into_iter().flat_map(PodStatusExt::containers);
-    let ended = containers.filter_map(|container| {
-        let ended = container.terminated().filter(|ended| ended.exit_code != 0)?;
-        let reason = ended.reason.as_deref().unwrap_or_default();
-        Some(format!("{} exited with code {} ({reason})", container.name, ended.exit_code))
-    });
-    let ended: Vec<String> = ended.collect();
-    let reason = published.status().and_then(|status| status.reason.clone());
-    let killed = || "a container was killed and is not restarted".to_owned();
-    let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
-    format!("pod {namespace}/{name} has failed: {why}")
-}
-
-/// Returns the part of the condition that is not met yet.
-fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
-    let mut published_pods = kubelet.published_pods();
-    published_pods.retain(|published| !published.is_unwanted());
-    let of = |is: fn(&PodStatus) -> bool| -> String {
-        let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
-        let names: Vec<String> = others
-            .map(|published| {
-                let (namespace, name) = published.names();
-                format!("{namespace}/{name} ({})", published.summary().status_column)
-            })
-            .collect();
-        names.join(", ")
-    };
-    match until {
-        Some(Until::Ready) => format!("not ready: {}", of(|status| status.is("Ready"))),
-        Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase() == "Succeeded")),
-        Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
-        None => format!("not ended: {}", of(PodStatusExt::is_terminal)),
     }
 }

@@ -41,8 +41,7 @@ use crate::telemetry::traces::{TraceConfig, Traces};
 /// All parts, running.
 pub(super) struct Shim {
     pub(super) info: ServerInfo,
-    pub(super) calls: Arc<CallHistory>,
-    pub(super) tap_metrics: tap::TapMetrics,
+    calls: Arc<CallHistory>,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
     servers: Option<Servers>,
@@ -158,7 +157,6 @@ impl Shim {
         Ok(Self {
             info: listeners.info,
             calls,
-            tap_metrics: metrics.tap,
             relay: Box::pin(relay.ended()),
             drain,
             servers: Some(servers),

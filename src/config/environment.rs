@@ -1,7 +1,7 @@
 //! The environment of the process, and the default paths that depend on it.
 
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,8 @@ pub struct Environment {
     pub temporary: PathBuf,
     /// `$CONTAINER_RUNTIME_ENDPOINT`, if it is not empty.
     pub runtime_endpoint: Option<String>,
+    /// Whether standard output is a terminal.
+    pub has_terminal: bool,
     /// Name of the instance. Each default path contains it.
     pub instance: Option<InstanceName>,
 }
@@ -56,6 +58,7 @@ impl Environment {
             state_home: dir("XDG_STATE_HOME").or_else(home),
             temporary: PathBuf::from(TEMPORARY),
             runtime_endpoint: std::env::var(RUNTIME_ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty()),
+            has_terminal: io::stdout().is_terminal(),
             instance: None,
         }
     }
@@ -150,6 +153,7 @@ mod tests {
             state_home: None,
             temporary: temporary.to_owned(),
             runtime_endpoint: None,
+            has_terminal: false,
             instance: None,
         }
     }

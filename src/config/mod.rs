@@ -6,6 +6,7 @@ mod check;
 mod environment;
 mod file;
 mod play;
+mod private_dir;
 mod runtime;
 mod validator;
 mod values;
@@ -21,7 +22,8 @@ use validator::Validator;
 
 pub use check::{CheckReport, check};
 pub use environment::Environment;
-pub use play::{PlayFlags, PlaySettings, Until};
+pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
+pub use private_dir::{PrivateDir, PrivateDirError};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 pub use values::{
     BoundedDuration, ByteSize, DirPath, InstanceName, LogSizeLimit, LoopbackAddress, OrOff, ValueError,

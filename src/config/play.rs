@@ -1,16 +1,17 @@
 //! Flags of `play`, and the settings computed from them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::check::no_pod;
 use super::file::File;
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, LogSizeLimit, ValueError, whole_number};
-use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
+use super::{Environment, Flags, PrivateDir, Problems, Purpose, ServerConfig, Settings};
 use crate::kubelet::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
 use crate::telemetry;
@@ -18,11 +19,18 @@ use crate::telemetry;
 /// Directory of the kubelet's pod logs.
 const LOGS: &str = "/var/log/pods";
 
+/// Name of the socket of the runtime that `play` starts.
+const UPSTREAM: &str = "procrun.sock";
+
+/// Default log filter if the events of pods are printed as text.
+const DEFAULT_LOG_BESIDE_TEXT: &str = "warn";
+
 /// Largest number of log files of a container that the kubelet accepts.
 const MAX_LOG_FILES: u64 = i32::MAX as u64;
 
 /// Flags of `play`. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct PlayFlags {
     /// Files and directories of manifests, in YAML or JSON: Pod, or a workload with a pod template,
     /// of which one pod is run, and the ConfigMaps, Secrets and RuntimeClasses to which they refer.
@@ -36,12 +44,13 @@ pub struct PlayFlags {
     #[arg(long)]
     pub ignore_unsupported: bool,
 
-    /// Condition that ends play with exit code 0: all pods are ready, all pods have succeeded, or
-    /// one container has been restarted N times
+    /// Condition that ends play with exit code 0, or starts the COMMAND: all pods are ready, all
+    /// pods have succeeded, or one container has been restarted N times
     #[arg(long, value_name = "ready|succeeded|restarts=N", allow_hyphen_values = true)]
     pub until: Option<Until>,
 
-    /// Time after which play ends with exit code 1, 1s to 24h [default: never]
+    /// Time after which play ends with exit code 1, 1s to 24h; with a COMMAND the time until it
+    /// starts [default: never]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub timeout: Option<BoundedDuration<1>>,
 
@@ -69,8 +78,32 @@ pub struct PlayFlags {
     #[arg(long)]
     pub prune: bool,
 
+    /// Runtime to start for the pods, in a private directory that is removed at the end: procrun,
+    /// whose containers are plain processes of this host. Needs neither root nor a container
+    /// runtime. The state is in the private directory too, unless --state-dir names another
+    #[arg(long, value_name = "procrun", value_enum, conflicts_with = "upstream")]
+    pub runtime: Option<EmbeddedRuntimeName>,
+
+    /// Do not print the events and the final table of the pods
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Command to run once the condition of --until is met, by default once all pods are ready. Its
+    /// end terminates the pods, and play exits with its exit code. Its environment has
+    /// PROBESHIM_ADMIN and CONTAINER_RUNTIME_ENDPOINT, so that probeshim's other commands and
+    /// crictl find the pods. The events of the pods are then printed on standard error
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+
     #[command(flatten)]
     pub(super) common: Flags,
+}
+
+/// Name of a runtime that `play` can start. `--help` prints the comments of the variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EmbeddedRuntimeName {
+    /// Containers are plain processes of this host, with no isolation
+    Procrun,
 }
 
 /// Validated settings of `play`.
@@ -96,6 +129,12 @@ pub struct PlaySettings {
     pub pods: PathBuf,
     /// Whether pods of an earlier run that no manifest names are removed.
     pub prune: bool,
+    /// Directory of the runtime that `play` starts; `None` if it uses another runtime.
+    pub private_dir: Option<PrivateDir>,
+    /// Whether the events and the final table of the pods are omitted.
+    pub quiet: bool,
+    /// Command to run once the condition is met; empty for none.
+    pub command: Vec<OsString>,
 }
 
 /// Condition that ends `play` with success.
@@ -115,6 +154,7 @@ impl PlaySettings {
     pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
+        let PlayFlags { quiet, command, runtime, .. } = flags;
         let around = &around.of_instance(common.instance.instance.as_ref());
         let mut validator = Validator::default();
         if !common.manifests.is_empty() {
@@ -124,6 +164,15 @@ impl PlaySettings {
                 "is a flag of run; play takes manifests as arguments".to_owned(),
             );
         }
+        let private_dir = runtime.and_then(|_| {
+            let dir = PrivateDir::create("probeshim-play.").and_then(|dir| Ok((dir.socket(UPSTREAM)?, dir)));
+            dir.map_err(|error| validator.error("--runtime", None, error.to_string())).ok()
+        });
+        let private_dir = private_dir.map(|(upstream, dir)| {
+            common.upstream = Some(upstream);
+            common.state_dir.get_or_insert_with(|| DirPath(dir.path().join("state")));
+            dir
+        });
         let (enforce, most) = (common.enforce, common.max_kills);
         let file = File::read(&mut common, around, &mut validator);
         // In the file, these fields are for `run`, where a kubelet restarts the containers that
@@ -146,6 +195,10 @@ impl PlaySettings {
                 None
             }
         };
+        // Text about the pods takes the place of log lines below a warning.
+        if common.log.is_none() && (around.has_terminal || !command.is_empty()) {
+            common.log = DEFAULT_LOG_BESIDE_TEXT.parse().ok();
+        }
         let settings = Settings::from_flags(common, file, validator, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
         // If one of them is missing, the problem has already been reported.
@@ -154,18 +207,22 @@ impl PlaySettings {
         };
         shim.specs = documents.specs();
         shim.sources = SpecSources { redacts: shim.sources.redacts, ..SpecSources::default() };
-        let default = if around.is_root() { PathBuf::from(LOGS) } else { state.join("pod-logs") };
+        let is_on_host = around.is_root() && private_dir.is_none();
+        let default = if is_on_host { PathBuf::from(LOGS) } else { state.join("pod-logs") };
         Ok(Self {
             shim,
             log,
             documents,
-            until,
+            until: until.or_else(|| (!command.is_empty()).then_some(Until::Ready)),
             timeout: timeout.map(Duration::from),
             keep_logs: pod_logs.is_some(),
             logs: pod_logs.map_or(default, |DirPath(logs)| logs),
             log_rotation,
             pods: state.join("pods"),
             prune,
+            private_dir,
+            quiet,
+            command,
         })
     }
 }

@@ -26,6 +26,7 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
         state_home: None,
         temporary: PathBuf::from("/nonexistent"),
         runtime_endpoint: None,
+        has_terminal: false,
         instance: None,
     }
 }

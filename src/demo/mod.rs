@@ -1,8 +1,8 @@
-//! The demo: manifests of two pods, and the output on the terminal.
+//! The demo: manifests of two pods, and the introduction on the terminal.
 
-mod output;
+mod introduction;
 
-pub use output::{DemoEnd, Endpoints, Reporter};
+pub use introduction::{Endpoints, introduction};
 
 /// Manifests of the demo's pods.
 pub const PODS: &str = include_str!("pods.yaml");

@@ -73,6 +73,13 @@ impl ManifestSource {
         self.pod_set.pods.len()
     }
 
+    /// Returns the name of each pod with the name of each of its containers.
+    pub fn container_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pod_set.pods.iter().flat_map(|pod| {
+            pod.containers.iter().map(|container| (pod.name.as_str(), container.spec.name.as_str()))
+        })
+    }
+
     /// Returns warnings about unsupported parts of the manifests that are left out.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {

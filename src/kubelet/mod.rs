@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
+use k8s_openapi::api::core::v1::ContainerStatus;
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -423,6 +424,17 @@ impl Kubelet {
         let redacts = self.context.executor.redacts();
         let node = &self.context.node.name;
         self.published_pods().iter().map(|published| published.to_json(node, redacts)).collect()
+    }
+
+    /// Returns the last lines of a container's log, at most `count`: of the newest instance, or of
+    /// the one before if that has written nothing.
+    #[must_use]
+    pub fn last_log_lines(&self, pod: &PublishedPod, status: &ContainerStatus, count: usize) -> Vec<String> {
+        let dir = cri_config::log_dir(&pod.pod, &self.context.node.logs).join(&status.name);
+        let newest = status.restarts();
+        let logs = [Some(newest), newest.checked_sub(1)].into_iter().flatten();
+        let mut lines = logs.map(|attempt| pod_dir::last_lines(&dir.join(format!("{attempt}.log")), count));
+        lines.find(|lines| !lines.is_empty()).unwrap_or_default()
     }
 
     /// Returns a receiver that is notified when the status of a pod changes.

@@ -67,6 +67,8 @@ pub struct ProcrunConfig {
     pub exec_io_drain_timeout: Option<Duration>,
     /// Processes that are killed if an ExecSync times out.
     pub exec_timeout_kills: TimeoutKillScope,
+    /// Whether the first container with settings that are not applied is logged as a warning.
+    pub warn_of_ignored: bool,
 }
 
 /// Processes that an ExecSync kills when it times out. `--help` prints the comments of the
@@ -100,6 +102,7 @@ impl ProcrunConfig {
             synthetic: 0,
             exec_io_drain_timeout: None,
             exec_timeout_kills: TimeoutKillScope::default(),
+            warn_of_ignored: true,
         }
     }
 }

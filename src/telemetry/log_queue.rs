@@ -15,7 +15,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Adds lines to the queue. Each write is one line.
 #[derive(Clone, Debug)]
-pub(super) struct LineWriter(Arc<Queue>);
+pub(crate) struct LineWriter(Arc<Queue>);
 
 /// Writes the remaining lines when it is dropped, unless the reader is stuck.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct State {
 }
 
 /// Starts the thread that writes to `output`.
-pub(super) fn start(output: impl Write + Send + 'static) -> io::Result<(LineWriter, LogGuard)> {
+pub(crate) fn start(output: impl Write + Send + 'static) -> io::Result<(LineWriter, LogGuard)> {
     let queue = Arc::new(Queue::default());
     let writing = queue.clone();
     thread::Builder::new().name("log".to_owned()).spawn(move || writing.write_all_to(output))?;

@@ -6,3 +6,4 @@ pub mod traces;
 
 pub use log::{FilterError, LEVELS, LogConfig, start};
 pub use log_queue::LogGuard;
+pub(crate) use log_queue::{LineWriter, start as start_lines};

@@ -1,7 +1,8 @@
 //! Standard output: its width, its colours, and the detection of a closed pipe.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 
 use super::{is_no_color, shortened};
 
@@ -42,11 +43,20 @@ impl Screen {
     /// Returns the properties of standard output. Only a terminal has a width limit, and colours
     /// unless `NO_COLOR` or `TERM=dumb` disables them.
     pub(crate) fn stdout() -> Self {
-        let (stdout, utf8) = (io::stdout(), is_utf8(|name| std::env::var(name).ok()));
-        if !stdout.is_terminal() {
+        Self::of(&io::stdout())
+    }
+
+    /// Returns the properties of standard error, by the same rules.
+    pub(crate) fn stderr() -> Self {
+        Self::of(&io::stderr())
+    }
+
+    fn of(output: &(impl io::IsTerminal + AsFd)) -> Self {
+        let utf8 = is_utf8(|name| std::env::var(name).ok());
+        if !output.is_terminal() {
             return Self { width: None, colour: false, utf8 };
         }
-        let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let width = rustix::termios::tcgetwinsize(output).ok().map(|size| usize::from(size.ws_col));
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         // A terminal that does not know its width reports 0.
         Self { width: width.filter(|width| *width > 0), colour: !is_no_color() && !is_dumb, utf8 }

@@ -2,12 +2,13 @@
 //! many pods at the same time.
 
 mod around;
+mod command;
 mod logs;
 mod stdin;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use probeshim::cri::v1::ListPodSandboxRequest;
 use rustix::process::Signal;
@@ -53,7 +54,9 @@ async fn start_with(place: &Place, arguments: &[&str]) -> Running {
 /// Starts `play` without waiting until it plays.
 pub(crate) fn begin(place: &Place, arguments: &[&str]) -> Running {
     let log = place.at("log");
-    let process = play(place, arguments).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut command = play(place, arguments);
+    command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let process = command.spawn().unwrap();
     Running { process, socket: place.at("probeshim.sock"), log }
 }
 

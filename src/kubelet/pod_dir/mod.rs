@@ -38,7 +38,7 @@ pub(super) use beneath::without_links;
 pub(super) use error::VolumeError;
 pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use reach::obstacle;
-pub(super) use termination_message::message;
+pub(super) use termination_message::{last_lines, message};
 
 /// Path of the hosts file in containers.
 const HOSTS: &str = "/etc/hosts";

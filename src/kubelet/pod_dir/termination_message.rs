@@ -1,5 +1,5 @@
 //! Termination messages of containers: the content of the message file, or the end of the log
-//! (kubelet: `kuberuntime_container.go`: `getTerminationMessage`).
+//! (kubelet: `kuberuntime_container.go`: `getTerminationMessage`). Last lines of a log.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -28,6 +28,13 @@ pub(in crate::kubelet) fn message(file: Option<&Path>, log: Option<&Path>) -> St
     }
 }
 
+/// Returns the last lines of output in a log, at most `count`.
+pub(in crate::kubelet) fn last_lines(log: &Path, count: usize) -> Vec<String> {
+    let text = outputs(&end_of(log, TAIL_READ_BYTES).unwrap_or_default()).concat();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
+}
+
 /// Reads the last `most` bytes of a regular file. Links are not followed in any part of the path: a
 /// pod that can write to a directory of the path could otherwise publish any file of the host as
 /// its message. FIFOs and devices do not block the read.
@@ -43,18 +50,24 @@ fn end_of(path: &Path, most: u64) -> Option<String> {
 
 /// Returns the output in the last lines of a log, without the time, stream and tag of each line.
 fn tail(log: &str) -> String {
-    let written = |line: &str| {
-        let mut parts = line.splitn(4, ' ');
-        let (tag, text) = (parts.nth(2)?.to_owned(), parts.next().unwrap_or_default());
-        Some(if tag.starts_with('P') { text.to_owned() } else { format!("{text}\n") })
-    };
-    let lines: Vec<String> = log.lines().filter_map(written).collect();
+    let lines = outputs(log);
     let text = lines[lines.len().saturating_sub(FALLBACK_MAX_LINES)..].concat();
     let mut begin = text.len().saturating_sub(FALLBACK_MAX_BYTES);
     while !text.is_char_boundary(begin) {
         begin += 1;
     }
     text[begin..].to_owned()
+}
+
+/// Returns the output in each line of a log, without time, stream and tag. A line with the tag P
+/// has no line feed, because the next line continues it.
+fn outputs(log: &str) -> Vec<String> {
+    let written = |line: &str| {
+        let mut parts = line.splitn(4, ' ');
+        let (tag, text) = (parts.nth(2)?.to_owned(), parts.next().unwrap_or_default());
+        Some(if tag.starts_with('P') { text.to_owned() } else { format!("{text}\n") })
+    };
+    log.lines().filter_map(written).collect()
 }
 
 #[cfg(test)]
@@ -76,6 +89,8 @@ mod tests {
         std::fs::write(&log, text + "2026-11-22T07:00:00.1Z stderr P half\n").unwrap();
         let read = message(Some(&file), Some(&log));
         assert!(read.starts_with("line 121\n") && read.ends_with("line 199\nhalf"), "{read}");
+        assert_eq!(last_lines(&log, 2), ["line 199", "half"]);
+        assert_eq!(last_lines(&path.join("absent"), 2), Vec::<String>::new());
         assert_eq!(message(Some(&file), None), "");
         std::fs::write(&file, "long ".repeat(1_000) + "gone").unwrap();
         let read = message(Some(&file), Some(&log));

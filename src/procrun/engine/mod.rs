@@ -49,6 +49,7 @@ pub(super) struct Engine {
 impl Engine {
     /// Returns a runtime without pods. Fails if the root directory cannot be locked.
     pub(super) fn new(config: ProcrunConfig) -> io::Result<Arc<Self>> {
+        let has_reported_ignored = AtomicBool::new(!config.warn_of_ignored);
         Ok(Arc::new(Self {
             root: Root::lock(&config.root)?,
             monitors: Monitors::with_program(config.monitor_program.clone()),
@@ -58,7 +59,7 @@ impl Engine {
             containers: Store::default(),
             images: Images::default(),
             events: EventBroadcast::default(),
-            has_reported_ignored: AtomicBool::new(false),
+            has_reported_ignored,
         }))
     }
 

@@ -1,0 +1,99 @@
+//! The condition that `play` waits for: whether it is met, and the reasons if it is not.
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use crate::config::Until;
+use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodStatusExt, PublishedPod};
+
+/// State of the condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GoalState {
+    /// The condition is met.
+    Met,
+    /// The condition can no longer be met, or pods have failed.
+    Failed(String),
+}
+
+/// Waits until the condition is met, or can no longer be met. Returns `None` if the kubelet has
+/// ended.
+pub(super) async fn wait_for_goal(kubelet: &Kubelet, until: Option<Until>) -> Option<GoalState> {
+    let mut changes = kubelet.changes();
+    loop {
+        changes.borrow_and_update();
+        if let Some(state) = goal_state(&kubelet.published_pods(), until) {
+            return Some(state);
+        }
+        changes.changed().await.ok()?;
+    }
+}
+
+/// Returns the state of the condition if it is met, or can no longer be met.
+fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<GoalState> {
+    let wanted: Vec<&PublishedPod> =
+        published_pods.iter().filter(|published| !published.is_unwanted()).collect();
+    let statuses: Vec<Option<&PodStatus>> = wanted.iter().map(|published| published.status()).collect();
+    let all = |is: fn(&PodStatus) -> bool| {
+        !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
+    };
+    let is_well = match until {
+        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase() == "Succeeded"),
+        Some(Until::Succeeded) => all(|status| status.phase() == "Succeeded"),
+        Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
+        // Without a condition, `play` ends once all pods have ended.
+        None => all(PodStatusExt::is_terminal),
+    };
+    let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
+    let lost: Vec<String> = lost.collect();
+    if is_well {
+        let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
+        return Some(if is_enough { GoalState::Met } else { GoalState::Failed(lost.join("\n")) });
+    }
+    // Pods that have ended can no longer meet the condition.
+    let is_vain = match until {
+        Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
+        Some(Until::Restarts(_)) => all(PodStatusExt::is_terminal),
+        None => false,
+    };
+    is_vain.then(|| {
+        let reason = if lost.is_empty() { "all pods have ended".to_owned() } else { lost.join("\n") };
+        GoalState::Failed(reason)
+    })
+}
+
+/// Returns the error message of a failed pod.
+fn failed(published: &PublishedPod) -> String {
+    let (namespace, name) = published.names();
+    let containers = published.status().into_iter().flat_map(PodStatusExt::containers);
+    let ended = containers.filter_map(|container| {
+        let ended = container.terminated().filter(|ended| ended.exit_code != 0)?;
+        let reason = ended.reason.as_deref().unwrap_or_default();
+        Some(format!("{} exited with code {} ({reason})", container.name, ended.exit_code))
+    });
+    let ended: Vec<String> = ended.collect();
+    let reason = published.status().and_then(|status| status.reason.clone());
+    let killed = || "a container was killed and is not restarted".to_owned();
+    let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
+    format!("pod {namespace}/{name} has failed: {why}")
+}
+
+/// Returns the part of the condition that is not met yet.
+pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
+    let mut published_pods = kubelet.published_pods();
+    published_pods.retain(|published| !published.is_unwanted());
+    let of = |is: fn(&PodStatus) -> bool| -> String {
+        let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
+        let names: Vec<String> = others
+            .map(|published| {
+                let (namespace, name) = published.names();
+                format!("{namespace}/{name} ({})", published.summary().status_column)
+            })
+            .collect();
+        names.join(", ")
+    };
+    match until {
+        Some(Until::Ready) => format!("not ready: {}", of(|status| status.is("Ready"))),
+        Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase() == "Succeeded")),
+        Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
+        None => format!("not ended: {}", of(PodStatusExt::is_terminal)),
+    }
+}
