@@ -44,7 +44,7 @@ Values of labels:
 async fn the_metric_reference_lists_all_metrics() {
     let dir = tempfile::tempdir().unwrap();
     let config = JournalConfig { dir: dir.path().to_owned(), limit: 1 << 20 };
-    let (journal, _thread) = Journal::start(config, std::sync::Arc::default()).unwrap();
+    let (journal, _thread) = Journal::start(config, 1, std::sync::Arc::default()).unwrap();
     let (traces, _task) = Traces::start(&"http://127.0.0.1:4317".parse().unwrap()).unwrap();
     let all = ApiMetrics {
         relay: crate::relay::RelayMetrics::default(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet, yield_now};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,9 @@ pub(super) struct Shim {
     drain: CancellationToken,
     servers: Option<Servers>,
     engine_task: Option<JoinHandle<()>>,
+    /// Ids of calls, and the journal in which a successor finds the next id. The journal's thread
+    /// ends once the journal is dropped.
+    handover: Option<(CallIds, Journal)>,
     journal_thread: Option<thread::JoinHandle<()>>,
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
@@ -126,6 +129,7 @@ impl Shim {
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
         let watched = config.watch_runtime.then_some(runtime);
+        let handover = journal.clone().map(|journal| (call_ids.clone(), journal));
         let inputs = Inputs {
             decoder,
             runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
@@ -161,6 +165,7 @@ impl Shim {
             drain,
             servers: Some(servers),
             engine_task: Some(engine_task),
+            handover,
             journal_thread,
             traces_task,
             prober_thread,
@@ -173,6 +178,11 @@ impl Shim {
     /// probeshim can take the paths while calls in flight finish.
     pub(super) async fn drain(&mut self) {
         drop(self.prober_thread.take());
+        if let Some((call_ids, journal)) = self.handover.take() {
+            // The disk may be slow. A successor then leaves a larger gap.
+            let written = spawn_blocking(move || journal.hand_over(call_ids.peek()));
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, written).await;
+        }
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
@@ -182,6 +192,7 @@ impl Shim {
     /// Waits until the relay has ended and its last observations have been shown.
     pub(super) async fn ended(&mut self) -> Result<RelaySummary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
+        drop(self.handover.take());
         if let Some(engine_task) = self.engine_task.take() {
             let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_followers(engine_task, &self.calls)).await;
         }
@@ -289,7 +300,8 @@ impl Recording {
         let calls = Arc::new(CallHistory::new(history::Limits::default()));
         let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
         let events = Arc::new(EventRecorder::new(redact));
-        let journal = journal.map(|journal| Journal::start(journal, events.clone())).transpose()?;
+        let journal =
+            journal.map(|journal| Journal::start(journal, first_call, events.clone())).transpose()?;
         let (journal, journal_thread) = journal.unzip();
         let (traces, traces_task) = traces.map(Traces::start).transpose()?.unzip();
         Ok(Self { calls, events, journal, journal_thread, traces, traces_task, first_call })

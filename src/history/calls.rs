@@ -64,8 +64,8 @@ impl CallHistory {
     /// Loads the calls that an earlier probeshim recorded on disk, each in its last version. With
     /// `redact`, commands are reduced to their programs.
     ///
-    /// Returns the number of the first new call. It leaves a gap of at least a thousand numbers,
-    /// because the earlier probeshim may still record its last calls.
+    /// Returns the id of the first new call. It is the next one, unless another probeshim still
+    /// records calls.
     pub fn load(&self, dir: &Path, redact: bool) -> u64 {
         let (mut ring, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
@@ -75,7 +75,7 @@ impl CallHistory {
             last = last.max(Some(id));
             if known.insert(id) { ring.keep(record, self.limits) } else { ring.replace(&record) }
         });
-        last.map_or(1, next_number)
+        journal::first_id(dir, last)
     }
 
     /// Adds a call, and sends it to the followers. An amended record replaces the earlier record of
@@ -154,12 +154,6 @@ impl CallHistory {
         // A panic under the lock leaves a history that can still be read.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the number of the first new call after the last that an earlier probeshim has recorded.
-/// The gap of at least a thousand numbers is for calls that the earlier probeshim still records.
-fn next_number(last: u64) -> u64 {
-    (last + 1000).next_multiple_of(1000) + 1
 }
 
 impl CallRing {
@@ -259,13 +253,6 @@ mod tests {
         assert_eq!(ids(&before), [1]);
         assert_eq!(coming.try_recv().unwrap().call.id, 2);
         assert!(coming.try_recv().is_err());
-    }
-
-    #[test]
-    fn call_ids_continue_at_least_a_thousand_later_after_a_restart() {
-        for (last, next) in [(1, 2001), (999, 2001), (1000, 2001), (1001, 3001), (1999, 3001)] {
-            assert_eq!(next_number(last), next, "{last}");
-        }
     }
 
     #[test]

@@ -70,6 +70,12 @@ impl CallIds {
         Self(Arc::new(AtomicU64::new(first)))
     }
 
+    /// Returns the number that the next call receives.
+    #[must_use]
+    pub fn peek(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Returns the next number, which no other call receives.
     #[must_use]
     pub fn next(&self) -> u64 {

@@ -3,6 +3,7 @@
 //! A separate thread writes the records. A record is dropped and counted if the queue is full.
 //! Records that the disk does not accept are kept, and written again later.
 
+mod handover;
 mod read;
 mod segments;
 mod writer;
@@ -17,6 +18,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+pub(super) use self::handover::first_id;
 pub(super) use self::read::read_last;
 use self::writer::JournalWriter;
 use crate::events::EventRecorder;
@@ -48,12 +50,17 @@ impl Journal {
     /// Starts the thread. When all clones are dropped, the thread writes the remaining records and
     /// ends. Failures are recorded in `events`.
     ///
-    /// Returns an error if the thread cannot be started.
-    pub fn start(settings: JournalConfig, events: Arc<EventRecorder>) -> io::Result<(Self, JoinHandle<()>)> {
+    /// `first_id` is the id of the first call of this process. Returns an error if the thread
+    /// cannot be started.
+    pub fn start(
+        settings: JournalConfig,
+        first_id: u64,
+        events: Arc<EventRecorder>,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
         let (lines, written) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
         let (dir, dropped) = (settings.dir.clone(), Counter::default());
-        let writer = JournalWriter::new(settings, events, dropped.clone(), failures);
+        let writer = JournalWriter::new(settings, first_id, events, dropped.clone(), failures);
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
         Ok((Self { dir, lines, dropped, failure }, thread))
     }
@@ -72,6 +79,13 @@ impl Journal {
         if self.lines.try_send(record).is_err() {
             self.dropped.inc();
         }
+    }
+
+    /// Leaves the next id of a call for a successor, which may start before the last calls of this
+    /// process are recorded. Returns an error if the file cannot be written.
+    pub fn hand_over(&self, next_id: u64) -> io::Result<()> {
+        // While another probeshim holds the directory, the file is that of the other.
+        if self.failure().is_some() { Ok(()) } else { handover::write(&self.dir, next_id) }
     }
 
     /// Returns the directory of the segments.
@@ -115,7 +129,8 @@ mod tests {
             sender.send(Arc::new(record(id))).unwrap();
         }
         drop(sender);
-        let writer = JournalWriter::new(settings, Arc::default(), Counter::default(), watch::channel(None).0);
+        let writer =
+            JournalWriter::new(settings, 0, Arc::default(), Counter::default(), watch::channel(None).0);
         writer.run(&records);
     }
 
@@ -164,7 +179,7 @@ mod tests {
         fn start(dir: PathBuf) -> Self {
             let events = Arc::new(EventRecorder::default());
             let settings = JournalConfig { dir, limit: 1 << 20 };
-            let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
+            let (journal, thread) = Journal::start(settings, 0, events.clone()).unwrap();
             Self { journal, thread, events, next: 0 }
         }
 
@@ -220,6 +235,25 @@ mod tests {
         }
         recording.until(|_| !read(dir_guard.path()).is_empty());
         assert_eq!(recording.reasons(), Vec::<&str>::new(), "a successor is no reason to worry");
+        recording.end();
+    }
+
+    /// The other probeshim did not drain when this one started, so that both have given out the
+    /// same ids.
+    #[test]
+    fn an_id_that_another_probeshim_has_recorded_meanwhile_is_not_recorded_again() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
+        let lock = LockFile::acquire(&dir.join("calls")).unwrap();
+        let mut recording = Recording::start(dir.to_owned());
+        recording.until(|journal| journal.failure().is_some());
+        let mut segments = segments::Segments::open(dir, 1 << 20).unwrap();
+        segments.append(&writer::line(&record(0)).unwrap()).unwrap();
+        segments.flush().unwrap();
+        drop(lock);
+        recording.until(|_| read(dir).len() > 1);
+        assert_eq!(read(dir)[..2], [0, 1]);
+        assert_eq!(recording.journal.dropped.get(), 1);
         recording.end();
     }
 

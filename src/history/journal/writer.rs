@@ -1,7 +1,7 @@
 //! The journal's thread: writes records, and starts again when the disk fails or the files are
 //! removed.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::segments::Segments;
-use super::{JournalConfig, QUEUE_CAPACITY};
+use super::{JournalConfig, QUEUE_CAPACITY, handover};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
 use crate::history::json;
@@ -44,6 +44,11 @@ pub(super) struct JournalWriter {
     failure: watch::Sender<Option<String>>,
     /// Records that are not on disk yet, the oldest first.
     pending: VecDeque<Arc<CallRecord>>,
+    /// The id of the first call of this process.
+    first_id: u64,
+    /// Ids of this process under which another probeshim has recorded calls, because both held the
+    /// directory in turn. They are not recorded again.
+    taken_ids: HashSet<u64>,
     /// Whether the log says that another probeshim holds the directory.
     holder_logged: bool,
     /// Whether an event was recorded for the failure. There is none if another probeshim holds the
@@ -72,13 +77,23 @@ impl From<io::Error> for Stop {
 impl JournalWriter {
     pub(super) fn new(
         settings: JournalConfig,
+        first_id: u64,
         events: Arc<EventRecorder>,
         dropped: Counter,
         failure: watch::Sender<Option<String>>,
     ) -> Self {
         let (holder_logged, failure_published) = (false, false);
-        let pending = VecDeque::new();
-        Self { settings, events, dropped, failure, pending, holder_logged, failure_published }
+        Self {
+            settings,
+            events,
+            dropped,
+            failure,
+            pending: VecDeque::new(),
+            first_id,
+            taken_ids: HashSet::new(),
+            holder_logged,
+            failure_published,
+        }
     }
 
     /// Writes until all senders are gone. After a failure, writes again at growing intervals.
@@ -137,6 +152,9 @@ impl JournalWriter {
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
         let mut segments = Segments::open(dir, self.settings.limit)?;
+        if self.holder_logged {
+            self.taken_ids.extend(handover::ids_from(dir, self.first_id));
+        }
         self.holder_logged = false;
         if !self.failure_published {
             self.failure.send_replace(None);
@@ -154,6 +172,7 @@ impl JournalWriter {
             if segments.is_removed() {
                 return Err(Stop::Removed);
             }
+            self.drop_taken();
             let batch = self.pending.len().min(MAX_BATCH);
             for record in self.pending.iter().take(batch) {
                 segments.append(&line(record)?)?;
@@ -177,6 +196,15 @@ impl JournalWriter {
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
+        }
+    }
+
+    /// Drops pending records with ids that another probeshim has recorded.
+    fn drop_taken(&mut self) {
+        if !self.taken_ids.is_empty() {
+            let before = self.pending.len();
+            self.pending.retain(|record| !self.taken_ids.contains(&record.call.id));
+            self.dropped.inc_by((before - self.pending.len()) as u64);
         }
     }
 
@@ -212,7 +240,7 @@ impl JournalWriter {
     }
 }
 
-fn line(record: &CallRecord) -> io::Result<Vec<u8>> {
+pub(super) fn line(record: &CallRecord) -> io::Result<Vec<u8>> {
     let line = serde_json::to_string(&json::Call::from(record))?;
     let mut line = crate::terminal::format::harmless_json(&line).into_bytes();
     line.push(b'\n');

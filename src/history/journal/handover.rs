@@ -1,0 +1,101 @@
+//! The first free id of a call, which a draining probeshim leaves for its successor.
+//!
+//! Two instances overlap while the first finishes its calls in flight. It then holds the lock of
+//! the directory, and records calls after the successor has read the journal. Their ids are lower
+//! than those of the successor, unless clients start more than [`RESERVED_IDS`] calls during the
+//! drain.
+
+use std::collections::HashSet;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::read_last;
+use crate::lockfile::{LockError, LockFile};
+use crate::regular_file;
+
+/// Number of ids that are reserved for calls that clients start during a drain.
+const RESERVED_IDS: u64 = 100;
+
+/// Gap before the ids of a probeshim that shares the directory with one that does not drain.
+const SHARED_GAP: u64 = 1000;
+
+/// Maximum size of the file, in bytes.
+const MAX_BYTES: u64 = 64;
+
+/// Writes the next id of this process, with its pid.
+pub(super) fn write(dir: &Path, next_id: u64) -> io::Result<()> {
+    // Fails for a symlink, and does not block for a FIFO.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags);
+    writeln!(options.open(path_of(dir))?, "{} {next_id}", std::process::id())
+}
+
+/// Returns the id of the first new call, after the ids in the journal, of which `last` is the
+/// highest. An earlier probeshim that has ended records no more calls, so ids continue without a
+/// gap.
+pub(in crate::history) fn first_id(dir: &Path, last: Option<u64>) -> u64 {
+    let next = last.map_or(1, |last| last.saturating_add(1));
+    let Some(holder) = holder(dir) else { return next };
+    match read(dir, &holder) {
+        Some(next_of_holder) => next.max(next_of_holder.saturating_add(RESERVED_IDS)),
+        None => next.saturating_add(SHARED_GAP).next_multiple_of(SHARED_GAP),
+    }
+}
+
+/// Returns the ids in the journal from `first` on. Another process that held the lock of the
+/// directory has recorded them.
+pub(super) fn ids_from(dir: &Path, first: u64) -> HashSet<u64> {
+    let mut ids = HashSet::new();
+    read_last(dir, |record| {
+        if record.call.id >= first {
+            ids.insert(record.call.id);
+        }
+    });
+    ids
+}
+
+/// Returns the pid of the process that holds the lock of a directory, or an empty text if the pid
+/// is unknown; `None` if no process holds the lock.
+fn holder(dir: &Path) -> Option<String> {
+    match LockFile::acquire(&dir.join("calls")) {
+        Err(LockError::Held { pid, .. }) => Some(pid.unwrap_or_default()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// Returns the next id of the process with this pid, if it drains.
+fn read(dir: &Path, holder: &str) -> Option<u64> {
+    let text = regular_file::read_to_string(&path_of(dir), MAX_BYTES).ok()?;
+    let (pid, next_id) = text.trim_end().split_once(' ')?;
+    next_id.parse().ok().filter(|_| pid == holder)
+}
+
+fn path_of(dir: &Path) -> PathBuf {
+    dir.join("next-id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_ids_continue_without_a_gap_unless_another_probeshim_still_records() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
+        assert_eq!(first_id(dir, None), 1);
+        assert_eq!(first_id(dir, Some(56)), 57);
+        let lock = LockFile::acquire(&dir.join("calls")).unwrap();
+        assert_eq!(first_id(dir, Some(56)), 2000, "the other probeshim does not drain");
+        write(dir, 60).unwrap();
+        assert_eq!(first_id(dir, Some(56)), 160, "ids 57 to 59 are in flight");
+        std::fs::write(path_of(dir), "1 60\n").unwrap();
+        assert_eq!(first_id(dir, Some(56)), 2000, "a third probeshim wrote the file");
+        drop(lock);
+        assert_eq!(first_id(dir, Some(56)), 57);
+    }
+}
