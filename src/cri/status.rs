@@ -42,6 +42,12 @@ impl Code {
     /// The deadline of the call was over.
     pub const DEADLINE_EXCEEDED: Self = Self(4);
 
+    /// The object of the call does not exist.
+    pub const NOT_FOUND: Self = Self(5);
+
+    /// The runtime does not implement the method.
+    pub const UNIMPLEMENTED: Self = Self(12);
+
     /// Returns the name of the code, if gRPC defines the code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {

@@ -145,6 +145,13 @@ impl PhaseDurations {
             ("other", Some(self.other)),
         ]
     }
+
+    /// Returns the longest known phase.
+    #[must_use]
+    pub fn slowest(&self) -> Option<(&'static str, Duration)> {
+        let known = self.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
+        known.max_by_key(|(_, time)| *time)
+    }
 }
 
 impl MissingEvents {

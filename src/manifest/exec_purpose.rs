@@ -48,6 +48,12 @@ impl ExecPurpose {
         Self::ALL.into_iter().find(|used| used.name() == name)
     }
 
+    /// Returns whether the purpose is a probe, and not a hook.
+    #[must_use]
+    pub fn is_probe(self) -> bool {
+        !matches!(self, Self::PostStart | Self::PreStop)
+    }
+
     /// Returns the name of the purpose.
     #[must_use]
     pub fn name(self) -> &'static str {

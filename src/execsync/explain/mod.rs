@@ -1,10 +1,15 @@
 //! Explanation of calls in sentences. Each sentence contains the numbers on which it is based.
 
+mod advice;
+mod cause;
 mod findings;
+mod verdict;
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+
+use cause::Cause;
 
 use super::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use super::identity::ProbeMatch;
@@ -18,6 +23,9 @@ use crate::terminal::format::{self, duration};
 /// Exit code with which CRI-O reports a command that timed out.
 const CRIO_TIMEOUT: i32 = -1;
 
+/// Maximum number of lines of a quoted text.
+const MAX_LINES: usize = 20;
+
 /// Explains a call, one sentence per string.
 #[must_use]
 pub fn explain(record: &CallRecord) -> Vec<String> {
@@ -26,18 +34,56 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
         sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.extend(status_message(call));
+        sentences.push(format!(
+            "What to do: fix the cause that the failed attempts name, or raise failureThreshold or \
+             timeoutSeconds of the {} probe.",
+            kill.probe
+        ));
         return sentences;
     }
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.analysis.as_deref()) else {
         sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.extend(status_message(call));
         return sentences;
     };
+    let causes = Cause::all(call, exec, insight);
     sentences.push(describe_purpose(&insight.identity));
     sentences.push(describe_outcome(call, exec, insight));
+    sentences.extend(status_message(call));
+    sentences.extend(output(exec));
+    sentences.extend(verdict::verdict(call, exec, insight));
     sentences.extend(insight.command_outcome.map(describe_command));
     sentences.push(describe_phases(&insight.phases, call.duration));
-    sentences.extend(evidence(insight));
+    sentences.extend(evidence(insight, &causes));
+    sentences.extend(advice::advice(record, exec, insight, &causes));
     sentences
+}
+
+/// Quotes the status message with which the runtime rejected a call.
+fn status_message(call: &Call) -> Vec<String> {
+    call.message.as_deref().map(|message| quoted("The runtime's message was", message)).unwrap_or_default()
+}
+
+/// Quotes the output of a command that probeshim executed.
+fn output(exec: &ExecCall) -> Vec<String> {
+    match exec.output.as_deref().map(str::trim_end) {
+        None => Vec::new(),
+        Some("") => vec!["The command wrote no output.".to_owned()],
+        Some(output) => quoted("The output was", output),
+    }
+}
+
+/// Quotes a text: in the sentence if it is one line, otherwise each line as a sentence.
+fn quoted(title: &str, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    if let [line] = lines[..] {
+        return vec![format!("{title}: {line}")];
+    }
+    let more = lines.len().saturating_sub(MAX_LINES);
+    let shown = lines.iter().take(MAX_LINES).map(|line| format!("| {line}"));
+    let rest = (more > 0).then(|| format!("| … {more} more lines"));
+    [format!("{title}:")].into_iter().chain(shown).chain(rest).collect()
 }
 
 fn describe_call(call: &Call) -> String {
@@ -232,8 +278,7 @@ fn describe_phases(phases: &Phases, total: Duration) -> String {
 
 /// Describes the longest phase and its usual cause.
 fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
-    let known = parts.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
-    let (name, time) = known.max_by_key(|(_, time)| *time).unwrap_or(("other", total));
+    let (name, time) = parts.slowest().unwrap_or(("other", total));
     let about = match name {
         "queue" => "probeshim held the request before it was sent to the runtime",
         "prepare" => {
@@ -252,7 +297,8 @@ fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
     format!("The longest part, {} ({}), was the {name} phase: {about}.", duration(time), percent(time, total))
 }
 
-fn evidence(insight: &ExecAnalysis) -> Vec<String> {
+/// Describes the measurements that can explain the causes.
+fn evidence(insight: &ExecAnalysis, causes: &[Cause]) -> Vec<String> {
     let why = match insight.assessment {
         Assessment::Fine => {
             return vec![
@@ -265,13 +311,15 @@ fn evidence(insight: &ExecAnalysis) -> Vec<String> {
         Assessment::Slow(Slow::Threshold) => "the call took longer than --slow-threshold",
         Assessment::Slow(Slow::OverTripleMedian) => "the call took more than three times as long as usual",
     };
+    let depends_on_node = causes.iter().any(|cause| cause.depends_on_node());
     let Some(evidence) = insight.evidence.as_deref() else {
-        return vec![format!(
+        let missing = format!(
             "Because {why}, probeshim tried to measure the container and the node, but there is no result."
-        )];
+        );
+        return depends_on_node.then_some(missing).into_iter().collect();
     };
-    let found = findings::notable(evidence);
-    if found.is_empty() {
+    let found = findings::notable(evidence, causes);
+    if found.is_empty() && depends_on_node {
         let measured = if evidence.cpu.is_some() {
             "No measurement of the container or the node"
         } else {

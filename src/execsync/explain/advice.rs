@@ -1,0 +1,174 @@
+//! Advice against the cause of a slow or failed ExecSync.
+
+use super::cause::Cause;
+use super::findings::cpu_limit;
+use super::{CallRecord, ExecAnalysis, ProbeMatch};
+use crate::cri::{Code, error_cause};
+use crate::tap::{Call, ExecCall};
+use crate::terminal::format;
+
+/// Number of characters of an id that crictl shows.
+const SHORT_ID: usize = 13;
+
+/// Exit codes of a shell for a program that cannot be executed, or does not exist.
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+/// Exit code of a command that SIGKILL ended.
+const KILLED: i32 = 137;
+
+/// Returns advice against the causes, in one sentence; `None` without a cause.
+pub(super) fn advice(
+    record: &CallRecord,
+    exec: &ExecCall,
+    insight: &ExecAnalysis,
+    causes: &[Cause],
+) -> Option<String> {
+    let subject = Subject { call: &record.call, exec, insight };
+    let parts: Vec<String> = causes.iter().map(|cause| subject.advice(*cause)).collect();
+    (!parts.is_empty()).then(|| format!("What to do: {}.", parts.join("; also, ")))
+}
+
+/// The call that the advice is about.
+struct Subject<'a> {
+    call: &'a Call,
+    exec: &'a ExecCall,
+    insight: &'a ExecAnalysis,
+}
+
+impl Subject<'_> {
+    fn advice(&self, cause: Cause) -> String {
+        let container = self.container();
+        match cause {
+            Cause::Rejected(code) => self.advice_on_rejection(code),
+            Cause::RuntimeLost => {
+                "look in the container runtime's log for the reason; the runtime may have been restarted"
+                    .to_owned()
+            }
+            Cause::ExitCode(code) => self.advice_on_exit(code),
+            Cause::Frozen => format!("resume {container}, which is paused"),
+            Cause::OutOfMemory => {
+                format!("raise the memory limit of {container}, or reduce the memory that its processes use")
+            }
+            Cause::PidsLimit => {
+                format!("find out which processes {container} leaves behind, or raise its limit of processes")
+            }
+            Cause::Throttled => {
+                let quota = self.insight.evidence.as_deref().and_then(|evidence| evidence.cpu?.quota);
+                let now = quota.map_or_else(String::new, |quota| format!(" (now {})", cpu_limit(quota)));
+                format!("raise the CPU limit of {container}{now}{}", self.or_raise_timeout())
+            }
+            Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
+            Cause::Start => format!(
+                "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
+                self.or_raise_timeout()
+            ),
+            Cause::Run => format!("make the command faster{}", self.or_raise_timeout()),
+            Cause::Drain => {
+                "close stdout and stderr of each process that the command leaves running, for example with \
+                 `>/dev/null 2>&1`"
+                    .to_owned()
+            }
+            Cause::UnknownPhase => {
+                format!("measure how long the command takes in {container}{}", self.or_raise_timeout())
+            }
+        }
+    }
+
+    fn advice_on_rejection(&self, code: Code) -> String {
+        let (container, command) = (self.container(), self.command_name());
+        let message = self.call.message.as_deref().unwrap_or_default();
+        let program = self.exec.command.first().filter(|program| !program.is_empty());
+        let program = program.map_or_else(
+            || "the program".to_owned(),
+            |program| format::command(std::slice::from_ref(program)),
+        );
+        match error_cause(message) {
+            "executable file not found" | "no such file or directory" => {
+                format!("correct {command}, or add {program} to the image of {container}")
+            }
+            "permission denied" => {
+                format!("make {program} executable for the user of {container}, or correct {command}")
+            }
+            "exec format error" => {
+                format!("replace {program}: it is built for another processor, or is a script without `#!`")
+            }
+            "resource temporarily unavailable" => {
+                format!("find out which processes {container} leaves behind, or raise its limit of processes")
+            }
+            "cannot allocate memory" => {
+                format!("raise the memory limit of {container}, or reduce the memory that its processes use")
+            }
+            "container not running" | "not in running state" => self.look_at_events(),
+            _ if code == Code::NOT_FOUND => self.look_at_events(),
+            _ if code == Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
+            _ => "look in the container runtime's log for details".to_owned(),
+        }
+    }
+
+    fn advice_on_exit(&self, code: i32) -> String {
+        let (container, command) = (self.container(), self.command_name());
+        match (code, self.exec.output.as_deref().map(str::trim)) {
+            (NOT_FOUND, _) => {
+                format!("correct {command}, or add the program that it calls to the image of {container}")
+            }
+            (NOT_EXECUTABLE, _) => {
+                format!("make the program that {command} calls executable for the user of {container}")
+            }
+            (KILLED, _) => {
+                format!("find out what sent SIGKILL to {command}; the kernel does if memory is short")
+            }
+            (_, Some(output)) if !output.is_empty() => {
+                format!("fix the cause that the output names, or correct {command}")
+            }
+            (_, Some(_)) => {
+                format!("have {command} write the reason of a failure; then its output is shown here")
+            }
+            (_, None) => match self.shell_command() {
+                Some(shell) => format!("run the command to see its output: {shell}"),
+                None => format!("run {command} in {container} to see its output"),
+            },
+        }
+    }
+
+    fn look_at_events(&self) -> String {
+        format!("see `probeshim events` for the reason why {} did not run", self.container())
+    }
+
+    /// Returns the crictl command that executes the same in the container, if the whole command is
+    /// known.
+    fn shell_command(&self) -> Option<String> {
+        let id = self.call.container.as_deref()?.id.as_deref()?;
+        let id = id.get(..SHORT_ID).unwrap_or(id);
+        let command = format::command(&self.exec.command);
+        (!self.exec.truncated).then(|| format!("`crictl exec --sync {id} {command}`"))
+    }
+
+    fn container(&self) -> String {
+        let name = self.call.container.as_deref().and_then(|container| container.name.as_deref());
+        name.map_or_else(|| "the container".to_owned(), |name| format!("container {name}"))
+    }
+
+    /// Returns a name of the command: that of its probe or hook, if it is certain.
+    fn command_name(&self) -> String {
+        match self.owner() {
+            Some(owner) => format!("the command of {owner}"),
+            None => "the command".to_owned(),
+        }
+    }
+
+    fn owner(&self) -> Option<String> {
+        let ProbeMatch::Matched { uses, .. } = &self.insight.identity else { return None };
+        let [only] = uses[..] else { return None };
+        Some(format!("the {} {}", only.name(), if only.is_probe() { "probe" } else { "hook" }))
+    }
+
+    /// Returns the advice to raise the timeout, if the call has one.
+    fn or_raise_timeout(&self) -> String {
+        let seconds = self.exec.timeout_seconds;
+        match (self.exec.timeout(), self.owner()) {
+            (None, _) => String::new(),
+            (Some(_), Some(owner)) => format!(", or raise timeoutSeconds of {owner} (now {seconds})"),
+            (Some(_), None) => format!(", or raise the timeout (now {seconds}s)"),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The cause of a slow or failed ExecSync.
+
+use std::time::Duration;
+
+use super::findings;
+use super::{CRIO_TIMEOUT, ExecAnalysis};
+use crate::cri::Code;
+use crate::execsync::phases::Phases;
+use crate::execsync::slowness::Assessment;
+use crate::relay::CallOutcome;
+use crate::tap::{Call, ExecCall};
+
+/// Minimum duration of a drain phase that is a cause in addition to the exit code of the command.
+const NOTABLE_DRAIN: Duration = Duration::from_secs(1);
+
+/// Cause of a slow or failed ExecSync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The runtime rejected the call with this code.
+    Rejected(Code),
+    /// The runtime, or its connection, ended the call without a status.
+    RuntimeLost,
+    /// The command exited with this code.
+    ExitCode(i32),
+    /// The container was frozen.
+    Frozen,
+    /// The kernel killed processes of the container for lack of memory.
+    OutOfMemory,
+    /// The container has almost as many processes as it may have.
+    PidsLimit,
+    /// The container reached its CPU limit.
+    Throttled,
+    /// probeshim held the request.
+    Queue,
+    /// The runtime took long to start the command.
+    Start,
+    /// The command ran long.
+    Run,
+    /// The output was held open after the command had exited.
+    Drain,
+    /// The phases are unknown.
+    UnknownPhase,
+}
+
+impl Cause {
+    /// Returns the causes, the most important first; none if the call was quick and succeeded.
+    pub(super) fn all(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> Vec<Self> {
+        match (exec.result.map(|result| result.exit_code), call.ending) {
+            (Some(CRIO_TIMEOUT), _) => vec![Self::from_slow_call(insight)],
+            (None | Some(0), CallOutcome::Completed(Some(Code::OK))) => {
+                let is_slow = matches!(insight.assessment, Assessment::Slow(_));
+                is_slow.then(|| Self::from_slow_call(insight)).into_iter().collect()
+            }
+            (Some(code), _) => {
+                let own = if code == 137 && has_oom_kills(insight) {
+                    Self::OutOfMemory
+                } else {
+                    Self::ExitCode(code)
+                };
+                let drained = insight.phases.parts().drain.is_some_and(|drain| drain >= NOTABLE_DRAIN);
+                [Some(own), drained.then_some(Self::Drain)].into_iter().flatten().collect()
+            }
+            (None, CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) | CallOutcome::ClientReset(_)) => {
+                vec![Self::from_slow_call(insight)]
+            }
+            (None, CallOutcome::Completed(Some(code))) => {
+                let is_full = insight.evidence.as_deref().is_some_and(findings::is_at_pids_limit);
+                vec![if is_full { Self::PidsLimit } else { Self::Rejected(code) }]
+            }
+            (None, CallOutcome::ClientGone) => Vec::new(),
+            (
+                None,
+                CallOutcome::Completed(None)
+                | CallOutcome::UpstreamReset(_)
+                | CallOutcome::Refused
+                | CallOutcome::ConnectionLost,
+            ) => vec![Self::RuntimeLost],
+        }
+    }
+
+    /// Returns the cause of a slow call.
+    fn from_slow_call(insight: &ExecAnalysis) -> Self {
+        let evidence = insight.evidence.as_deref();
+        if evidence.is_some_and(|evidence| evidence.is_frozen == Some(true)) {
+            return Self::Frozen;
+        }
+        let slowest = match insight.phases {
+            Phases::Complete(parts) => parts.slowest().map(|(name, _)| name),
+            _ => None,
+        };
+        match slowest {
+            Some("drain") => Self::Drain,
+            Some("queue") => Self::Queue,
+            _ if evidence.and_then(|evidence| evidence.cpu.as_ref()).is_some_and(findings::is_throttled) => {
+                Self::Throttled
+            }
+            _ if has_oom_kills(insight) => Self::OutOfMemory,
+            Some("prepare" | "start") => Self::Start,
+            Some("run") => Self::Run,
+            _ => Self::UnknownPhase,
+        }
+    }
+
+    /// Returns whether the time of the container's processes, or of the node, can explain the
+    /// cause. Otherwise such measurements mislead.
+    pub(super) fn depends_on_node(self) -> bool {
+        matches!(self, Self::Frozen | Self::OutOfMemory | Self::Start | Self::Run | Self::UnknownPhase)
+    }
+}
+
+fn has_oom_kills(insight: &ExecAnalysis) -> bool {
+    insight.evidence.as_deref().and_then(|evidence| evidence.oom_kills).is_some_and(|kills| kills > 0)
+}
