@@ -3,6 +3,8 @@
 mod empty;
 mod rows;
 
+pub(super) use empty::check_names;
+
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
@@ -137,7 +139,8 @@ async fn documents(client: &Client, query: &CallsQuery, output: OutputFormat) ->
     Ok(())
 }
 
-async fn query_calls(client: &Client, query: &CallsQuery) -> Result<Vec<Call>, CliError> {
+/// Queries calls.
+pub(super) async fn query_calls(client: &Client, query: &CallsQuery) -> Result<Vec<Call>, CliError> {
     let answer = client.calls(query).await?;
     Ok(serde_json::from_slice(&answer).context("the response is not a list of calls")?)
 }

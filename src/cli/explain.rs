@@ -7,6 +7,7 @@ use clap::Args;
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::bar;
+use super::call_arg::CallArg;
 use crate::admin::api::{Explanation, Phases};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
@@ -21,9 +22,8 @@ pub struct ExplainCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// Id of the call, as shown by `probeshim calls`
-    #[arg(value_name = "CALL", value_parser = number)]
-    call: u64,
+    #[command(flatten)]
+    call: CallArg,
 
     /// Output format: table (sentences, and bars of the phases), json or yaml
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
@@ -33,7 +33,8 @@ pub struct ExplainCommand {
 impl ExplainCommand {
     /// Queries the explanation of a call and prints it.
     pub async fn run(self) -> Result<(), CliError> {
-        let answer = self.at.client()?.explain(self.call).await?;
+        let client = self.at.client()?;
+        let answer = client.explain(self.call.find(&client).await?).await?;
         let not_one = "the response is not an explanation";
         match self.output {
             OutputFormat::Json | OutputFormat::Yaml => {
@@ -46,10 +47,6 @@ impl ExplainCommand {
         }
         Ok(())
     }
-}
-
-fn number(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "must be the id of a call, such as 17; `probeshim calls` shows the ids")
 }
 
 /// Returns the sentences, wrapped, and below them the bars of the phases.

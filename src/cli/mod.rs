@@ -4,6 +4,7 @@
 mod admin_args;
 mod bar;
 mod bench;
+mod call_arg;
 mod calls;
 mod check;
 mod demo;

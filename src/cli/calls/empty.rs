@@ -35,7 +35,7 @@ pub(super) async fn reason(client: &Client, query: &CallsQuery) -> Result<String
 
 /// Returns an error if no namespace, pod or container with the name in the query exists or has
 /// calls.
-pub(super) async fn check_names(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
+pub(in crate::cli) async fn check_names(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     if query.namespace.is_none() && query.pod.is_none() && query.container.is_none() {
         return Ok(());
     }

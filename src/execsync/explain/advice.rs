@@ -1,7 +1,7 @@
 //! Advice against the cause of a slow or failed ExecSync.
 
 use super::cause::Cause;
-use super::findings::cpu_limit;
+use super::limits::cpu_limit;
 use super::{CallRecord, ExecAnalysis, ProbeMatch};
 use crate::cri::{Code, error_cause};
 use crate::tap::{Call, ExecCall};

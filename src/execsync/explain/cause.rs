@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::findings;
+use super::limits;
 use super::{CRIO_TIMEOUT, ExecAnalysis};
 use crate::cri::Code;
 use crate::execsync::phases::Phases;
@@ -64,7 +64,7 @@ impl Cause {
                 vec![Self::from_slow_call(insight)]
             }
             (None, CallOutcome::Completed(Some(code))) => {
-                let is_full = insight.evidence.as_deref().is_some_and(findings::is_at_pids_limit);
+                let is_full = insight.evidence.as_deref().is_some_and(limits::is_at_pids_limit);
                 vec![if is_full { Self::PidsLimit } else { Self::Rejected(code) }]
             }
             (None, CallOutcome::ClientGone) => Vec::new(),
@@ -91,7 +91,7 @@ impl Cause {
         match slowest {
             Some("drain") => Self::Drain,
             Some("queue") => Self::Queue,
-            _ if evidence.and_then(|evidence| evidence.cpu.as_ref()).is_some_and(findings::is_throttled) => {
+            _ if evidence.and_then(|evidence| evidence.cpu.as_ref()).is_some_and(limits::is_throttled) => {
                 Self::Throttled
             }
             _ if has_oom_kills(insight) => Self::OutOfMemory,

@@ -3,6 +3,7 @@
 mod advice;
 mod cause;
 mod findings;
+mod limits;
 mod verdict;
 
 use std::time::{Duration, SystemTime};

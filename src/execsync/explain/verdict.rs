@@ -28,13 +28,16 @@ pub(super) fn verdict(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> O
              the time between the start of the command and its exit, and the kubelet looks only at the exit \
              code."
         )),
-        (Some(0), _) | (None, CallOutcome::Completed(Some(Code::OK)) | CallOutcome::ClientGone) => None,
+        // The client alone knows whether it cancelled the call or its deadline was over.
+        (Some(0), _)
+        | (
+            None,
+            CallOutcome::Completed(Some(Code::OK)) | CallOutcome::ClientGone | CallOutcome::ClientReset(_),
+        ) => None,
         (Some(CRIO_TIMEOUT), _) | (None, CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED))) => {
             Some(format!("It counts as a failure of {probe}, because of the timeout."))
         }
         (Some(_), _) => Some(format!("It counts as a failure of {probe}.")),
-        // The client's deadline, or a cancelled call: the client alone knows which.
-        (None, CallOutcome::ClientReset(_)) => None,
         (None, _) => Some(format!(
             "It counts neither as a success nor as a failure of {probe}: the kubelet tries three times, and \
              ignores the attempt if each try errors."

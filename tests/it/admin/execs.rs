@@ -120,17 +120,25 @@ async fn an_exec_sync_is_explained_by_its_id() {
         sentences[0].as_str().unwrap().starts_with("Call 1 executed sh … in container main of pod it/pod"),
         "{sentences:?}"
     );
+    let last = place.ask(&["explain", "--last", "--pod", "pod", "-n", "it", "-o", "json"]).await.json();
+    assert_eq!(last["call"]["id"], json!(1));
     let text = place.ask(&["explain", "1"]).await.stdout;
     assert!(text.contains("exited with code 3") && text.contains("The phases are unknown"), "{text}");
     for (arguments, code, told) in [
         (&["explain", "7"][..], 2, "call 7 is not recorded"),
-        (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': must be the id of a call"),
         (
             &["calls", "--probe", "lively"],
             2,
             "'lively' for '--probe <PROBE>': must be one of liveness, readiness",
         ),
         (&["calls", "--pod", "other"], 2, "--pod \"other\" not found; the pods are it/pod"),
+        (
+            &["explain", "--probe", "liveness"],
+            2,
+            "no ExecSync of this run is recorded that matches --probe liveness",
+        ),
+        (&["explain", "--pod", "pods"], 2, "--pod \"pods\" not found, did you mean \"pod\"?"),
+        (&["explain", "one"], 2, "invalid value 'one' for '[CALL]': must be the id of a call"),
         (&["events", "--since", "soon"], 2, "'soon' for '--since <DURATION>': must be a duration"),
     ] {
         let answer = place.ask(arguments).await;
