@@ -1,5 +1,6 @@
 //! Events about pods, containers and probeshim itself (client-go: `EventRecorder`).
 
+mod message_key;
 pub mod reason;
 mod recorder;
 
@@ -7,6 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use message_key::message_key;
 pub use recorder::EventRecorder;
 
 use crate::object_ref::{ContainerRef, PodRef};
@@ -79,19 +81,20 @@ impl Event {
         self.severity == EventType::Warning
     }
 
-    /// Returns a hash of everything that equal events have in common.
+    /// Returns a hash of everything that equal events have in common. Ids and pids in the message
+    /// may differ.
     fn event_key(&self) -> u64 {
         let Self { time: _, count: _, severity, reason, pod, container, message } = self;
         let mut hasher = DefaultHasher::new();
-        (*severity as u8, reason, pod, container, message).hash(&mut hasher);
+        (*severity as u8, reason, pod, container, message_key(message)).hash(&mut hasher);
         hasher.finish()
     }
 
     /// Returns whether both events are counted together.
     fn same_key(&self, other: &Self) -> bool {
         let Self { time: _, count: _, severity, reason, pod, container, message } = self;
-        (*severity, *reason, pod, container, message)
-            == (other.severity, other.reason, &other.pod, &other.container, &other.message)
+        (*severity, *reason, pod, container, message_key(message))
+            == (other.severity, other.reason, &other.pod, &other.container, message_key(&other.message))
     }
 }
 

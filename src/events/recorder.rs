@@ -157,6 +157,19 @@ mod tests {
     }
 
     #[test]
+    fn events_that_differ_only_in_ids_are_counted_together_and_the_last_message_is_kept() {
+        let events = EventRecorder::default();
+        let messages = ["a".repeat(64), "b".repeat(64)].map(|id| format!("exec \"{id}\" failed"));
+        events.record(event(1, &messages[0]));
+        events.record(event(2, &messages[1]));
+        events.record(event(3, "exec \"c\" failed"));
+        let selected = events.select(&EventFilter::default());
+        let shown: Vec<_> = selected.iter().map(|event| (event.message.as_str(), event.count)).collect();
+        assert_eq!(shown, [(messages[1].as_str(), 2), ("exec \"c\" failed", 1)]);
+        assert_eq!(events.lock().bytes, messages[1].len() + "exec \"c\" failed".len());
+    }
+
+    #[test]
     fn followers_see_later_events_and_old_events_are_dropped() {
         let events = EventRecorder::default();
         events.record(event(1, "a"));
