@@ -84,6 +84,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Explain(explain) => runtime.block_on(explain.run()),
         CliCommand::Events(events) => runtime.block_on(events.run()),
         CliCommand::Status(status) => runtime.block_on(status.run()),
+        CliCommand::Wait(wait) => runtime.block_on(wait.run()),
         CliCommand::Mode(mode) => runtime.block_on(mode.run()),
         CliCommand::Check(check) => check.run(),
         CliCommand::Schema => cli::schema(),

@@ -204,6 +204,12 @@ impl Client {
         }
     }
 
+    /// Returns the error of a response that has another form than expected.
+    #[must_use]
+    pub fn invalid_response(&self, reason: &str) -> ClientError {
+        self.broken(&reason)
+    }
+
     fn broken(&self, reason: &impl ToString) -> ClientError {
         ClientError::InvalidResponse { socket: self.socket.clone(), reason: reason.to_string() }
     }

@@ -17,6 +17,7 @@ mod mode;
 mod pod_arg;
 mod status;
 mod table;
+mod wait;
 mod yaml;
 
 use std::fmt;
@@ -38,6 +39,7 @@ pub use events::EventsCommand;
 pub use explain::ExplainCommand;
 pub use mode::ModeCommand;
 pub use status::StatusCommand;
+pub use wait::WaitCommand;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]
@@ -92,6 +94,12 @@ pub enum CliCommand {
     /// For a POD that probeshim manages, shows its details and events in the format of `kubectl
     /// describe`.
     Status(StatusCommand),
+
+    /// Wait until pods are ready, have succeeded, are deleted, or have been restarted
+    ///
+    /// A pod, and a probeshim, that does not exist yet is awaited. Exit code 1: --timeout has
+    /// expired, or the condition can no longer be met.
+    Wait(WaitCommand),
 
     /// Show or change the enforcement mode of a running probeshim
     ///

@@ -56,7 +56,7 @@ pub struct LogSizeLimit(pub Option<u64>);
 
 impl ValueError {
     /// Returns the error of a text that is not an allowed value.
-    pub(super) fn expected(allowed: impl Display) -> Self {
+    pub(crate) fn expected(allowed: impl Display) -> Self {
         Self(format!("must be {allowed}"))
     }
 }

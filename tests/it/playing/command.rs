@@ -86,3 +86,26 @@ async fn play_passes_sigterm_on_to_its_command_and_then_ends_its_pods() {
     assert_eq!(fs::read_to_string(&shown).unwrap(), "runs\nterminated\n");
     is_clean(&place);
 }
+
+#[tokio::test]
+async fn wait_awaits_the_restart_and_the_end_of_pods() {
+    let place = Place::new();
+    let manifest = pod("a", "exit 1", "", "") + &pod("b", POLITE, "", READY);
+    let play = embedded(&place, &manifest, &["-q", "--log", "off"]).spawn().unwrap();
+    let wait = async |arguments: &[&str]| place.ask(&[&["wait"], arguments].concat()).await;
+    // The pods, and probeshim itself, may not exist yet.
+    let ready = wait(&["b", "-n", "test"]).await;
+    assert_eq!((ready.code, ready.stdout.as_str()), (Some(0), "pod/b condition met\n"), "{ready:?}");
+    assert_eq!(wait(&["test/a", "pod/a", "--for", "restarts=1"]).await.code, Some(0));
+    let late = wait(&["a", "b", "--for=condition=Ready", "--timeout", "1s"]).await;
+    let expected = "error: timed out after 1.00s waiting for ready: test/a is not ready (";
+    assert!(late.code == Some(1) && late.stderr.starts_with(expected), "{late:?}");
+    let absent = wait(&["c", "--timeout", "1s"]).await;
+    assert!(absent.code == Some(1) && absent.stderr.contains("pod \"c\" does not exist"), "{absent:?}");
+    assert_eq!(wait(&["c", "--for", "deleted"]).await.code, Some(0));
+    assert_eq!(wait(&["a", "--for", "gone"]).await.code, Some(2));
+    kill_process(Pid::from_child(&play), Signal::INT).unwrap();
+    let ended = soon(spawn_blocking(move || play.wait_with_output().unwrap())).await.unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    is_clean(&place);
+}
