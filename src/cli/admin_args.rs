@@ -65,6 +65,12 @@ impl OutputFormat {
     /// Formats of commands that print documents.
     pub(super) const DOCUMENTS: &[Self] = &[Self::Table, Self::Json, Self::Yaml];
 
+    /// Formats of commands that list objects with names.
+    pub(super) const LISTS: &[Self] = &[Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
+
+    /// Formats of commands that list objects without names.
+    pub(super) const WITHOUT_NAMES: &[Self] = &[Self::Table, Self::Wide, Self::Json, Self::Yaml];
+
     /// Returns the parser of `--output` for a command that supports these formats.
     pub(super) fn parser(supported: &[Self]) -> impl TypedValueParser<Value = Self> {
         let names = PossibleValuesParser::new(supported.iter().filter_map(ValueEnum::to_possible_value));

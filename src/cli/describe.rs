@@ -1,7 +1,10 @@
-//! Describes a managed pod in the format of `kubectl describe`, from its object in `/pods`, its
-//! probes and its events.
+//! `probeshim describe`: describes a pod in the format of `kubectl describe`. A managed pod is
+//! described from its object in `/pods`, its probes and its events.
 
-use std::collections::BTreeMap;
+mod command;
+mod other;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use jiff::Timestamp;
@@ -11,30 +14,42 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::events::message;
+use super::probe_result::ProbeOfPod;
 use super::table::{Cell, Column, Table};
-use crate::admin::api::{Event, StatusPod, StatusProbe};
+use crate::admin::api::{Event, StatusPod};
 use crate::manifest::ProbeType;
 use crate::terminal::screen::Screen;
 use crate::terminal::{format, harmless_name, harmless_text};
+
+pub use command::DescribeCommand;
+
+/// Minimum width of the last column of a table. In a narrower column, its texts are shown below the
+/// rows.
+const MIN_LAST_WIDTH: usize = 32;
 
 /// Width of the names before values, including two blanks.
 const NAMES: usize = 18;
 
 /// A page of names and values, each indented below its parent.
-struct DescribePrinter {
+struct DescribePrinter<'a> {
     lines: Vec<String>,
+    /// Enforcement mode.
+    mode: &'a str,
+    now: Timestamp,
     screen: Screen,
 }
 
 /// Returns the description of a pod. `status` has its probe results.
-pub(super) fn render(
+fn render(
     pod: Pod,
     status: &StatusPod,
     events: &[&Event],
+    mode: &str,
     now: Timestamp,
     screen: Screen,
 ) -> String {
-    let mut page = DescribePrinter { lines: Vec::new(), screen };
+    let mut page = DescribePrinter { lines: Vec::new(), mode, now, screen };
     let (metadata, spec, state) =
         (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
     let node = [spec.node_name, state.host_ip].map(Option::unwrap_or_default);
@@ -66,11 +81,11 @@ pub(super) fn render(
     page.conditions(&state.conditions.unwrap_or_default());
     page.list("Volumes", spec.volumes.iter().flatten().map(volume).collect());
     page.field(0, "QoS Class", state.qos_class.unwrap_or_default());
-    page.events(events, now);
+    page.events(events);
     page.lines.join("\n") + "\n"
 }
 
-impl DescribePrinter {
+impl DescribePrinter<'_> {
     fn line(&mut self, line: &str) {
         self.lines.push(line.trim_end().to_owned());
     }
@@ -82,7 +97,19 @@ impl DescribePrinter {
 
     fn field(&mut self, depth: usize, name: &str, value: impl AsRef<str>) {
         let (moved, name) = (" ".repeat(2 * depth), format!("{name}:"));
-        self.line(&format!("{moved}{name:<NAMES$}{}", harmless_text(value.as_ref())));
+        let start = 2 * depth + name.len().max(NAMES);
+        let mut lines = self.wrapped(&harmless_text(value.as_ref()), start).into_iter();
+        self.line(&format!("{moved}{name:<NAMES$}{}", lines.next().unwrap_or_default()));
+        for line in lines {
+            self.line(&format!("{:start$}{line}", ""));
+        }
+    }
+
+    /// Wraps a text that starts in a column of the screen.
+    fn wrapped(&self, text: &str, start: usize) -> Vec<String> {
+        let Some(width) = self.screen.width else { return vec![text.to_owned()] };
+        let width = width.saturating_sub(start).max(MIN_LAST_WIDTH);
+        format::wrapped(text, width).lines().map(|line| line.trim_start().to_owned()).collect()
     }
 
     fn optional(&mut self, depth: usize, name: &str, value: Option<&str>) {
@@ -138,8 +165,10 @@ impl DescribePrinter {
             self.optional(2, name, Some(&quantities(amounts).join(", ")));
         }
         let known = status.containers.iter().rev().find(|known| known.name.as_deref() == Some(&spec.name));
-        for probe in known.into_iter().flat_map(|known| &known.probes) {
-            self.probe(probe, spec);
+        if let Some(container) = known {
+            for probe in &container.probes {
+                self.probe(ProbeOfPod { pod: status, container, probe }, Some(spec));
+            }
         }
         let mounts = spec.volume_mounts.iter().flatten().map(|mount| {
             let mode = if mount.read_only == Some(true) { "ro" } else { "rw" };
@@ -172,11 +201,12 @@ impl DescribePrinter {
         }
     }
 
-    fn probe(&mut self, probe: &StatusProbe, spec: &Container) {
+    fn probe(&mut self, of: ProbeOfPod<'_>, spec: Option<&Container>) {
+        let probe = of.probe;
         let kind = ProbeType::ALL.into_iter().find(|kind| kind.name() == probe.r#type);
         let title = kind.map_or(probe.r#type.as_str(), |kind| kind.title());
         // The spec has only the probes of the manifest, not those of other probe sources.
-        let written = kind.filter(|_| probe.source == "manifest").and_then(|kind| written_probe(spec, kind));
+        let written = kind.filter(|_| probe.source == "manifest").and_then(|kind| written_probe(spec?, kind));
         let times = written.map(|written| {
             let number = |value: Option<i32>, default| value.filter(|it| *it > 0).unwrap_or(default);
             format!(
@@ -188,11 +218,9 @@ impl DescribePrinter {
                 number(written.failure_threshold, 3),
             )
         });
-        let (verdict, times) = (probe.verdict.as_deref().unwrap_or("none yet"), times.unwrap_or_default());
-        let run = probe.result.as_ref();
-        let run = run.map(|result| format!(", {} of {} {result}", probe.run, probe.threshold));
+        let result = of.result(self.mode, self.now);
         let said =
-            format!("{} ({}){times}: {verdict}{}", probe.handler, probe.source, run.unwrap_or_default());
+            format!("{} ({}){}: {}", probe.handler, probe.source, times.unwrap_or_default(), result.text);
         self.field(2, title, said);
     }
 
@@ -206,36 +234,40 @@ impl DescribePrinter {
         self.table("Conditions", ["Type", "Status", "Reason", "Message"].map(Column::text), &rows);
     }
 
-    fn events(&mut self, events: &[&Event], now: Timestamp) {
+    fn events(&mut self, events: &[&Event]) {
+        let containers: BTreeSet<_> = events.iter().filter_map(|event| event.container.as_ref()).collect();
+        let has_several = containers.len() > 1;
         let row = |event: &&Event| -> Vec<Cell> {
-            let age = format::age(&event.time, now);
-            let often = if event.count > 1 { format!("{age} (x{})", event.count) } else { age };
-            [
-                event.r#type.as_str(),
-                &event.reason,
-                &often,
-                event.container.as_deref().unwrap_or_default(),
-                &event.message,
-            ]
-            .map(Cell::new)
-            .into()
+            let container = event.container.as_deref().unwrap_or_default();
+            let message = message(event);
+            let first = [event.r#type.as_str(), &event.reason, &age_of(event, self.now)].map(Cell::new);
+            let container = has_several.then(|| Cell::new(container));
+            first.into_iter().chain(container).chain([Cell::new(message)]).collect()
         };
         let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-        let columns = ["Type", "Reason", "Age", "Container", "Message"].map(Column::text);
-        self.table("Events", columns, &rows);
+        let container = has_several.then_some("Container");
+        let columns = ["Type", "Reason", "Age"].into_iter().chain(container).chain(["Message"]);
+        self.table("Events", columns.map(Column::text).collect::<Vec<_>>(), &rows);
     }
 
-    fn table<const N: usize>(&mut self, title: &str, columns: [Column; N], rows: &[Vec<Cell>]) {
+    /// Adds a table, whose last column is wrapped.
+    fn table(&mut self, title: &str, columns: impl Into<Vec<Column>>, rows: &[Vec<Cell>]) {
         if rows.is_empty() {
             return self.field(0, title, "<none>");
         }
         self.title(title);
         // The indentation takes two columns of the width.
         let screen = Screen { width: self.screen.width.map(|width| width.saturating_sub(2)), ..self.screen };
-        for line in Table::new(columns, screen).render(rows).lines() {
+        for line in Table::new(columns.into(), screen).render_wrapped(rows, MIN_LAST_WIDTH).lines() {
             self.line(&format!("  {line}"));
         }
     }
+}
+
+/// Returns the age of an event, with the number of its occurrences.
+fn age_of(event: &Event, now: Timestamp) -> String {
+    let age = format::age(&event.time, now);
+    if event.count > 1 { format!("{age} (x{})", event.count) } else { age }
 }
 
 /// Returns each key with its value.

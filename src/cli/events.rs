@@ -12,6 +12,7 @@ use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Event, EventLine, EventsQuery};
 use crate::config::BoundedDuration;
+use crate::events::reason::UNHEALTHY;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
@@ -102,6 +103,14 @@ fn row(event: &Event) -> Vec<Cell> {
         Cell::styled(&event.reason, style),
         Cell::new(event.count.to_string()),
         Cell::new(object.join(" ")),
-        Cell::new(&event.message),
+        Cell::new(message(event)),
     ]
+}
+
+/// Returns the message of an event for people: without line feeds at its end, and with a remark
+/// where a probe wrote nothing.
+pub(super) fn message(event: &Event) -> String {
+    let message = event.message.trim_end();
+    let is_empty = event.reason == UNHEALTHY && message.ends_with("probe failed:");
+    if is_empty { format!("{message} (no output)") } else { message.to_owned() }
 }

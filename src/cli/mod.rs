@@ -12,12 +12,20 @@ mod describe;
 mod events;
 mod explain;
 mod follow;
+mod get;
+mod label_selector;
 mod line;
 mod mode;
 mod pod_arg;
+mod pod_list;
+mod pod_summary;
+mod pods;
+mod probe_result;
+mod probes;
 mod status;
 mod table;
 mod wait;
+mod watch;
 mod yaml;
 
 use std::fmt;
@@ -35,9 +43,13 @@ pub use bench::BenchArgs;
 pub use calls::CallsCommand;
 pub use check::{CheckCommand, schema};
 pub use demo::Demo;
+pub use describe::DescribeCommand;
 pub use events::EventsCommand;
 pub use explain::ExplainCommand;
+pub use get::GetCommand;
 pub use mode::ModeCommand;
+pub use pods::PodsCommand;
+pub use probes::ProbesCommand;
 pub use status::StatusCommand;
 pub use wait::WaitCommand;
 
@@ -89,10 +101,31 @@ pub enum CliCommand {
     /// Show recorded events of pods, containers, ExecSyncs and the runtime
     Events(EventsCommand),
 
-    /// Show the status of a running probeshim, its runtime and its pods, or of one pod
+    /// Show pods, as `kubectl get pods` does
     ///
-    /// For a POD that probeshim manages, shows its details and events in the format of `kubectl
-    /// describe`.
+    /// Pods of all namespaces are shown unless --namespace names one. READY is ?/N and AGE is
+    /// <unknown> for a pod of a client if probeshim does not know them: only a prober knows whether
+    /// a container is ready. RESTARTS of such a pod is the sum of its containers' attempts.
+    #[command(visible_alias = "ps")]
+    Pods(PodsCommand),
+
+    /// Show probes with their results
+    ///
+    /// RESULT states how many attempts in a row had the last result, and the number at which it has
+    /// an effect, such as `failed 2 in a row, kills at 3`. KILLED counts kills of the container by
+    /// probeshim for this probe.
+    Probes(ProbesCommand),
+
+    /// Show pods, probes, events or calls, with the commands of kubectl
+    Get(GetCommand),
+
+    /// Describe a pod, in the format of `kubectl describe`
+    ///
+    /// A pod that probeshim manages is described with its specification. For a pod of another
+    /// client, what is known from the runtime, and its last calls.
+    Describe(DescribeCommand),
+
+    /// Show the status of a running probeshim and its runtime, and what needs attention
     Status(StatusCommand),
 
     /// Wait until pods are ready, have succeeded, are deleted, or have been restarted

@@ -23,16 +23,20 @@ pub(super) struct NamespaceArg {
 /// Returns the pod with this name, `NAMESPACE/NAME` or uid, with its last sandbox. `namespace`
 /// limits the pods.
 pub(super) fn find_pod<'a>(
-    pods: &'a [StatusPod],
+    all: &'a [StatusPod],
     name: &str,
     namespace: Option<&str>,
 ) -> Result<&'a StatusPod, CliError> {
-    let pods = pods.iter().filter(|pod| namespace.is_none() || pod.namespace.as_deref() == namespace);
+    let pods = all.iter().filter(|pod| namespace.is_none() || pod.namespace.as_deref() == namespace);
     let pods: Vec<&StatusPod> = pods.collect();
     let is_it = |pod: &&&StatusPod| {
         pod.name.as_deref() == Some(name) || pod.uid.as_deref() == Some(name) || owner(pod) == name
     };
     let found: Vec<&StatusPod> = pods.iter().filter(is_it).copied().collect();
+    // The form of `-o name`, as in kubectl.
+    if let Some(name) = name.strip_prefix("pod/").filter(|_| found.is_empty()) {
+        return find_pod(all, name, namespace);
+    }
     let shown_name = shortened(name, MAX_NAME_WIDTH);
     match (found.last(), names(&found).len()) {
         (Some(pod), 1) => Ok(pod),

@@ -1,24 +1,33 @@
 //! `probeshim status`
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use serde::Deserialize as _;
-use serde_json::Value;
-use serde_json::value::to_raw_value;
+use tokio::time::sleep;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
-use super::describe::render;
-use super::pod_arg::{find_pod, owner};
+use super::pod_arg::owner;
+use super::pod_summary::{PodSummary, by_pod, newest_containers};
+use super::probe_result::{ProbeOfPod, probes};
 use super::table::{Cell, Column, Table};
-use crate::admin::{Client, api};
-use crate::terminal::format;
-use crate::terminal::screen::{Screen, print};
+use super::watch::WATCH_INTERVAL;
+use crate::admin::api::{self, StatusPod};
+use crate::terminal::screen::Screen;
+use crate::terminal::{format, harmless_name};
+
+/// Maximum number of warnings about pods and probes that are shown.
+const MAX_WARNINGS: usize = 10;
+
+/// Minimum width of messages. In a narrower column, they are shown below their rows.
+const MIN_MESSAGE_WIDTH: usize = 32;
+
+/// Sequence that clears a terminal before the status is shown again.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
@@ -26,232 +35,139 @@ pub struct StatusCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// Show only this pod: NAME or NAMESPACE/NAME
-    #[arg(value_name = "POD")]
-    pod: Option<String>,
+    /// Show the status again every second
+    #[arg(short, long, visible_alias = "follow")]
+    watch: bool,
 
     /// Output format: table, json or yaml
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
+
+    /// A pod. It is refused with the command that describes it
+    #[arg(value_name = "POD", hide = true)]
+    pod: Option<String>,
 }
 
 impl StatusCommand {
     /// Queries the status and prints it.
     pub async fn run(self) -> Result<(), CliError> {
+        if let Some(pod) = &self.pod {
+            let pod = harmless_name(pod);
+            return Err(CliError::Usage(format!(
+                "`status` shows probeshim itself and takes no POD {pod:?}\nhint: `probeshim describe {pod}` describes the pod, \
+                 `probeshim pods {pod}` shows its status"
+            )));
+        }
         let client = self.at.client()?;
-        let answer = client.status().await?;
-        if let Some(name) = &self.pod {
-            print(&describe_pod(&client, &answer, name, self.output).await?)?;
-            return Ok(());
-        }
-        let not_one = "the response is not a status";
-        match self.output {
-            OutputFormat::Json | OutputFormat::Yaml => {
-                print(&self.output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
+        let screen = Screen::stdout();
+        let mut last = String::new();
+        loop {
+            let text = shown(&client.status().await?, self.output, screen)?;
+            let clear = if self.watch && screen.width.is_some() { CLEAR } else { "" };
+            // Without a terminal, only changes are worth a repetition.
+            let is_open = text == last || screen.print(&format!("{clear}{text}"))?;
+            if !self.watch || !is_open {
+                return Ok(());
             }
-            _ => {
-                let screen = Screen::stdout();
-                screen.print(&table(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
-            }
+            last = text;
+            sleep(WATCH_INTERVAL).await;
         }
-        Ok(())
     }
 }
 
-/// Returns the description of one pod.
-async fn describe_pod(
-    client: &Client,
-    answer: &[u8],
-    name: &str,
-    output: OutputFormat,
-) -> Result<String, CliError> {
-    let status: api::Status = serde_json::from_slice(answer).context("the response is not a status")?;
-    let pod = find_pod(&status.pods, name, None)?;
-    if pod.status.is_none() {
-        return Ok(match output {
-            OutputFormat::Json | OutputFormat::Yaml => {
-                output.document(&to_raw_value(pod).context("the pod cannot be written as JSON")?)?
-            }
-            _ => tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned(),
-        });
-    }
-    let list: Value =
-        serde_json::from_slice(&client.pods().await?).context("the response is not a list of pods")?;
-    let is_it = |item: &&Value| {
-        let text = |field: &str| item["metadata"][field].as_str().map(str::to_owned);
-        (text("namespace"), text("name")) == (pod.namespace.clone(), pod.name.clone())
-    };
-    let items = list["items"].as_array().into_iter().flatten();
-    let item = items.into_iter().find(is_it).context("the pod was removed meanwhile")?;
-    if matches!(output, OutputFormat::Json | OutputFormat::Yaml) {
-        return output.document(&to_raw_value(item).context("the pod cannot be written as JSON")?);
-    }
-    let events = client.events(&api::EventsQuery { since_ms: None }).await?;
-    let events: Vec<api::Event> =
-        serde_json::from_slice(&events).context("the response is not a list of events")?;
-    let of_it = |event: &&api::Event| event.namespace == pod.namespace && event.pod == pod.name;
-    let events: Vec<&api::Event> = events.iter().filter(of_it).collect();
-    let item = Pod::deserialize(item).context("the response is not a list of pods")?;
-    Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
+/// Returns a status in a format.
+fn shown(answer: &[u8], output: OutputFormat, screen: Screen) -> Result<String, CliError> {
+    let not_one = "the response is not a status";
+    Ok(match output {
+        OutputFormat::Json | OutputFormat::Yaml => {
+            output.document(serde_json::from_slice(answer).context(not_one)?)?
+        }
+        _ => table(&serde_json::from_slice(answer).context(not_one)?, Timestamp::now(), screen),
+    })
 }
 
-fn table(status: &api::Status, screen: Screen) -> String {
-    let rows = rows(status);
+fn table(status: &api::Status, now: Timestamp, screen: Screen) -> String {
+    let rows = rows(status, now);
     let mut table = Table::new(["", ""].map(Column::text), screen);
     table.fit(&rows);
     let mut text: String = rows.iter().map(|row| table.line(row) + "\n").collect();
-    text += &tables(&status.pods, screen);
+    let warnings = warnings(status, now);
+    if !warnings.is_empty() {
+        let more = warnings.len().saturating_sub(MAX_WARNINGS);
+        let rows: Vec<Vec<Cell>> = warnings.into_iter().take(MAX_WARNINGS).map(Warning::row).collect();
+        text.push('\n');
+        text += &Table::new(["WARNINGS", "MESSAGE"].map(Column::text), screen)
+            .render_wrapped(&rows, MIN_MESSAGE_WIDTH);
+        if more > 0 {
+            let _ = writeln!(text, "and {more} more; see `probeshim pods` and `probeshim probes`");
+        }
+    }
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
-        text += &Table::new(["STUCK", "OBJECT", "MESSAGE"].map(Column::text), screen).render(&rows);
+        text += &Table::new(["STUCK", "OBJECT", "MESSAGE"].map(Column::text), screen)
+            .render_wrapped(&rows, MIN_MESSAGE_WIDTH);
     }
     text
 }
 
-/// Returns the tables of managed pods, of all pods and containers, and of probes.
-fn tables(pods: &[api::StatusPod], screen: Screen) -> String {
-    let mut text = String::new();
-    let played: Vec<Vec<Cell>> = pods.iter().filter_map(played_row).collect();
-    if !played.is_empty() {
-        text.push('\n');
-        text += &Table::new(played_columns(), screen).render(&played);
+/// A pod or probe that needs attention.
+struct Warning {
+    object: String,
+    message: String,
+}
+
+impl Warning {
+    fn row(self) -> Vec<Cell> {
+        vec![Cell::styled(self.object, AnsiColor::Yellow.on_default()), Cell::new(self.message)]
     }
-    if !pods.is_empty() {
-        text.push('\n');
-        let rows: Vec<Vec<Cell>> = pods.iter().flat_map(pod_rows).collect();
-        text += &Table::new(pod_columns(), screen).render(&rows);
+}
+
+/// Returns the pods and probes that need attention.
+fn warnings(status: &api::Status, now: Timestamp) -> Vec<Warning> {
+    let sandboxes: Vec<&StatusPod> = status.pods.iter().collect();
+    let mut warnings = Vec::new();
+    for pod in by_pod(&sandboxes) {
+        let Some(summary) = PodSummary::new(&pod, now) else { continue };
+        let object = pod.last().map(|pod| owner(pod)).unwrap_or_default();
+        if summary.is_unwell() {
+            warnings.push(Warning { object: object.clone(), message: summary.status });
+        }
+        for container in newest_containers(&pod) {
+            if let Some(reason) = &container.not_restartable {
+                let name = container.name.as_ref().unwrap_or(&container.id);
+                let message = format!("container {name} is not restartable: {reason}");
+                warnings.push(Warning { object: object.clone(), message });
+            }
+        }
+        for probe in probes(&pod).into_iter().filter(|probe| probe.container.state == "running") {
+            let result = probe.result(&status.mode, now);
+            if !result.is_well {
+                let name = probe.container.name.as_ref().unwrap_or(&probe.container.id);
+                let message = format!("{} probe of {name} {}", probe.probe.r#type, result.text);
+                warnings.push(Warning { object: object.clone(), message });
+            }
+        }
     }
-    let probes: Vec<Vec<Cell>> = pods.iter().flat_map(probe_rows).collect();
-    if !probes.is_empty() {
-        text.push('\n');
-        text += &Table::new(probe_columns(), screen).render(&probes);
-    }
-    text
+    warnings
 }
 
-fn played_columns() -> [Column; 6] {
-    [
-        Column::text("NAME"),
-        Column::numeric("READY"),
-        Column::text("STATUS"),
-        Column::numeric("RESTARTS"),
-        Column::numeric("AGE"),
-        Column::text("IP").optional(),
-    ]
-}
-
-/// Returns the row of a managed pod in kubectl's format; `None` for other pods.
-fn played_row(pod: &api::StatusPod) -> Option<Vec<Cell>> {
-    let word = pod.status.as_ref()?;
-    let (ready, all) = (pod.ready_containers.unwrap_or(0), pod.total_containers.unwrap_or(0));
-    let ago =
-        pod.restarted.as_deref().map(|ended| format!(" ({} ago)", format::age(ended, Timestamp::now())));
-    let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
-    let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
-    let age = pod.started.as_deref().map(|started| format::age(started, Timestamp::now()));
-    let removed = if pod.removed.is_some() { " (removed)" } else { "" };
-    Some(vec![
-        Cell::new(owner(pod)),
-        Cell::new(format!("{ready}/{all}")),
-        Cell::styled(format!("{word}{removed}"), style),
-        Cell::new(format!("{}{}", pod.restarts.unwrap_or(0), ago.unwrap_or_default())),
-        Cell::new(age.unwrap_or_default()),
-        Cell::new(pod.ip.as_deref().unwrap_or_default()),
-    ])
-}
-
-fn pod_columns() -> [Column; 6] {
-    [
-        Column::text("POD"),
-        Column::text("SANDBOX"),
-        Column::text("IP").optional(),
-        Column::text("CONTAINER"),
-        Column::numeric("ATTEMPT").optional(),
-        Column::text("STATE"),
-    ]
-}
-
-/// Returns one row per container of a pod, or one row for a pod without containers.
-fn pod_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
-    let name = match (&pod.namespace, &pod.name) {
-        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
-        _ => pod.id.clone(),
+/// Returns the rows with the numbers of pods and probes, and of those that need attention.
+fn counts(status: &api::Status, now: Timestamp) -> [(&'static str, String, Style); 2] {
+    let sandboxes: Vec<&StatusPod> = status.pods.iter().collect();
+    let pods = by_pod(&sandboxes);
+    let summaries: Vec<PodSummary> = pods.iter().filter_map(|pod| PodSummary::new(pod, now)).collect();
+    let unwell_pods = summaries.iter().filter(|summary| summary.is_unwell()).count();
+    let probes: Vec<ProbeOfPod<'_>> = pods.iter().flat_map(|pod| probes(pod)).collect();
+    let unwell_probes = probes.iter().filter(|probe| !probe.result(&status.mode, now).is_well).count();
+    let row = |name: &'static str, all: usize, unwell: usize| {
+        if unwell == 0 {
+            return (name, all.to_string(), Style::new());
+        }
+        let text = format!("{all}, {unwell} unwell; see `probeshim {name}`");
+        (name, text, AnsiColor::Yellow.on_default())
     };
-    let style = |is_well: bool| if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
-    let of_pod = || {
-        vec![
-            Cell::new(&name),
-            Cell::styled(&pod.sandbox, style(pod.sandbox == "ready")),
-            Cell::new(pod.ip.as_deref().unwrap_or_default()),
-        ]
-    };
-    if pod.containers.is_empty() {
-        return vec![of_pod()];
-    }
-    let row = |container: &api::StatusContainer| {
-        let state = match (&container.exit_code, &container.reason) {
-            (Some(code), Some(reason)) => format!("{} {code} ({reason})", container.state),
-            (Some(code), None) => format!("{} {code}", container.state),
-            (None, Some(reason)) => format!("{} ({reason})", container.state),
-            _ => container.state.clone(),
-        };
-        let state = match &container.not_restartable {
-            Some(reason) => format!("{state}, not restartable: {reason}"),
-            None => state,
-        };
-        let mut row = of_pod();
-        row.extend([
-            Cell::new(container.name.as_deref().unwrap_or(&container.id)),
-            Cell::new(container.attempt.map(|attempt| attempt.to_string()).unwrap_or_default()),
-            Cell::styled(state, style(container.state == "running")),
-        ]);
-        row
-    };
-    pod.containers.iter().map(row).collect()
-}
-
-fn probe_columns() -> [Column; 9] {
-    [
-        Column::text("PROBE"),
-        Column::text("OBJECT"),
-        Column::text("READY").optional(),
-        Column::text("HANDLER").optional(),
-        Column::text("SOURCE").optional(),
-        Column::text("RESULT"),
-        Column::text("RUN"),
-        Column::numeric("WOULD HAVE KILLED").optional(),
-        Column::numeric("KILLED"),
-    ]
-}
-
-/// Returns one row per probe of a pod.
-fn probe_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
-    let owner = owner(pod);
-    let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
-    let row = |container: &api::StatusContainer, probe: &api::StatusProbe| {
-        let name = container.name.as_deref().unwrap_or(&container.id);
-        let is_ready = container.ready == Some(true);
-        let run = match (&probe.result, probe.on_hold) {
-            (_, true) => "on hold".to_owned(),
-            (Some(result), _) => format!("{} of {} {result}", probe.run, probe.threshold),
-            (None, _) => "none yet".to_owned(),
-        };
-        let verdict = probe.verdict.as_deref().unwrap_or("none yet");
-        vec![
-            Cell::new(&probe.r#type),
-            Cell::new(format!("{owner} {name}")),
-            Cell::styled(if is_ready { "yes" } else { "no" }, yellow(!is_ready)),
-            Cell::new(&probe.handler),
-            Cell::new(&probe.source),
-            Cell::styled(verdict, yellow(verdict == "failure")),
-            Cell::new(run),
-            Cell::styled(probe.would_have_killed.to_string(), yellow(probe.would_have_killed > 0)),
-            Cell::styled(probe.killed.to_string(), yellow(probe.killed > 0)),
-        ]
-    };
-    let probes = pod.containers.iter().flat_map(|of| of.probes.iter().map(move |probe| (of, probe)));
-    probes.map(|(container, probe)| row(container, probe)).collect()
+    [row("pods", summaries.len(), unwell_pods), row("probes", probes.len(), unwell_probes)]
 }
 
 fn stuck_row(stuck: &api::Stuck) -> Vec<Cell> {
@@ -299,7 +215,7 @@ fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
     is_any.then_some(("agreement", text, style))
 }
 
-fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
+fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     let upstream = &status.upstream;
     let (ready, style) = match &upstream.error {
         None => ("yes".to_owned(), AnsiColor::Green.on_default()),
@@ -331,7 +247,7 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
             AnsiColor::Red.on_default(),
         )
     });
-    let up = format::age(&status.started, Timestamp::now());
+    let up = format::age(&status.started, now);
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
         mode(status),
@@ -356,10 +272,62 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
         ),
     ]
     .into_iter()
+    .chain(counts(status, now))
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))
     .chain(panics)
     .map(|(name, value, style)| vec![Cell::styled(name, Style::new().bold()), Cell::styled(value, style)])
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::snapshots::assert_screens;
+    use super::*;
+
+    fn status(pods: &serde_json::Value, stuck: &serde_json::Value) -> api::Status {
+        serde_json::from_value(json!({
+            "version": "0.1.0", "mode": "kill", "pid": 4711, "started": "2026-11-24T12:00:00Z",
+            "listen": "unix:///run/probeshim/probeshim.sock", "http": "http://127.0.0.1:9754",
+            "upstream": {"socket": "unix:///run/containerd/containerd.sock", "ready": true, "runtime": "containerd",
+                         "version": "v2.1.4", "error": null},
+            "connections": {"open": 3, "total": 17}, "calls": {"inFlight": 2, "observed": 8015, "kept": 5000, "dropped": 0},
+            "record": {"dir": "/var/lib/probeshim/calls", "failure": null},
+            "kills": {"limit": 5, "withinMs": 3_600_000.0, "recent": 2, "rateLimited": false},
+            "pods": pods, "stuck": stuck,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_status_names_pods_and_probes_that_need_attention() {
+        let probe = json!({
+            "type": "liveness", "handler": "exec", "source": "manifest", "result": "error", "run": 0, "threshold": 1,
+            "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "errors": 7, "lastError": "executable not found",
+        });
+        let pod = |name: &str, state: &str, exit: Option<i32>, probes: &[serde_json::Value]| {
+            json!({
+                "namespace": "shop", "name": name, "uid": name, "id": name, "sandbox": "ready", "ip": null, "source": "list",
+                "containers": [{
+                    "name": "main", "id": "c", "state": state, "source": "list", "exitCode": exit, "ready": true, "probes": probes,
+                }],
+            })
+        };
+        let pods = json!([
+            pod("sick", "running", None, &[probe]),
+            pod("failed", "exited", Some(3), &[]),
+            pod("web", "running", None, &[])
+        ]);
+        let stuck = json!([{
+            "kind": "overdue", "call": 17, "ageMs": 10_000.0, "namespace": "shop", "pod": "held", "container": "main", "pid": 13061,
+            "command": ["sleep", "30"],
+            "message": "call 17 is unanswered 10.0s after its timeout was over; the command sleep 30 runs as pid 13061",
+        }]);
+        let now = "2026-11-24T13:00:00Z".parse().unwrap();
+        assert_screens("status", |screen| table(&status(&pods, &stuck), now, screen));
+        assert_screens("status_without_pods", |screen| table(&status(&json!([]), &json!([])), now, screen));
+    }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anstyle::Style;
 
 use super::line::OutputLine;
+use crate::terminal::format::wrapped;
 use crate::terminal::screen::Screen;
 use crate::terminal::{MAX_NAME_WIDTH, harmless_text, width};
 
@@ -109,7 +110,7 @@ impl Table {
     }
 
     /// Makes columns as wide as these rows need.
-    pub(super) fn fit(&mut self, rows: &[Vec<Cell>]) {
+    pub(super) fn fit<'a>(&mut self, rows: impl IntoIterator<Item = &'a Vec<Cell>>) {
         let max_width = self.max_column_width();
         for row in rows {
             for (column, cell) in self.columns.iter_mut().zip(row) {
@@ -139,8 +140,9 @@ impl Table {
 
     /// Returns the width that all visible columns need.
     fn required_width(&self) -> usize {
-        let Some((last, others)) = self.columns.split_last() else { return 0 };
-        let others = others.iter().filter(|column| column.visible).map(|column| column.width + COLUMN_GAP);
+        let mut visible = self.columns.iter().filter(|column| column.visible);
+        let Some(last) = visible.next_back() else { return 0 };
+        let others = visible.map(|column| column.width + COLUMN_GAP);
         others.sum::<usize>() + last.width.min(MIN_LAST_WIDTH)
     }
 
@@ -155,6 +157,40 @@ impl Table {
             .chain(rows.iter().map(|row| self.line(row)))
             .map(|line| line + "\n")
             .collect()
+    }
+
+    /// Renders the table with all its rows. The texts of the last column are wrapped. They are
+    /// shown below their rows if the column would be narrower than `min_width`.
+    pub(super) fn render_wrapped(mut self, rows: &[Vec<Cell>], min_width: usize) -> String {
+        let Some(screen_width) = self.screen.width else { return self.render(rows) };
+        self.fit(rows);
+        let before = self.columns.iter().rev().skip(1);
+        let start = before.map(|column| column.width + COLUMN_GAP).sum::<usize>();
+        let is_below = start + min_width > screen_width;
+        let indent = if is_below { 2 * COLUMN_GAP } else { start };
+        let mut text = if is_below { String::new() } else { self.header() + "\n" };
+        for row in rows {
+            let Some((last, others)) = row.split_last() else { continue };
+            let wrapped = wrapped(&last.text, screen_width.saturating_sub(indent).max(min_width));
+            let mut lines = wrapped.lines().map(str::trim_start);
+            let first = if is_below { None } else { lines.next() };
+            let others = others.iter().map(|cell| Cell { text: cell.text.clone(), style: cell.style });
+            let row: Vec<Cell> = others.chain(first.map(|text| Cell::styled(text, last.style))).collect();
+            text += &(self.line(&row) + "\n");
+            for line in lines.filter(|line| !line.is_empty()) {
+                let mut output = OutputLine::new(self.screen);
+                output.skip(indent);
+                output.push(line, if self.screen.colour { last.style } else { Style::new() });
+                text += &(output.into_text() + "\n");
+            }
+        }
+        if is_below {
+            let mut titles = self.columns.clone();
+            titles.pop();
+            let header = Self { columns: titles, screen: self.screen }.header();
+            text.insert_str(0, &(header + "\n"));
+        }
+        text
     }
 
     /// Returns the line of titles.

@@ -11,7 +11,7 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 13] = [
+const UNCHECKED: [&str; 14] = [
     "command",
     "config",
     "container",
@@ -23,6 +23,7 @@ const UNCHECKED: [&str; 13] = [
     "peer",
     "pod",
     "pod_logs",
+    "pods",
     "root",
     "state_dir",
 ];

@@ -78,6 +78,12 @@ impl PublishedPod {
         &self.pod.uid
     }
 
+    /// Returns the labels of the pod.
+    #[must_use]
+    pub fn labels(&self) -> &StringMap {
+        &self.pod.labels
+    }
+
     /// Returns the id of the newest sandbox.
     #[must_use]
     pub fn sandbox(&self) -> Option<&str> {

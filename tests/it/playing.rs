@@ -325,10 +325,9 @@ async fn played_pods_can_be_read_as_from_a_kubelet() {
         metrics.contains("prober_probe_total{") && metrics.contains("result=\"successful\""),
         "{metrics}"
     );
-    let shown = place.ask(&["status"]).await.stdout;
-    let row = shown.lines().find(|line| line.starts_with("test/a ")).unwrap();
-    let row: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!((row[1], row[2], row[3]), ("1/1", "Running", "0"), "{shown}");
+    let shown = place.ask(&["get", "pods", "-A"]).await.stdout;
+    let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..5], ["test", "a", "1/1", "Running", "0"], "{shown}");
     assert_eq!(place.ask(&["mode", "kill"]).await.code, Some(2));
     assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
     running.signal(Signal::TERM);

@@ -117,8 +117,10 @@ async fn probe_attempts_are_shown_counted_and_explained() {
         (&json!("dry-run"), &json!("Running"), &json!(true))
     );
     assert_eq!(pod["conditions"][0], json!({"type": "ContainersReady", "status": "True"}));
-    let table = place.ask(&["status"]).await.stdout;
-    assert!(table.contains("readiness  it/web main  yes    exec     config  success"), "{table}");
+    let table = place.ask(&["probes", "web"]).await.stdout;
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..5], ["web", "main", "readiness", "ok", "since"], "{table}");
+    assert_eq!(row[6..], ["exec", "config", "0", "0"], "{table}");
 
     // The probe's calls are listed, with their analysis.
     let calls = until_shown(&place, &["calls", "--probe", "readiness"], |calls| {

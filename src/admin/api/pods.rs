@@ -1,12 +1,14 @@
 //! Pods of the node in the API, with the results of their probes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as corev1;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::error_cause;
+use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::cri::v1::ContainerState;
 use crate::history::json::time;
 use crate::inventory::{self, Inventory};
@@ -47,6 +49,13 @@ pub struct StatusPod {
     /// pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_containers: Option<usize>,
+    /// Labels of the pod, without those that the kubelet adds to sandboxes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Time of creation of the sandbox, once a list or a status has reported it. Not for a managed
+    /// pod, which has `started`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
     /// Start time of the pod. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
@@ -205,6 +214,8 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec
             source: sandbox.source.name().to_owned(),
             phase: report.map(|report| report.phase.name().to_owned()),
             status: None,
+            labels: pod_labels(sandbox),
+            created: nanoseconds(sandbox.created_at),
             started: None,
             ready_containers: None,
             total_containers: None,
@@ -217,6 +228,18 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec
         }
     };
     sandboxes.into_iter().map(pod).collect()
+}
+
+/// Returns the labels of a sandbox's pod.
+fn pod_labels(sandbox: &inventory::Sandbox) -> BTreeMap<String, String> {
+    let labels = sandbox.labels.iter().filter(|(key, _)| ![POD_NAME, POD_NAMESPACE, POD_UID].contains(key));
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// Formats a time in nanoseconds since 1970; `None` if it is unknown.
+fn nanoseconds(time: i64) -> Option<String> {
+    let known = Timestamp::from_nanosecond(time.into()).ok().filter(|_| time > 0)?;
+    Some(format!("{known:.3}"))
 }
 
 /// Sets the reason of each container that is not restarted when it ends.
@@ -282,6 +305,8 @@ impl StatusPod {
             source: "play".to_owned(),
             phase: status.and_then(|status| status.phase.clone()),
             status: Some(status_column),
+            labels: published.labels().clone(),
+            created: None,
             ready_containers: Some(ready),
             total_containers: Some(total),
             started: Some(time(published.started())),

@@ -69,6 +69,25 @@ async fn pods_created_without_the_relay_are_observed() {
     );
     assert_eq!((&events[4]["pod"], &events[4]["container"]), (&json!("bypass"), &json!("side")));
 
+    // The views of kubectl show the pods too. Facts that only a kubelet has are unknown.
+    let table = place.ask(&["pods", "-l", "app in (bypass), !other"]).await.stdout;
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert!(row[..2] == ["bypass", "0/1"] && ["Error", "ExitCode:3"].contains(&row[2]), "{table}");
+    assert_eq!(table.lines().count(), 2, "{table}");
+    assert_eq!(place.ask(&["get", "po", "-n", "it", "-o", "name"]).await.stdout, "pod/bypass\npod/pod\n");
+    assert_eq!(place.ask(&["pods", "-n", "none"]).await.stdout, "no pods in namespace \"none\"\n");
+    let running = place.ask(&["pods", "it/pod"]).await.stdout;
+    assert!(running.lines().nth(1).unwrap().contains("?/1    Running"), "{running}");
+    let page = place.ask(&["describe", "pod/bypass"]).await.stdout;
+    for line in ["Labels:           app=bypass", "    State:            Exited", "      Exit Code:        3"]
+    {
+        assert!(page.lines().any(|known| known == line), "{line}: {page}");
+    }
+    assert!(page.contains("ContainerExited") && page.contains("Calls:            <none>"), "{page}");
+    let refused = place.ask(&["status", "bypass"]).await;
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("\nhint: `probeshim describe bypass` describes the pod"), "{refused:?}");
+
     // The runtime's end is reported, and its pods stay known until it answers again.
     runtime.end().await;
     until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeUnavailable").then_some(()))

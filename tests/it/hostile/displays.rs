@@ -81,8 +81,17 @@ async fn control_characters_in_names_are_escaped_in_every_output() {
         (reasons.contains("Unhealthy") && reasons.contains("InvalidAnnotation")).then_some(())
     })
     .await;
-    for arguments in [&["calls"][..], &["events"], &["status"], &["explain", &number], &["status", HOSTILE]] {
-        for form in [&[][..], &["-o", "json"]] {
+    let commands = [
+        &["calls"][..],
+        &["events"],
+        &["status"],
+        &["pods"],
+        &["probes"],
+        &["explain", &number],
+        &["describe", HOSTILE],
+    ];
+    for arguments in commands {
+        for form in [&[][..], &["-o", "json"], &["-o", "yaml"], &["-o", "name"]] {
             let answer = place.ask(&[arguments, form].concat()).await;
             assert_harmless(&arguments.join(" "), &answer.stdout);
             assert_harmless(&arguments.join(" "), &answer.stderr);

@@ -97,13 +97,15 @@ async fn long_names_are_cut_in_tables_and_complete_in_json() {
     let unknown = format!("nobody-{}", "u".repeat(100_000));
     for (arguments, code) in [
         (&["status"][..], 0),
+        (&["pods", "-o", "wide"], 0),
+        (&["probes"], 0),
         (&["events"], 0),
         (&["calls"], 0),
         (&["explain", &call], 0),
         (&["mode"], 0),
-        (&["status", "none"], 2),
-        (&["status", &unknown], 2),
-        (&["status", &names[0]], 0),
+        (&["describe", "none"], 2),
+        (&["describe", &unknown], 2),
+        (&["describe", &names[0]], 0),
         (&["calls", "--pod", &unknown[..10_000]], 2),
         (&["calls", "--method", &unknown[..10_000]], 2),
     ] {
@@ -120,12 +122,12 @@ async fn long_names_are_cut_in_tables_and_complete_in_json() {
             assert!(length <= MAX_LINE, "{asked} has a line of {length} characters");
         }
     }
-    let table = place.ask(&["status"]).await.stdout;
-    let row = table.lines().find(|line| line.starts_with("it/ppp")).unwrap();
-    assert!(row.contains("ppp…  ") && row.ends_with("running"), "the columns after the name must be shown");
+    let table = place.ask(&["pods"]).await.stdout;
+    let row = table.lines().find(|line| line.starts_with("ppp")).unwrap();
+    assert!(row.contains("ppp…  ") && row.contains("Running"), "the columns after the name must be shown");
     let sentences = place.ask(&["explain", &call]).await.stdout;
     assert!(sentences.contains("exited with code 3"), "the text after the name must be shown");
-    let refused = place.ask(&["status", "none"]).await.stderr;
+    let refused = place.ask(&["describe", "none"]).await.stderr;
     assert!(refused.contains("POD \"none\" not found; the pods are it/") && refused.len() < 10_000);
 
     let mut shim = shim;

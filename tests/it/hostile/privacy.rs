@@ -37,7 +37,7 @@ async fn told(arguments: &[&str]) -> [String; 3] {
     let status = place.ask(&["status", "-o", "json"]).await.json();
     let http = status["http"].as_str().unwrap().trim_start_matches("http://").to_owned();
     let public = get(&http, "/pods").await;
-    let private = place.ask(&["status", "a", "-o", "json"]).await.stdout;
+    let private = place.ask(&["pods", "a", "-o", "json"]).await.stdout;
     let metrics = get(&http, "/metrics/probes").await;
     assert!(!metrics.contains("s3cret"), "{metrics}");
     running.signal(Signal::TERM);

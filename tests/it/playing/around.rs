@@ -1,5 +1,5 @@
 //! The environment of played pods: probes from other sources, modes, signals and a kubelet; and
-//! `status POD`.
+//! `describe`.
 
 use std::fs;
 use std::process::Command;
@@ -143,7 +143,7 @@ async fn play_starts_no_pod_while_a_kubelet_is_connected() {
 }
 
 #[tokio::test]
-async fn status_describes_a_played_pod() {
+async fn a_played_pod_is_described() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let more = ", resources: {limits: {cpu: 100m}}, \
@@ -152,7 +152,7 @@ async fn status_describes_a_played_pod() {
     fs::write(place.at("pods.yaml"), again + &pod("a", POLITE, "", more) + &pod("b", POLITE, "", ""))
         .unwrap();
     let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
-    let page = async |pod: &'static str| place.ask(&["status", pod]).await;
+    let page = async |pod: &'static str| place.ask(&["describe", pod]).await;
     until_shown(&place, &["status"], |status| {
         let pods = status["pods"].as_array()?;
         let is = |namespace: &str, word: &str| {
@@ -182,17 +182,14 @@ async fn status_describes_a_played_pod() {
     };
     assert!(has(&["Ready", "False", "ContainersNotReady"]) && has(&["Warning", "BackOff"]), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
-    assert!(
-        page("test/a")
-            .await
-            .stdout
-            .contains("Readiness:        exec (manifest) delay=0s timeout=1s period=1s")
-    );
+    assert!(page("test/a").await.stdout.contains(
+        "Readiness:        exec (manifest) delay=0s timeout=1s period=1s #success=1 #failure=3: ok since"
+    ));
     let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
     let one = "error: POD \"a\" is ambiguous: it may be other/a, test/a\n";
     let none = "error: POD \"c\" not found; the pods are other/a, test/a, test/b\n";
     assert_eq!(told, [one, none].map(|text| (Some(2), text.to_owned())));
-    let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
+    let whole = place.ask(&["pods", "b", "-o", "json"]).await.json();
     assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(143));

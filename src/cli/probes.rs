@@ -1,0 +1,197 @@
+//! `probeshim probes`
+
+use anyhow::Context as _;
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::CliError;
+use super::admin_args::{AdminArgs, OutputFormat};
+use super::pod_list::{PodList, PodListArgs};
+use super::probe_result::{ProbeOfPod, probes};
+use super::table::{Cell, Column, Table};
+use super::watch::{WatchItem, WatchOutput, watch};
+use crate::admin::Client;
+use crate::admin::api::StatusPod;
+use crate::terminal::screen::{Screen, print};
+
+/// Arguments of `probes`.
+#[derive(Debug, Args)]
+pub struct ProbesCommand {
+    #[command(flatten)]
+    at: AdminArgs,
+
+    #[command(flatten)]
+    which: PodListArgs,
+
+    /// Show probes again whenever they change
+    #[arg(short, long, visible_alias = "follow")]
+    watch: bool,
+
+    /// Output format: table, wide, json or yaml (a list of probes, each with its pod and container)
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::WITHOUT_NAMES), hide_possible_values = true)]
+    output: OutputFormat,
+}
+
+impl ProbesCommand {
+    /// Queries the probes and prints them.
+    pub async fn run(self) -> Result<(), CliError> {
+        let client = self.at.client()?;
+        let list = PodList::query(&client).await?;
+        self.which.validate(&list)?;
+        if self.watch {
+            return watch_probes(&client, &self.which, self.output).await;
+        }
+        let pods = self.which.select(&list);
+        let probes: Vec<ProbeOfPod<'_>> = pods.iter().flat_map(|pod| probes(pod)).collect();
+        match self.output {
+            OutputFormat::Json | OutputFormat::Yaml => {
+                let documents: Result<Vec<_>, _> = probes.iter().map(|probe| document(*probe)).collect();
+                let documents = documents?;
+                let documents: Vec<&RawValue> = documents.iter().map(AsRef::as_ref).collect();
+                print(&self.output.list(&documents)?)?;
+            }
+            _ if probes.is_empty() => {
+                let hint = if list.mode == "off" {
+                    "; probeshim runs probes with --enforce dry-run, kill or restart"
+                } else {
+                    ""
+                };
+                print(&format!("{}{hint}\n", self.which.nothing("probes").trim_end()))?;
+            }
+            _ => {
+                let screen = Screen::stdout();
+                let with_namespace = self.which.shows_namespaces(&pods);
+                let is_wide = self.output == OutputFormat::Wide;
+                screen.print(&table(
+                    &probes,
+                    &list.mode,
+                    is_wide,
+                    with_namespace,
+                    Timestamp::now(),
+                    screen,
+                ))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn watch_probes(client: &Client, which: &PodListArgs, output: OutputFormat) -> Result<(), CliError> {
+    let with_namespace = which.watch_shows_namespaces();
+    let item = |probe: ProbeOfPod<'_>, mode: &str| {
+        let now = Timestamp::now();
+        let shown = match output {
+            OutputFormat::Json | OutputFormat::Yaml => {
+                WatchOutput::Document(output.streamed(&document(probe)?)?)
+            }
+            _ => WatchOutput::Row(row(probe, mode, with_namespace, now)),
+        };
+        let key = format!("{} {} {}", probe.pod.id, probe.container.id, probe.probe.r#type);
+        // The age of a result is not worth a row.
+        let since = probe.probe.since.as_deref().and_then(|since| since.parse().ok());
+        let result = probe.result(mode, since.unwrap_or(now));
+        let state = format!("{result:?} {} {}", probe.probe.killed, probe.probe.would_have_killed);
+        Ok(WatchItem { key, state, output: shown })
+    };
+    let is_wide = output == OutputFormat::Wide;
+    watch(columns(is_wide, with_namespace), async || {
+        let list = PodList::query(client).await?;
+        let pods = which.select(&list);
+        pods.iter().flat_map(|pod| probes(pod)).map(|probe| item(probe, &list.mode)).collect()
+    })
+    .await
+}
+
+/// Returns a probe as JSON, with the names of its pod and container.
+fn document(of: ProbeOfPod<'_>) -> Result<Box<RawValue>, CliError> {
+    let ProbeOfPod { pod, container, probe } = of;
+    let mut json = serde_json::to_value(probe).context("the probe cannot be written as JSON")?;
+    if let Some(fields) = json.as_object_mut() {
+        for (name, value) in
+            [("namespace", &pod.namespace), ("pod", &pod.name), ("container", &container.name)]
+        {
+            fields.insert(name.to_owned(), serde_json::json!(value));
+        }
+    }
+    Ok(to_raw_value(&json).context("the probe cannot be written as JSON")?)
+}
+
+fn table(
+    probes: &[ProbeOfPod<'_>],
+    mode: &str,
+    is_wide: bool,
+    with_namespace: bool,
+    now: Timestamp,
+    screen: Screen,
+) -> String {
+    let rows: Vec<Vec<Cell>> = probes.iter().map(|probe| row(*probe, mode, with_namespace, now)).collect();
+    Table::new(columns(is_wide, with_namespace), screen).render(&rows)
+}
+
+fn columns(is_wide: bool, with_namespace: bool) -> Vec<Column> {
+    let optional = |column: Column| if is_wide { column } else { column.optional() };
+    let namespace = with_namespace.then(|| Column::text("NAMESPACE"));
+    let others = [
+        Column::text("POD"),
+        Column::text("CONTAINER"),
+        Column::text("PROBE"),
+        Column::text("RESULT"),
+        optional(Column::text("HANDLER")),
+        optional(Column::text("SOURCE")),
+        optional(Column::numeric("WOULD HAVE KILLED")),
+        optional(Column::numeric("KILLED")),
+    ];
+    namespace.into_iter().chain(others).collect()
+}
+
+fn row(of: ProbeOfPod<'_>, mode: &str, with_namespace: bool, now: Timestamp) -> Vec<Cell> {
+    let ProbeOfPod { pod, container, probe } = of;
+    let StatusPod { namespace, name, id, .. } = pod;
+    let namespace = with_namespace.then(|| Cell::new(namespace.as_deref().unwrap_or_default()));
+    let result = of.result(mode, now);
+    let others = [
+        Cell::new(name.as_ref().unwrap_or(id)),
+        Cell::new(container.name.as_ref().unwrap_or(&container.id)),
+        Cell::new(&probe.r#type),
+        Cell::styled(&result.text, result.style()),
+        Cell::new(&probe.handler),
+        Cell::new(&probe.source),
+        Cell::new(probe.would_have_killed.to_string()),
+        Cell::new(probe.killed.to_string()),
+    ];
+    namespace.into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::snapshots::assert_screens;
+    use super::*;
+
+    #[test]
+    fn each_probe_is_shown_with_its_result_and_handler() {
+        let probe = |kind: &str, more: serde_json::Value| {
+            let mut probe = json!({
+                "type": kind, "handler": "exec", "source": "manifest", "result": null, "run": 0, "threshold": 3,
+                "verdict": null, "onHold": false, "wouldHaveKilled": 0, "since": "2026-11-24T12:59:20Z",
+            });
+            probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            probe
+        };
+        let pods: Vec<StatusPod> = serde_json::from_value(json!([{
+            "namespace": "shop", "name": "web-7d4b9c6f8-x2x9z", "uid": "1", "id": "s", "sandbox": "ready", "ip": null, "source": "list",
+            "containers": [{"name": "main", "id": "c", "state": "running", "source": "list", "probes": [
+                probe("startup", json!({"result": "success", "verdict": "success", "onHold": true})),
+                probe("readiness", json!({"result": "failure", "verdict": "failure", "run": 17})),
+                probe("liveness", json!({"result": "error", "errors": 8, "lastError": "executable not found", "source": "annotation"})),
+            ]}, {"name": "sidecar", "id": "d", "state": "running", "source": "list", "probes": [
+                probe("liveness", json!({"result": "failure", "verdict": "success", "run": 2, "killed": 4, "handler": "httpGet"})),
+            ]}],
+        }])).unwrap();
+        let pods: Vec<&StatusPod> = pods.iter().collect();
+        let now = "2026-11-24T13:00:00Z".parse().unwrap();
+        assert_screens("probes", |screen| table(&probes(&pods), "restart", false, true, now, screen));
+    }
+}
