@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Minimum length of a run of hexadecimal digits that is an id. Runtimes' ids of containers and
-/// execs have 64, uids without dashes 32.
-const MIN_ID_LEN: usize = 32;
+/// Lengths of a run of hexadecimal digits that is an id. Runtimes' ids of containers and execs have
+/// 64, uids without dashes 32.
+const ID_LENS: [usize; 2] = [32, 64];
 
 /// Lengths of the parts of a UUID.
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
@@ -41,8 +41,11 @@ pub(super) fn message_key(message: &str) -> Cow<'_, str> {
 fn is_variable(before: &str, word: &str) -> bool {
     let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-    (is_hex && word.len() >= MIN_ID_LEN)
-        || (is_number && BEFORE_PID.iter().any(|text| before.ends_with(text)))
+    let ends_in_pid = |text: &str| {
+        before.strip_suffix(text).is_some_and(|text| !text.ends_with(|c: char| c.is_alphanumeric()))
+    };
+    (is_hex && ID_LENS.contains(&word.len()))
+        || (is_number && BEFORE_PID.iter().any(|text| ends_in_pid(text)))
 }
 
 /// Returns the length of the UUID at the beginning of a text, if there is one.
