@@ -176,7 +176,24 @@ async fn mode(State(admin): ApiContext) -> Json<api::ModeBody> {
     Json(api::ModeBody { mode: mode_of(&admin).name().to_owned() })
 }
 
-/// Changes the enforcement mode. Returns an error if there is no prober.
+/// Returns the mode with a name, if it can be set at run time. `is_kubelet`: the built-in kubelet
+/// runs, which restarts the containers that it kills.
+fn permitted_mode(name: &str, is_kubelet: bool) -> Result<EnforcementMode, String> {
+    let kill = if is_kubelet { EnforcementMode::Restart } else { EnforcementMode::Kill };
+    let modes = [EnforcementMode::Off, EnforcementMode::DryRun, kill];
+    if let Some(mode) = modes.into_iter().find(|mode| mode.name() == name) {
+        return Ok(mode);
+    }
+    let names = modes.map(EnforcementMode::name);
+    let reason = match name {
+        "restart" => " needs --enforce restart at start".to_owned(),
+        "kill" => " is not available, since this probeshim restarts the containers that it kills".to_owned(),
+        _ => did_you_mean(name, names),
+    };
+    Err(format!("mode {name:?}{reason}; the modes are {}", names.join(", ")))
+}
+
+/// Changes the enforcement mode. Without a prober, every mode except `off` is an error.
 async fn switch_mode(
     State(admin): ApiContext,
     Extension(Caller(asker)): Extension<Caller>,
@@ -184,18 +201,17 @@ async fn switch_mode(
 ) -> Result<Json<api::ModeBody>, RequestError> {
     let Json(api::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    // The built-in kubelet restarts the containers that it kills.
-    let kill =
-        if admin.state.kubelet.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
-    let to = [EnforcementMode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
-    let name = kill.name();
     let to =
-        to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} must be dry-run or {name}")))?;
-    let prober = admin.state.prober.as_ref().ok_or_else(|| {
-        RequestError::BadRequest(format!(
-            "no probes are run: start probeshim with --enforce dry-run or {name}"
-        ))
-    })?;
+        permitted_mode(&wanted, admin.state.kubelet.get().is_some()).map_err(RequestError::BadRequest)?;
+    let Some(prober) = admin.state.prober.as_ref() else {
+        return match to {
+            EnforcementMode::Off => Ok(Json(api::ModeBody { mode: wanted })),
+            _ => Err(RequestError::BadRequest(format!(
+                "no probes are run, since probeshim was started with --enforce off: restart it with --enforce {}",
+                to.name()
+            ))),
+        };
+    };
     if prober.mode() != to {
         prober.set_mode(to, &asker.map_or_else(|| "an unknown client".to_owned(), |peer| peer.to_string()));
     }

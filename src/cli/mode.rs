@@ -6,15 +6,15 @@ use clap::Args;
 use super::CliError;
 use super::admin_args::AdminArgs;
 use crate::admin::api::ModeBody;
+use crate::prober::EnforcementMode;
 use crate::terminal::screen::print;
 
 /// Arguments of `mode`.
 #[derive(Debug, Args)]
 pub struct ModeCommand {
-    /// Enforcement mode to set: dry-run or kill, or dry-run or restart if probeshim restarts
-    /// containers itself. Without it, the current mode is shown
-    #[arg(value_name = "MODE", value_parser = ["dry-run", "kill", "restart"])]
-    to: Option<String>,
+    /// Enforcement mode to set. Without it, the current mode is shown
+    #[arg(value_name = "MODE", value_enum)]
+    to: Option<EnforcementMode>,
 
     #[command(flatten)]
     at: AdminArgs,
@@ -25,7 +25,7 @@ impl ModeCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let answer = match &self.to {
-            Some(to) => client.switch_mode(to).await?,
+            Some(to) => client.switch_mode(to.name()).await?,
             None => client.mode().await?,
         };
         let now: ModeBody = serde_json::from_slice(&answer).context("the response is not a mode")?;

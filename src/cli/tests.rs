@@ -104,7 +104,7 @@ fn error_messages_of_flags_state_the_expected_format() {
             "runtime --exec-timeout-kills=all",
             "'--exec-timeout-kills <SCOPE>'\n  [possible values: process, group]",
         ),
-        ("mode shoot", "'[MODE]'\n  [possible values: dry-run, kill, restart]"),
+        ("mode shoot", "'[MODE]'\n  [possible values: off, dry-run, kill, restart]"),
     ] {
         let (prefix, argument) = line.rsplit_once(' ').unwrap();
         let prefix: Vec<String> = prefix.split(' ').map(str::to_owned).collect();

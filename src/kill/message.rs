@@ -1,5 +1,5 @@
-//! Messages of `Killing` events. All except [`restarting_all`] are word for word those of the
-//! kubelet (`kuberuntime_manager.go`: `computePodActions` and `computeInitContainerActions`;
+//! Messages of `Killing` events. All except [`restarting_all`] and [`killed`] are word for word those
+//! of the kubelet (`kuberuntime_manager.go`: `computePodActions` and `computeInitContainerActions`;
 //! `kuberuntime_container.go`: `killContainer`).
 
 use crate::manifest::ProbeType;
@@ -27,6 +27,11 @@ pub(crate) const FAILED_POST_START_HOOK: &str = "FailedPostStartHook";
 pub(crate) fn container(name: &str, cause: KillCause, is_restarted: bool) -> String {
     let ending = if is_restarted { ", will be restarted" } else { "" };
     format!("Container {name} {}{ending}", cause.text())
+}
+
+/// Returns the message for a container that is killed, and that probeshim does not restart.
+pub(crate) fn killed(name: &str, cause: KillCause) -> String {
+    format!("Container {name} {}, will be killed", cause.text())
 }
 
 /// Returns the message for a restartable init container.

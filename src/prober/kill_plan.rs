@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
+use super::enforcement::EnforcementMode;
 use super::probe_state::ObservedState;
 use crate::kill::{KillCause, KillPlan, message};
 use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
 
 /// Returns the kill plan for a running container whose liveness or startup probe has failed.
-/// `state` returns the states of the pod's containers.
+/// `state` returns the states of the pod's containers. In the mode `kill` the message does not
+/// promise a restart, which is up to others.
 pub(super) fn plan_kill(
+    mode: EnforcementMode,
     spec: &PodSpec,
     name: &str,
     probe_type: ProbeType,
@@ -39,7 +42,11 @@ pub(super) fn plan_kill(
     // (`shouldRestartOnFailure`).
     let policy = container.and_then(|it| it.restart_policy);
     if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
-        let message = message::container(name, KillCause::FailedProbe(probe_type), true);
+        let cause = KillCause::FailedProbe(probe_type);
+        let message = match mode {
+            EnforcementMode::Kill => message::killed(name, cause),
+            _ => message::container(name, cause, true),
+        };
         return kill(message, own.unwrap_or(of_pod));
     }
     let mut others =
@@ -127,7 +134,9 @@ mod tests {
                 containers,
                 ..PodSpec::default()
             };
-            let kill = plan_kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
+            let kill = plan_kill(EnforcementMode::Restart, &spec, "main", ProbeType::Liveness, |_| {
+                sibling.flatten()
+            });
             let actual = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
             assert_eq!(actual, expected, "{policy:?}");
         }

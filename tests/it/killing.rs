@@ -24,7 +24,7 @@ async fn the_kill_of_a_failed_container_has_events_and_an_explanation() {
     let id = run(&mut runtime, "web").await;
     place.configure(FAILING);
     let _shim = place.start_watching(&["--enforce", "kill"]).await;
-    told(&place, "web", "Killing", "Container main failed liveness probe, will be restarted", 1).await;
+    told(&place, "web", "Killing", "Container main failed liveness probe, will be killed", 1).await;
     told(&place, "web", "ContainerExited", "", 1).await;
     let calls = stops(&place, 1).await;
     let call = &calls[0];
@@ -38,7 +38,7 @@ async fn the_kill_of_a_failed_container_has_events_and_an_explanation() {
     let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
     let explained = explained.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in [
-        "Container main failed liveness probe, will be restarted: the liveness probe failed, and its failure threshold is 1.",
+        "Container main failed liveness probe, will be killed: the liveness probe failed, and its failure threshold is 1.",
         "The container had a grace period of 30s.",
         "The failed attempt, at ",
         ": Liveness probe failed: ",
@@ -77,7 +77,7 @@ async fn the_enforcement_mode_can_be_changed_at_run_time() {
     assert_eq!(place.ask(&["mode"]).await.stdout, "dry-run\n");
     let wrong = place.ask(&["mode", "restart"]).await;
     assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
-    assert!(wrong.stderr.contains("mode \"restart\" must be dry-run or kill"), "{wrong:?}");
+    assert!(wrong.stderr.contains("mode \"restart\" needs --enforce restart at start"), "{wrong:?}");
     assert_eq!(place.ask(&["mode", "kill"]).await.stdout, "kill\n");
     told(
         &place,
@@ -108,6 +108,10 @@ async fn the_enforcement_mode_off_cannot_be_changed_at_run_time() {
     assert_eq!(place.ask(&["mode"]).await.stdout, "off\n");
     let refused = place.ask(&["mode", "kill"]).await;
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("no probes are run: start probeshim with --enforce"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("no probes are run, since probeshim was started with --enforce off"),
+        "{refused:?}"
+    );
+    assert_eq!(place.ask(&["mode", "off"]).await.stdout, "off\n");
     runtime.end().await;
 }

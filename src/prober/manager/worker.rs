@@ -15,6 +15,7 @@ use crate::handler::meter::AttemptMeter;
 use crate::handler::meter::Series;
 use crate::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
 use crate::manifest::Probe;
+use crate::prober::enforcement::EnforcementMode;
 use crate::prober::lateness::{Delay, timed};
 use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
 use crate::prober::probe_state::NextAction;
@@ -92,7 +93,12 @@ impl Worker {
         })
     }
 
+    /// Makes the attempt of a tick. In the mode `off` there is none, and the probe continues to count
+    /// once the mode is another one.
     async fn do_probe(&mut self, due: Instant) -> bool {
+        if self.shared.enforcement.mode() == EnforcementMode::Off {
+            return true;
+        }
         let now = Instant::now();
         let mut effects = Effects::default();
         let (next, task) = self.pod.lock().next_action(&self.signals, now, &mut effects);
@@ -112,6 +118,9 @@ impl Worker {
         let started = Instant::now();
         let tried = self.shared.attempt_with_retries(task, &meter).await;
         let duration = started.elapsed();
+        if self.shared.enforcement.mode() == EnforcementMode::Off {
+            return;
+        }
         let metrics = &self.shared.metrics;
         let (reason, message) = event_message(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {

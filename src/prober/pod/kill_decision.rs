@@ -93,6 +93,10 @@ impl PodState {
     /// container is not killed, an event reports the would-be kill and the reason, and the probe
     /// starts to count again, as it would after a kill.
     pub(super) fn decide(&mut self, index: usize, now: Instant, effects: &mut Effects) {
+        let mode = self.enforcement.mode();
+        if mode == EnforcementMode::Off {
+            return;
+        }
         let container = &self.containers[index];
         let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
         if !container.is_running() || is_at_its_end || container.kill_pending {
@@ -103,7 +107,8 @@ impl PodState {
                 continue;
             }
             let name = self.containers[index].name().to_owned();
-            let kill = kill_plan::plan_kill(&self.spec, &name, probe_type, |other| self.state_of(other));
+            let kill =
+                kill_plan::plan_kill(mode, &self.spec, &name, probe_type, |other| self.state_of(other));
             if let Some((reason, why)) = self.kill_blocker(index, &kill, now, effects) {
                 let message = format!("{} ({why})", kill.message);
                 effects.events.push(self.container_event(index, Event::warning(reason, message)));
@@ -165,10 +170,9 @@ impl PodState {
         }
         match self.enforcement.permit_kill(now) {
             KillPermit::Allow => None,
-            KillPermit::DryRun => Some((
-                reason::WOULD_KILL,
-                "not stopped: the enforcement mode has just changed to dry-run".to_owned(),
-            )),
+            KillPermit::DryRun => {
+                Some((reason::WOULD_KILL, "not stopped: the enforcement mode has just changed".to_owned()))
+            }
             KillPermit::RateLimited { is_first } => {
                 if is_first {
                     effects.global_events.extend(self.enforcement.kills(now).most.map(KillLimit::event));

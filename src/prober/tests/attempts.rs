@@ -15,7 +15,7 @@ use crate::cri::v1::{self, ExecSyncRequest};
 use crate::events::reason;
 use crate::manifest::{ProbeType, Source};
 use crate::probe::SpecResolver;
-use crate::prober::{PodPhase, ProbeResult};
+use crate::prober::{EnforcementMode, PodPhase, ProbeResult};
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
@@ -337,4 +337,28 @@ async fn a_container_outside_of_the_spec_has_no_probe_workers() {
     after(2.0).await;
     assert_eq!(node.workers(), ["web/main readiness"]);
     assert!(node.report("web").conditions[1].is_met);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_mode_off_no_attempt_is_made_until_the_mode_is_another_one() {
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = attempts.clone();
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 1}))]))]);
+    let mut node = Node::settled(&[web], move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        fail()
+    })
+    .await;
+    node.run_pod("web");
+    after(5.5).await;
+    let count = || attempts.load(Ordering::Relaxed);
+    let made = count();
+    assert!(made > 3, "{made}");
+    let begin = Instant::now();
+    node.prober.set_mode(EnforcementMode::Off, "a test");
+    after(60.0).await;
+    assert_eq!((count(), node.events_since(begin).len()), (made, 0));
+    node.prober.set_mode(EnforcementMode::DryRun, "a test");
+    after(5.5).await;
+    assert!(count() > made + 3, "{}", count());
 }

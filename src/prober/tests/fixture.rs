@@ -100,7 +100,8 @@ impl Node {
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
     ) -> Self {
-        Self::enforcing(EnforcementSettings::default(), pods, Executor::fake(play))
+        let dry_run = EnforcementSettings { mode: EnforcementMode::DryRun, ..EnforcementSettings::default() };
+        Self::enforcing(dry_run, pods, Executor::fake(play))
     }
 
     /// Returns a node whose prober may kill containers.

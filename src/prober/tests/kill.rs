@@ -87,7 +87,7 @@ async fn each_instance_of_a_failed_container_is_stopped_once() {
     node.exit("web/main", 137);
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
-    let killing = "Container main failed liveness probe, will be restarted".to_owned();
+    let killing = "Container main failed liveness probe, will be killed".to_owned();
     assert_eq!(messages(&node, begin, reason::KILLING), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Another client restarts the container.
@@ -312,8 +312,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     after(3.0).await;
     let killed = |name: &str| node.probe(&format!("{name}/main"), LIVENESS).unwrap().killed;
     assert_eq!((killed("web"), killed("api")), (0, 1));
-    let why =
-        "Container main failed liveness probe, will be restarted (not stopped: it matches --never-kill)";
+    let why = "Container main failed liveness probe, will be killed (not stopped: it matches --never-kill)";
     let begin = Instant::now() - Duration::from_secs(10);
     assert!(messages(&node, begin, reason::WOULD_KILL).iter().any(|(_, message)| message == why));
 }
