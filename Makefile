@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: build static image demo test lint check conformance parity differential image-test vm-test cluster-test soak attack bench generate fuzz
+.PHONY: build static image demo test lint check conformance parity differential image-test vm-test cluster-test soak attack bench generate fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image vm cluster soak attack
@@ -8,6 +8,28 @@ SUITES = conformance parity differential image vm cluster soak attack
 # The program, in target/release/probeshim.
 build:
 	cargo build --release
+
+# The program with its man pages and completions, below PREFIX. `make build` comes first, and needs no root. DESTDIR is prepended
+# to all paths, for packages.
+PREFIX ?= /usr/local
+PROGRAM = target/release/probeshim
+BINDIR = $(DESTDIR)$(PREFIX)/bin
+MANDIR = $(DESTDIR)$(PREFIX)/share/man/man1
+BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+install:
+	install -d $(BINDIR) $(MANDIR) $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
+	install -m 755 $(PROGRAM) $(BINDIR)/probeshim
+	$(PROGRAM) man $(MANDIR)
+	$(PROGRAM) completion bash > $(BASH_COMPLETIONS)/probeshim
+	$(PROGRAM) completion zsh > $(ZSH_COMPLETIONS)/_probeshim
+	$(PROGRAM) completion fish > $(FISH_COMPLETIONS)/probeshim.fish
+
+uninstall:
+	rm -f $(BINDIR)/probeshim $(MANDIR)/probeshim.1 $(MANDIR)/probeshim-*.1
+	rm -f $(BASH_COMPLETIONS)/probeshim $(ZSH_COMPLETIONS)/_probeshim $(FISH_COMPLETIONS)/probeshim.fish
 
 # The program for an empty image: linked statically, in target/image/probeshim. It needs libc.a (Debian: libc6-dev, Fedora:
 # glibc-static). On a node prefer `make build`: to resolve host names, glibc loads modules of the node, which fit only the

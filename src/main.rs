@@ -53,6 +53,7 @@ fn dispatch(command: CliCommand) -> Result<u8, CliError> {
             memory::start_trimming().context("cannot start")?;
             runtime()?.block_on(app::demo(demo.duration())).map_err(CliError::from_display)
         }
+        CliCommand::Exec(exec) => runtime()?.block_on(exec.run()),
         command => run(command).map(|()| 0),
     }
 }
@@ -89,9 +90,14 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Get(get) => runtime.block_on(get.run()),
         CliCommand::Status(status) => runtime.block_on(status.run()),
         CliCommand::Wait(wait) => runtime.block_on(wait.run()),
+
+        CliCommand::Logs(logs) => runtime.block_on(logs.run()),
         CliCommand::Mode(mode) => runtime.block_on(mode.run()),
         CliCommand::Check(check) => check.run(),
         CliCommand::Schema => cli::schema(),
+        CliCommand::Version(version) => runtime.block_on(version.run()),
+        CliCommand::Completion(completion) => completion.run(),
+        CliCommand::Man(man) => man.run(),
         CliCommand::Bench(bench) => runtime.block_on(bench.run()),
         CliCommand::Runtime(flags) => {
             let settings = RuntimeSettings::new(flags, &Environment::detect())?;
@@ -99,7 +105,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
-        CliCommand::Play(_) | CliCommand::Demo(_) | CliCommand::Monitor { .. } => {
+        CliCommand::Play(_) | CliCommand::Demo(_) | CliCommand::Exec(_) | CliCommand::Monitor { .. } => {
             unreachable!("the command was run before")
         }
     }

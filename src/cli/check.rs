@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::CliError;
+use super::stderr::note;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, CheckReport, Environment};
 use crate::probe::DescribedProbe;
-use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
 
 /// Arguments of `check`.
@@ -54,10 +54,9 @@ impl CheckCommand {
 }
 
 /// Prints warnings, in the style of errors.
-#[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
 fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("warning: {}", harmless_text(warning));
+        note(&format!("warning: {warning}"));
     }
 }
 

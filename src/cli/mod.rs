@@ -7,14 +7,17 @@ mod bench;
 mod call_arg;
 mod calls;
 mod check;
+mod completion;
 mod demo;
 mod describe;
 mod events;
+mod exec;
 mod explain;
 mod follow;
 mod get;
 mod label_selector;
 mod line;
+mod logs;
 mod mode;
 mod pod_arg;
 mod pod_list;
@@ -23,7 +26,10 @@ mod pods;
 mod probe_result;
 mod probes;
 mod status;
+mod stderr;
 mod table;
+mod target;
+mod version;
 mod wait;
 mod watch;
 mod yaml;
@@ -42,20 +48,24 @@ use crate::procrun::monitor;
 pub use bench::BenchArgs;
 pub use calls::CallsCommand;
 pub use check::{CheckCommand, schema};
+pub use completion::{CompletionCommand, ManCommand};
 pub use demo::Demo;
 pub use describe::DescribeCommand;
 pub use events::EventsCommand;
+pub use exec::ExecCommand;
 pub use explain::ExplainCommand;
 pub use get::GetCommand;
+pub use logs::LogsCommand;
 pub use mode::ModeCommand;
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
 pub use status::StatusCommand;
 pub use wait::WaitCommand;
+pub use version::VersionCommand;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 110, disable_help_subcommand = true)]
+#[command(version, about, max_term_width = 110)]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
@@ -134,6 +144,20 @@ pub enum CliCommand {
     /// expired, or the condition can no longer be met.
     Wait(WaitCommand),
 
+    /// Print the log of a container
+    ///
+    /// The container may belong to a pod that probeshim runs or to any other pod of the node.
+    /// Control characters are escaped if standard output is a terminal.
+    Logs(LogsCommand),
+
+    /// Execute a command in a container with ExecSync, through the relay
+    ///
+    /// Prints the standard output and standard error of the command when it has ended, and exits
+    /// with its code. The call is recorded as those of other clients: `probeshim explain` shows
+    /// where its time went.
+    #[command(override_usage = "probeshim exec [OPTIONS] POD -- CMD...")]
+    Exec(ExecCommand),
+
     /// Show or change the enforcement mode of a running probeshim
     ///
     /// Only a probeshim that was started with --enforce runs probes and can change its mode. off stops
@@ -166,6 +190,18 @@ pub enum CliCommand {
     /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early,
     /// with exit code 130.
     Demo(Demo),
+
+    /// Show the versions of this program, of a running probeshim and of its runtime
+    Version(VersionCommand),
+
+    /// Print the script that completes commands and flags in a shell
+    ///
+    /// For bash: source <(probeshim completion bash). `make install` installs the scripts.
+    Completion(CompletionCommand),
+
+    /// Write the man pages to a directory
+    #[command(hide = true)]
+    Man(ManCommand),
 
     /// Monitor the processes of one container. Started by `runtime`
     #[command(name = monitor::SUBCOMMAND, hide = true)]

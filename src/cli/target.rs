@@ -1,0 +1,204 @@
+//! The container to which `logs` and `exec` refer.
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use serde_json::Value;
+use tonic::transport::Channel;
+
+use super::CliError;
+use super::pod_arg::{NamespaceArg, find_pod, owner};
+use super::stderr::note;
+use crate::admin::Client;
+use crate::admin::api::{Status, StatusPod};
+use crate::cri::runtime_client;
+use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
+use crate::cri::v1::{self, ListContainersRequest, ListPodSandboxRequest};
+use crate::socket::SocketPath;
+use crate::suggest::did_you_mean;
+
+/// Annotation with the name of the container to which kubectl refers by default.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Arguments that select a container.
+#[derive(Debug, Args)]
+pub(super) struct ContainerArgs {
+    /// Name of the pod, NAMESPACE/NAME, or uid
+    #[arg(value_name = "POD")]
+    pod: String,
+
+    #[command(flatten)]
+    namespace: NamespaceArg,
+
+    /// Name of the container, which may be an init container [default: the annotation
+    /// kubectl.kubernetes.io/default-container of the pod, or its first container]
+    #[arg(short, long, value_name = "CONTAINER")]
+    container: Option<String>,
+}
+
+/// A container of a pod, with all its instances on the node.
+#[derive(Debug)]
+pub(super) struct TargetContainer {
+    pub(super) pod: String,
+    pub(super) name: String,
+    /// Instances of the container, the oldest first.
+    pub(super) instances: Vec<v1::Container>,
+    /// Reason for which the container does not run, if it waits for its start.
+    pub(super) waiting: Option<String>,
+    /// Client of the runtime.
+    pub(super) runtime: RuntimeServiceClient<Channel>,
+}
+
+/// Socket to which requests about the container are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Via {
+    /// The runtime itself.
+    Upstream,
+    /// The relay, which records the calls.
+    Relay,
+}
+
+/// Names of the containers of a pod.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ContainerNames {
+    containers: Vec<String>,
+    init: Vec<String>,
+    /// Name in the annotation of the pod.
+    annotated: Option<String>,
+}
+
+impl ContainerArgs {
+    /// Finds the container, and its instances on the runtime.
+    pub(super) async fn find(self, client: &Client, via: Via) -> Result<TargetContainer, CliError> {
+        let status = client.status().await?;
+        let status: Status = serde_json::from_slice(&status).context("the response is not a status")?;
+        let pod = find_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
+        let socket = match via {
+            Via::Upstream => &status.upstream.socket,
+            Via::Relay => &status.listen,
+        };
+        let socket = SocketPath::parse(socket).map_err(CliError::from_display)?;
+        let mut runtime = runtime_client(&socket);
+        let failed = |status: tonic::Status| anyhow!("{socket}: {}", status.message());
+        let sandboxes = runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
+        let sandboxes: Vec<_> =
+            sandboxes.into_inner().items.into_iter().filter(|it| is_of_pod(it, pod)).collect();
+        let containers = runtime.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
+        let mut containers = containers.into_inner().containers;
+        containers.retain(|it| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
+        containers.sort_by_key(|container| container.created_at);
+        let names = match client.pods().await {
+            Ok(pods) => ContainerNames::from_managed(&pods, pod),
+            Err(_) => None,
+        };
+        let names = names.unwrap_or_else(|| ContainerNames::from_runtime(&sandboxes, &containers));
+        let (name, remark) = names.choose(self.container, &owner(pod)).map_err(CliError::Usage)?;
+        if let Some(remark) = remark {
+            note(&remark);
+        }
+        containers.retain(|container| name_of(container) == name);
+        let known = pod.containers.iter().find(|known| known.name.as_deref() == Some(&name));
+        let waiting = known.filter(|known| known.state == "waiting");
+        let waiting = waiting.map(|known| known.reason.clone().unwrap_or_default());
+        Ok(TargetContainer { pod: owner(pod), name, instances: containers, waiting, runtime })
+    }
+}
+
+impl TargetContainer {
+    /// Returns the error for a container that has not started yet, in the words of the kubelet.
+    pub(super) fn not_started(&self) -> CliError {
+        let Self { pod, name, waiting, .. } = self;
+        let reason = waiting.as_deref().filter(|reason| !reason.is_empty()).unwrap_or("ContainerCreating");
+        anyhow!("container {name:?} in pod {pod:?} is waiting to start: {reason}").into()
+    }
+}
+
+impl ContainerNames {
+    /// Reads the names of a managed pod from the response of `/pods`.
+    fn from_managed(pods: &[u8], pod: &StatusPod) -> Option<Self> {
+        let pods: Value = serde_json::from_slice(pods).ok()?;
+        let uid = pod.uid.as_deref()?;
+        let found = pods["items"].as_array()?.iter().find(|item| item["metadata"]["uid"] == uid)?;
+        let names = |field: &str| -> Vec<String> {
+            let list = found["spec"][field].as_array().into_iter().flatten();
+            list.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect()
+        };
+        let annotated = found["metadata"]["annotations"][DEFAULT_CONTAINER].as_str().map(str::to_owned);
+        Some(Self { containers: names("containers"), init: names("initContainers"), annotated })
+    }
+
+    /// Returns the names of the containers on the runtime, in the order of their creation. Which of
+    /// them are init containers is not known.
+    fn from_runtime(sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for name in containers.iter().map(name_of) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        let annotated = sandboxes.iter().find_map(|sandbox| sandbox.annotations.get(DEFAULT_CONTAINER));
+        Self { containers: names, init: Vec::new(), annotated: annotated.cloned() }
+    }
+
+    /// Returns the name of the container, and a remark if it was chosen among several. The messages
+    /// are kubectl's.
+    fn choose(&self, wanted: Option<String>, pod: &str) -> Result<(String, Option<String>), String> {
+        let all = || self.containers.iter().chain(&self.init).map(String::as_str);
+        if let Some(wanted) = wanted {
+            if all().any(|known| known == wanted) {
+                return Ok((wanted, None));
+            }
+            let hint = did_you_mean(&wanted, all());
+            let names = all().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "container {wanted} is not valid for pod {pod}{hint}; the containers are {names}"
+            ));
+        }
+        if let Some(name) = self.annotated.as_ref().filter(|name| all().any(|known| known == *name)) {
+            return Ok((name.clone(), None));
+        }
+        let Some(first) = self.containers.first().or(self.init.first()) else {
+            return Err(format!("pod {pod} has no containers"));
+        };
+        let init = self.init.iter().map(|name| format!("{name} (init)"));
+        let names: Vec<String> = self.containers.iter().cloned().chain(init).collect();
+        let remark = format!("Defaulted container {first:?} out of: {}", names.join(", "));
+        Ok((first.clone(), (names.len() > 1).then_some(remark)))
+    }
+}
+
+fn name_of(container: &v1::Container) -> &str {
+    container.metadata.as_ref().map_or("", |metadata| &metadata.name)
+}
+
+/// Returns whether a sandbox is one of the pod, which can have several.
+fn is_of_pod(sandbox: &v1::PodSandbox, pod: &StatusPod) -> bool {
+    let Some(metadata) = &sandbox.metadata else { return false };
+    [&metadata.namespace, &metadata.name, &metadata.uid].into_iter().map(Some).eq([
+        pod.namespace.as_ref(),
+        pod.name.as_ref(),
+        pod.uid.as_ref(),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_container_is_chosen_as_by_kubectl() {
+        let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let one = ContainerNames { containers: texts(&["main"]), ..ContainerNames::default() };
+        assert_eq!(one.choose(None, "a/web").unwrap(), ("main".to_owned(), None));
+        let more =
+            ContainerNames { init: texts(&["setup"]), containers: texts(&["main", "side"]), annotated: None };
+        let remark = "Defaulted container \"main\" out of: main, side, setup (init)".to_owned();
+        assert_eq!(more.choose(None, "a/web").unwrap(), ("main".to_owned(), Some(remark)));
+        assert_eq!(more.choose(Some("setup".to_owned()), "a/web").unwrap().0, "setup");
+        let error = more.choose(Some("sied".to_owned()), "a/web").unwrap_err();
+        let expected = "container sied is not valid for pod a/web, did you mean \"side\"?; the containers are main, side, setup";
+        assert_eq!(error, expected);
+        let annotated = ContainerNames { annotated: Some("side".to_owned()), ..more };
+        assert_eq!(annotated.choose(None, "a/web").unwrap(), ("side".to_owned(), None));
+        assert!(ContainerNames::default().choose(None, "a/web").is_err());
+    }
+}
