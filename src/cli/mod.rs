@@ -160,10 +160,10 @@ pub enum CliCommand {
 
     /// Show or change the enforcement mode of a running probeshim
     ///
-    /// Only a probeshim that was started with --enforce runs probes and can change its mode. off stops
-    /// all probes and kills at once; another mode resumes them. kill is for run, and restart for
-    /// play and run --enforce restart. Each change is recorded as an event, with the process that
-    /// requested it.
+    /// Only a probeshim that was started with --enforce runs probes and can change its mode. off
+    /// stops all probes and kills at once; another mode resumes them. kill is for run, and restart
+    /// for play and run --enforce restart. Each change is recorded as an event, with the process
+    /// that requested it.
     Mode(ModeCommand),
 
     /// Validate manifests and the configuration by the rules of Kubernetes, and show their probes

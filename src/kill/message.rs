@@ -1,6 +1,6 @@
-//! Messages of `Killing` events. All except [`restarting_all`] and [`killed`] are word for word those
-//! of the kubelet (`kuberuntime_manager.go`: `computePodActions` and `computeInitContainerActions`;
-//! `kuberuntime_container.go`: `killContainer`).
+//! Messages of `Killing` events. All except [`restarting_all`] and [`killed`] are word for word
+//! those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
+//! `computeInitContainerActions`; `kuberuntime_container.go`: `killContainer`).
 
 use crate::manifest::ProbeType;
 

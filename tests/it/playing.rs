@@ -1,6 +1,7 @@
 //! `probeshim play` on procrun, started as users start it: its end, its exit code, its output, and
 //! many pods at the same time.
 
+mod actions;
 mod around;
 mod command;
 mod logs;

@@ -93,8 +93,8 @@ impl Worker {
         })
     }
 
-    /// Makes the attempt of a tick. In the mode `off` there is none, and the probe continues to count
-    /// once the mode is another one.
+    /// Makes the attempt of a tick. In the mode `off` there is none, and the probe continues to
+    /// count once the mode is another one.
     async fn do_probe(&mut self, due: Instant) -> bool {
         if self.shared.enforcement.mode() == EnforcementMode::Off {
             return true;
