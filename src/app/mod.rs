@@ -3,6 +3,7 @@
 mod demo;
 mod embedded_runtime;
 mod error;
+mod image_hint;
 mod kubelet;
 mod listeners;
 mod nofile;

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::embedded_runtime::{EmbeddedRuntime, EmbeddedRuntimeError};
 use super::error::RunError;
+use super::image_hint::hint_at_local_images;
 use super::kubelet::RunningKubelet;
 use super::nofile::raise_nofile_limit;
 use super::play_goal::{GoalState, pending_goals, wait_for_goal};
@@ -137,6 +138,8 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let reporting = progress.follow(new_events, reported.clone(), move |event| {
         event.pod.as_ref().is_none_or(|pod| kubelet.manages(pod))
     });
+    let for_hints = events.follow(&EventFilter::default()).1;
+    let _hints = hint_at_local_images(playing.kubelet.clone(), for_hints);
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut play = Play { playing, events, runtime_check, progress, until: *until };
     let end = tokio::select! {

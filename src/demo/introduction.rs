@@ -43,6 +43,6 @@ pub fn introduction(lasts: Duration, program: &str, places: &Endpoints) -> Strin
         pods.display(),
         command(&["calls", "-f"]),
         command(&["status"]),
-        command(&["explain", "CALL"]),
+        command(&["explain", "--last"]),
     )
 }

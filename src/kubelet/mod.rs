@@ -11,6 +11,7 @@ mod backoff;
 mod client_pods;
 mod context;
 mod cri_config;
+mod local_image;
 mod log_manager;
 mod logs;
 mod manifest_source;
