@@ -10,10 +10,8 @@ use tracing::warn;
 
 use crate::events::{Event, reason};
 use crate::kubelet::Kubelet;
+use crate::progress::PULL_FAILED;
 use crate::terminal::sanitize;
-
-/// Begin of the kubelet's message about a pull that failed (`images/image_manager.go`).
-const PULL_FAILED: &str = "Failed to pull image";
 
 /// Starts a task that logs a hint, once for each image, when an image cannot be pulled and is on
 /// the node. The task ends when the returned handle is dropped.

@@ -8,4 +8,4 @@ mod unready;
 
 pub use output::{Progress, ProgressFormat};
 pub use summary::{demo_outcome, pod_table};
-pub use unready::{LOG_LINES, UnreadyContainer, render_unready, unready_containers};
+pub use unready::{LOG_LINES, PULL_FAILED, UnreadyContainer, render_unready, unready_containers};
