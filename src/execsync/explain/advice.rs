@@ -10,6 +10,9 @@ use crate::terminal::format;
 /// Number of characters of an id that crictl shows.
 const SHORT_ID: usize = 13;
 
+/// Maximum length of a command in the advice.
+const MAX_COMMAND_BYTES: usize = 200;
+
 /// Exit codes of a shell for a program that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -135,12 +138,13 @@ impl Subject<'_> {
     }
 
     /// Returns the crictl command that executes the same in the container, if the whole command is
-    /// known.
+    /// known and can be copied from a line.
     fn shell_command(&self) -> Option<String> {
         let id = self.call.container.as_deref()?.id.as_deref()?;
         let id = id.get(..SHORT_ID).unwrap_or(id);
         let command = format::command(&self.exec.command);
-        (!self.exec.truncated).then(|| format!("`crictl exec --sync {id} {command}`"))
+        let is_short = command.len() <= MAX_COMMAND_BYTES && !command.contains(char::is_control);
+        (is_short && !self.exec.truncated).then(|| format!("`crictl exec --sync {id} {command}`"))
     }
 
     fn container(&self) -> String {

@@ -13,6 +13,10 @@ use crate::tap::{Call, ExecCall};
 /// Minimum duration of a drain phase that is a cause in addition to the exit code of the command.
 const NOTABLE_DRAIN: Duration = Duration::from_secs(1);
 
+/// Minimum number of throttled CFS periods that are a cause in addition to the exit code: the
+/// command may have a timeout of its own.
+const MIN_THROTTLED_PERIODS: u64 = 2;
+
 /// Cause of a slow or failed ExecSync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -58,7 +62,9 @@ impl Cause {
                     Self::ExitCode(code)
                 };
                 let drained = insight.phases.parts().drain.is_some_and(|drain| drain >= NOTABLE_DRAIN);
-                [Some(own), drained.then_some(Self::Drain)].into_iter().flatten().collect()
+                let throttled = throttled_periods(insight) >= MIN_THROTTLED_PERIODS;
+                let also = [throttled.then_some(Self::Throttled), drained.then_some(Self::Drain)];
+                std::iter::once(own).chain(also.into_iter().flatten()).collect()
             }
             (None, CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) | CallOutcome::ClientReset(_)) => {
                 vec![Self::from_slow_call(insight)]
@@ -91,9 +97,7 @@ impl Cause {
         match slowest {
             Some("drain") => Self::Drain,
             Some("queue") => Self::Queue,
-            _ if evidence.and_then(|evidence| evidence.cpu.as_ref()).is_some_and(limits::is_throttled) => {
-                Self::Throttled
-            }
+            _ if throttled_periods(insight) > 0 => Self::Throttled,
             _ if has_oom_kills(insight) => Self::OutOfMemory,
             Some("prepare" | "start") => Self::Start,
             Some("run") => Self::Run,
@@ -110,4 +114,10 @@ impl Cause {
 
 fn has_oom_kills(insight: &ExecAnalysis) -> bool {
     insight.evidence.as_deref().and_then(|evidence| evidence.oom_kills).is_some_and(|kills| kills > 0)
+}
+
+/// Returns the number of throttled CFS periods, if their share is notable; otherwise 0.
+fn throttled_periods(insight: &ExecAnalysis) -> u64 {
+    let cpu = insight.evidence.as_deref().and_then(|evidence| evidence.cpu.as_ref());
+    cpu.filter(|cpu| limits::is_throttled(cpu)).map_or(0, |cpu| cpu.throttled_periods)
 }
