@@ -111,7 +111,7 @@ fn kill(kill: &KillRecord) -> Vec<String> {
         },
         format!("The container had a grace period of {grace_period}s."),
     ];
-    let at = |failure: &ProbeFailure| format!("{}: {}", time_of(failure.at), failure.message);
+    let at = |failure: &ProbeFailure| format!("{}: {}", time_of(failure.at), failure.message.trim_end());
     if failures.len() == 1 {
         sentences.push(format!("The failed attempt, {}", failures.iter().map(at).collect::<String>()));
     } else if !failures.is_empty() {
