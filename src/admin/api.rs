@@ -235,6 +235,14 @@ pub struct Explanation {
 pub struct EventsQuery {
     /// Only events that happened within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
+    /// Only events about pods of this namespace.
+    pub namespace: Option<String>,
+    /// Only events about this pod: its name, `NAMESPACE/NAME` or uid.
+    pub pod: Option<String>,
+    /// Only events of this type: `Normal` or `Warning`.
+    pub r#type: Option<String>,
+    /// Only events with this reason, without regard to case.
+    pub reason: Option<String>,
 }
 
 /// A line of the stream of events.

@@ -26,7 +26,7 @@ use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::MethodName;
-use crate::events::EventFilter;
+use crate::events::{EventFilter, EventType};
 use crate::history::json::time;
 use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
@@ -263,7 +263,7 @@ async fn explain(
 
 async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let events = admin.state.events.select(&EventFilter { since: query.since_ms.map(parse_since) });
+    let events = admin.state.events.select(&event_filter(query)?);
     Ok(array_of(events, |event| api::Event::from(event)))
 }
 
@@ -274,14 +274,29 @@ async fn follow_events(
     query: QueryOfEvents,
 ) -> Result<Response, RequestError> {
     let Query(query) = query?;
+    let filter = event_filter(query)?;
     let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.state.events.follow(&EventFilter { since: query.since_ms.map(parse_since) });
-    let coming = BroadcastStream::new(coming).map(|next| match next {
-        Ok(event) => EventLine::Event((&*event).into()),
-        Err(BroadcastStreamRecvError::Lagged(missed)) => EventLine::Missed { missed },
+    let (kept, coming) = admin.state.events.follow(&filter);
+    let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
+        Ok(event) => filter.lets_through(&event).then(|| EventLine::Event((&*event).into())),
+        Err(BroadcastStreamRecvError::Lagged(missed)) => Some(EventLine::Missed { missed }),
     });
     let lines = tokio_stream::iter(kept).map(|event| EventLine::Event((&*event).into())).chain(coming);
     Ok(lines_of(lines, permit))
+}
+
+/// Validates the type of events.
+fn event_filter(query: EventsQuery) -> Result<EventFilter, RequestError> {
+    let EventsQuery { since_ms, namespace, pod, r#type, reason } = query;
+    let severity = match r#type.as_deref() {
+        None => None,
+        Some("Normal") => Some(EventType::Normal),
+        Some("Warning") => Some(EventType::Warning),
+        Some(other) => {
+            return Err(RequestError::BadRequest(format!("type {other:?} must be Normal or Warning")));
+        }
+    };
+    Ok(EventFilter { since: since_ms.map(parse_since), namespace, pod, severity, reason })
 }
 
 /// Streams a JSON array item by item. The text of the whole array could take many times the memory

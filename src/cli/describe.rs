@@ -267,7 +267,11 @@ impl DescribePrinter<'_> {
 /// Returns the age of an event, with the number of its occurrences.
 fn age_of(event: &Event, now: Timestamp) -> String {
     let age = format::age(&event.time, now);
-    if event.count > 1 { format!("{age} (x{})", event.count) } else { age }
+    if event.count < 2 {
+        return age;
+    }
+    let over = event.first_time.as_deref().map(|first| format!(" over {}", format::age(first, now)));
+    format!("{age} (x{}{})", event.count, over.unwrap_or_default())
 }
 
 /// Returns each key with its value.

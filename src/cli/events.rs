@@ -3,11 +3,14 @@
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
+use super::pod_arg::NamespaceArg;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Event, EventLine, EventsQuery};
@@ -15,6 +18,9 @@ use crate::config::BoundedDuration;
 use crate::events::reason::UNHEALTHY;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
+
+/// Minimum width of messages. In a narrower column, they are shown below their rows.
+const MIN_MESSAGE_WIDTH: usize = 40;
 
 /// Arguments of `events`.
 #[derive(Debug, Args)]
@@ -26,8 +32,23 @@ pub struct EventsCommand {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<BoundedDuration>,
 
+    /// Show only events about this pod: NAME, NAMESPACE/NAME or uid
+    #[arg(long, value_name = "POD")]
+    pod: Option<String>,
+
+    #[command(flatten)]
+    namespace: NamespaceArg,
+
+    /// Show only events of this type
+    #[arg(long, value_name = "TYPE", value_parser = event_types())]
+    r#type: Option<String>,
+
+    /// Show only events with this reason, case-insensitive, such as Unhealthy
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+
     /// Show events as they happen, after the recorded ones
-    #[arg(short, long)]
+    #[arg(short, long, visible_alias = "watch", visible_short_alias = 'w')]
     follow: bool,
 
     /// Output format: table, json or yaml (a list; with --follow one document per item)
@@ -39,7 +60,13 @@ impl EventsCommand {
     /// Queries the events and prints them.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
-        let query = EventsQuery { since_ms: self.since.map(milliseconds) };
+        let query = EventsQuery {
+            since_ms: self.since.map(milliseconds),
+            namespace: self.namespace.namespace,
+            pod: self.pod,
+            r#type: self.r#type,
+            reason: self.reason,
+        };
         match (self.follow, self.output) {
             (true, output) => follow(&client, &query, output).await,
             (false, OutputFormat::Json | OutputFormat::Yaml) => {
@@ -61,16 +88,26 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
         print("no events\n")?;
         return Ok(());
     }
-    let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
     let screen = Screen::stdout();
-    screen.print(&Table::new(columns(), screen).render(&rows))?;
+    screen.print(&render(&events, Timestamp::now(), screen))?;
     Ok(())
+}
+
+/// Returns the table of events, with their messages wrapped.
+fn render(events: &[Event], now: Timestamp, screen: Screen) -> String {
+    let rows: Vec<Vec<Cell>> = events.iter().map(|event| row(event, now)).collect();
+    Table::new(columns(), screen).render_wrapped(&rows, MIN_MESSAGE_WIDTH)
+}
+
+/// Returns the parser of event types.
+fn event_types() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(["Normal", "Warning"])
 }
 
 async fn follow(client: &Client, query: &EventsQuery, output: OutputFormat) -> Result<(), CliError> {
     let read = |line: &[u8]| {
         Ok(match serde_json::from_slice(line).context("the response has a line that is not an event")? {
-            EventLine::Event(event) => FollowItem::Row(row(&event)),
+            EventLine::Event(event) => FollowItem::Row(row(&event, Timestamp::now())),
             EventLine::Missed { missed } => {
                 FollowItem::Remark(format!("(missed {missed} events because they arrived too fast)"))
             }
@@ -90,7 +127,7 @@ fn columns() -> [Column; 6] {
     ]
 }
 
-fn row(event: &Event) -> Vec<Cell> {
+fn row(event: &Event, now: Timestamp) -> Vec<Cell> {
     let style = if event.r#type == "Warning" { AnsiColor::Yellow.on_default() } else { Style::new() };
     let pod = event.pod.as_ref().map(|pod| match &event.namespace {
         Some(namespace) => format!("{namespace}/{pod}"),
@@ -98,7 +135,7 @@ fn row(event: &Event) -> Vec<Cell> {
     });
     let object: Vec<String> = pod.into_iter().chain(event.container.clone()).collect();
     vec![
-        Cell::new(format::time(&event.time)),
+        Cell::new(format::recent_time(&event.time, now)),
         Cell::styled(&event.r#type, style),
         Cell::styled(&event.reason, style),
         Cell::new(event.count.to_string()),
@@ -113,4 +150,54 @@ pub(super) fn message(event: &Event) -> String {
     let message = event.message.trim_end();
     let is_empty = event.reason == UNHEALTHY && message.ends_with("probe failed:");
     if is_empty { format!("{message} (no output)") } else { message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::snapshots::assert_screens;
+    use super::*;
+
+    #[test]
+    fn messages_of_events_are_whole_on_a_narrow_terminal() {
+        let event =
+            |time: &str, kind: &str, reason: &str, pod: Option<&str>, message: &str, count: u64| -> Event {
+                serde_json::from_value(json!({
+                "time": time, "type": kind, "reason": reason, "namespace": pod.map(|_| "shop"), "pod": pod,
+                "container": pod.map(|_| "main"), "message": message, "count": count,
+            }))
+            .unwrap()
+            };
+        let missing = "Liveness probe errored and resulted in unknown state: rpc error: code = Unknown desc = failed to exec in \
+                       container: exec: \"curl\": executable file not found in $PATH\n";
+        let events = [
+            event(
+                "2026-11-23T21:59:48.000Z",
+                "Normal",
+                "RuntimeReady",
+                None,
+                "containerd v2.1.4 is ready",
+                1,
+            ),
+            event(
+                "2026-11-24T12:59:48.123Z",
+                "Warning",
+                "Unhealthy",
+                Some("web-7d4b9c6f8-x2x9z"),
+                missing,
+                6,
+            ),
+            event(
+                "2026-11-24T12:59:50.123Z",
+                "Warning",
+                "Unhealthy",
+                Some("web"),
+                "Readiness probe failed: \n",
+                1,
+            ),
+        ];
+        let now = "2026-11-24T13:00:00Z".parse().unwrap();
+        assert_screens("events", |screen| render(&events, now, screen));
+    }
 }

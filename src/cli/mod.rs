@@ -60,8 +60,8 @@ pub use mode::ModeCommand;
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
 pub use status::StatusCommand;
-pub use wait::WaitCommand;
 pub use version::VersionCommand;
+pub use wait::WaitCommand;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]

@@ -18,6 +18,8 @@ use crate::object_ref::{ContainerRef, PodRef};
 pub struct Event {
     /// Time of the last occurrence.
     pub time: SystemTime,
+    /// Time of the first occurrence.
+    pub first_time: SystemTime,
     /// Severity of the event.
     pub severity: EventType,
     /// Reason in one word in `CamelCase`, see [`reason`].
@@ -46,6 +48,14 @@ pub enum EventType {
 pub struct EventFilter {
     /// Only events whose last occurrence was at this time or later.
     pub since: Option<SystemTime>,
+    /// Only events about pods of this namespace.
+    pub namespace: Option<String>,
+    /// Only events about this pod: its name, `NAMESPACE/NAME` or uid.
+    pub pod: Option<String>,
+    /// Only events of this severity.
+    pub severity: Option<EventType>,
+    /// Only events with this reason, without regard to case.
+    pub reason: Option<String>,
 }
 
 impl Event {
@@ -60,7 +70,8 @@ impl Event {
     }
 
     fn new(severity: EventType, reason: &'static str, message: String) -> Self {
-        Self { time: SystemTime::now(), severity, reason, pod: None, container: None, message, count: 1 }
+        let now = SystemTime::now();
+        Self { time: now, first_time: now, severity, reason, pod: None, container: None, message, count: 1 }
     }
 
     /// Returns the event with a reference to its pod.
@@ -84,7 +95,7 @@ impl Event {
     /// Returns a hash of everything that equal events have in common. Ids and pids in the message
     /// may differ.
     fn event_key(&self) -> u64 {
-        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
+        let Self { time: _, first_time: _, count: _, severity, reason, pod, container, message } = self;
         let mut hasher = DefaultHasher::new();
         (*severity as u8, reason, pod, container, message_key(message)).hash(&mut hasher);
         hasher.finish()
@@ -92,7 +103,7 @@ impl Event {
 
     /// Returns whether both events are counted together.
     fn same_key(&self, other: &Self) -> bool {
-        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
+        let Self { time: _, first_time: _, count: _, severity, reason, pod, container, message } = self;
         (*severity, *reason, pod, container, message_key(message))
             == (other.severity, other.reason, &other.pod, &other.container, message_key(&other.message))
     }
@@ -102,6 +113,13 @@ impl EventFilter {
     /// Returns whether an event passes.
     #[must_use]
     pub fn lets_through(&self, event: &Event) -> bool {
-        self.since.is_none_or(|since| event.time >= since)
+        let Self { since, namespace, pod, severity, reason } = self;
+        let its_pod = event.pod.as_deref();
+        let its_namespace = its_pod.and_then(|pod| pod.namespace.as_deref());
+        since.is_none_or(|since| event.time >= since)
+            && namespace.as_deref().is_none_or(|namespace| its_namespace == Some(namespace))
+            && pod.as_deref().is_none_or(|name| its_pod.is_some_and(|pod| pod.is_named(name)))
+            && severity.is_none_or(|severity| event.severity == severity)
+            && reason.as_deref().is_none_or(|reason| event.reason.eq_ignore_ascii_case(reason))
     }
 }

@@ -103,9 +103,12 @@ impl EventRing {
             .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
         // If two different events have the same hash, later events are counted only with the newer
         // one.
-        if let Some(index) = index.filter(|index| self.events[*index].1.same_key(&event)) {
-            self.bytes -= event.message.len();
-            event.count += self.events.remove(index).map_or(0, |(_, known)| known.count);
+        if let Some(index) = index.filter(|index| self.events[*index].1.same_key(&event))
+            && let Some((_, known)) = self.events.remove(index)
+        {
+            self.bytes -= known.message.len();
+            event.count += known.count;
+            event.first_time = known.first_time;
         }
         self.bytes += event.message.len();
         let event = Arc::new(event);
@@ -153,7 +156,7 @@ mod tests {
         let shown: Vec<_> = selected.iter().map(|event| (event.message.as_str(), event.count)).collect();
         assert_eq!(shown, [("b", 1), ("a", 2)]);
         let since = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(3));
-        assert_eq!(events.select(&EventFilter { since }).len(), 1);
+        assert_eq!(events.select(&EventFilter { since, ..EventFilter::default() }).len(), 1);
     }
 
     #[test]

@@ -57,14 +57,6 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Formats the time of day of an RFC 3339 time; returns any other text unchanged.
-pub(crate) fn time(text: &str) -> String {
-    match text.parse::<Timestamp>() {
-        Ok(time) => time.strftime("%H:%M:%S%.3f").to_string(),
-        Err(_) => text.to_owned(),
-    }
-}
-
 /// Formats an RFC 3339 time: the time of day, after the date if that is not the date of `now`;
 /// returns any other text unchanged. Dates are in UTC.
 pub(crate) fn recent_time(text: &str, now: Timestamp) -> String {
@@ -196,9 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shown_with_milliseconds_and_ages_with_one_unit() {
-        assert_eq!(time("2026-11-21T13:09:32.123Z"), "13:09:32.123");
-        assert_eq!(time("unknown"), "unknown");
+    fn ages_are_shown_with_one_unit() {
         let now = "2026-11-21T13:09:32Z".parse().unwrap();
         for (then, shown) in
             [("2026-11-21T13:09:02Z", "30s"), ("2026-11-21T12:00:00Z", "1h"), ("2026-11-19T12:00:00Z", "2d")]

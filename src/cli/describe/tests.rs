@@ -67,7 +67,7 @@ fn a_pod_of_another_client_is_described_with_wrapped_messages() {
     let event = |kind: &str, reason: &str, container: &str, message: &str, count: u64| -> Event {
         serde_json::from_value(json!({
             "time": "2026-11-24T12:59:48.000Z", "type": kind, "reason": reason, "namespace": "shop", "pod": "sick",
-            "container": container, "message": message, "count": count,
+            "container": container, "message": message, "count": count, "firstTime": "2026-11-24T12:58:00.000Z",
         }))
         .unwrap()
     };

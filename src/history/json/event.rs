@@ -18,6 +18,9 @@ pub struct Event {
     pub container: Option<String>,
     pub message: String,
     pub count: u64,
+    /// Time of the first occurrence; null from a probeshim that does not report it.
+    #[serde(rename = "firstTime", default)]
+    pub first_time: Option<String>,
 }
 
 impl From<&events::Event> for Event {
@@ -36,6 +39,7 @@ impl From<&events::Event> for Event {
             container: event.container.as_deref().and_then(|container| container.name.clone()),
             message: event.message.clone(),
             count: event.count,
+            first_time: Some(time(event.first_time)),
         }
     }
 }
