@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::execsync::{CallRecord, StuckExec};
 use crate::history::json::milliseconds;
 pub use crate::history::json::{
-    Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
+    Call, CallInFlight, Container, Cpu, Event, Evidence, Exec, Failure, Kill, ListedCall, Peer, Phases, Pids,
+    Pod, Pressures, Probe,
 };
 use crate::prober::{self, KillStats};
 
@@ -41,6 +42,9 @@ pub struct CallsQuery {
     /// Only calls of this run, and not those that an earlier probeshim recorded.
     #[serde(default, skip_serializing_if = "is_false")]
     pub this_run: bool,
+    /// Whether calls in flight are listed too, after those that have ended.
+    #[serde(default, skip_serializing_if = "is_false", alias = "inFlight")]
+    pub in_flight: bool,
     /// Only calls that ended within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
     /// Maximum number of calls: those that ended last.
@@ -223,8 +227,8 @@ pub struct CallCounts {
 /// A call with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The call record.
-    pub call: Call,
+    /// The call.
+    pub call: ListedCall,
     /// Sentences that explain the call.
     pub sentences: Vec<String>,
 }

@@ -16,6 +16,7 @@ use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
@@ -27,6 +28,7 @@ use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::MethodName;
 use crate::events::{EventFilter, EventType};
+use crate::execsync::{CallInFlight, CallRecord};
 use crate::history::json::time;
 use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
@@ -218,10 +220,35 @@ async fn switch_mode(
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }
 
+/// A call to be listed.
+enum CallItem {
+    Ended(Arc<CallRecord>),
+    InFlight(CallInFlight),
+}
+
+impl From<&CallItem> for api::ListedCall {
+    fn from(item: &CallItem) -> Self {
+        match item {
+            CallItem::Ended(record) => Self::Ended(Box::new((&**record).into())),
+            CallItem::InFlight(call) => Self::InFlight(Box::new(call.into())),
+        }
+    }
+}
+
 async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let calls = admin.state.calls.select(&filter(&query, &admin)?, selection(&query)?);
-    Ok(array_of(calls, |record| api::Call::from(record)))
+    let filter = filter(&query, &admin)?;
+    let selection = selection(&query)?;
+    // Calls in flight are listed first: a call that ends meanwhile is in both lists, and in none
+    // otherwise.
+    let mut in_flight = if query.in_flight { admin.state.in_flight.list().await } else { Vec::new() };
+    let calls = admin.state.calls.select(&filter, selection);
+    in_flight.retain(|call| {
+        filter.matches_in_flight(call) && !calls.iter().rev().any(|record| record.call.id == call.info.id)
+    });
+    let ended = calls.into_iter().map(CallItem::Ended);
+    let items = ended.chain(in_flight.into_iter().map(CallItem::InFlight)).map(Arc::new).collect();
+    Ok(array_of(items, |item: &CallItem| api::ListedCall::from(item)))
 }
 
 /// Streams the calls of the history, then each call as it ends, with one line per call.
@@ -252,13 +279,34 @@ async fn explain(
 ) -> Result<Response, RequestError> {
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
-    let record = admin.state.calls.get(id).ok_or_else(|| {
+    let Some(record) = admin.state.calls.get(id) else { return explain_in_flight(&admin, id).await };
+    let sentences = execsync::explain(&record);
+    let call = api::ListedCall::Ended(Box::new((&*record).into()));
+    Ok(Json(api::Explanation { call, sentences }).into_response())
+}
+
+/// Explains a call in flight.
+async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestError> {
+    let call = admin.state.in_flight.list().await.into_iter().find(|call| call.info.id == id);
+    let call = call.ok_or_else(|| {
         RequestError::BadRequest(format!(
-            "call {id} is not recorded; `probeshim calls` shows the recorded calls"
+            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls"
         ))
     })?;
-    let sentences = execsync::explain(&record);
-    Ok(Json(api::Explanation { call: (&*record).into(), sentences }).into_response())
+    let session = call.details.progress.filter(|progress| progress.exited.is_some());
+    let session = session.and_then(|progress| progress.pid);
+    let container = call.details.container.as_ref().and_then(|container| container.id.clone());
+    let processes = match session.zip(container) {
+        // Reading all processes takes milliseconds on a large node.
+        Some((pid, container)) => {
+            let read = move || execsync::session_processes(&container, pid);
+            tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        }
+        None => Vec::new(),
+    };
+    let sentences = execsync::explain_in_flight(&call, Instant::now(), &processes);
+    let call = api::ListedCall::InFlight(Box::new((&call).into()));
+    Ok(Json(api::Explanation { call, sentences }).into_response())
 }
 
 async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {

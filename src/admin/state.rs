@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cri::MeteredChannel;
+use crate::engine::InFlightReader;
 use crate::events::EventRecorder;
 use crate::execsync::Stuck;
 use crate::history::{CallHistory, Journal};
@@ -41,6 +42,8 @@ pub struct ServerInfo {
 pub struct ApiState {
     /// History of calls.
     pub calls: Arc<CallHistory>,
+    /// Calls in flight.
+    pub in_flight: InFlightReader,
     /// History of events.
     pub events: Arc<EventRecorder>,
     /// Inventory of the node.

@@ -23,7 +23,7 @@ use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
-use crate::engine::{Inputs, NodeEngine, Outputs};
+use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
 use crate::handler::Executor;
@@ -110,8 +110,10 @@ impl Shim {
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let restarted_pods = client_pods.as_ref().filter(|_| restarts_client_pods);
+        let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let api_state = ApiState {
             calls: calls.clone(),
+            in_flight,
             events: events.clone(),
             inventory: inventory_rx,
             stuck: stuck_rx,
@@ -134,6 +136,7 @@ impl Shim {
             decoder,
             runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
             spec_updates: updates.receiver,
+            in_flight_queries,
         };
         let kubelet_starter = shared.kubelet_starter(store, prober.clone(), updates.sender);
         let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, shared.restarter()));

@@ -30,6 +30,9 @@ pub struct PathResult {
     pub way: String,
     /// Number of calls that failed.
     pub failed: usize,
+    /// Number of commands that exited with another code than 0.
+    #[serde(default)]
+    pub nonzero_exits: usize,
     /// Number of calls per second.
     pub calls_per_second: f64,
     /// Processor time of the whole node during the measurement, per call, in milliseconds.
@@ -65,15 +68,18 @@ pub(super) struct Samples {
     named: Vec<(&'static str, Vec<Duration>)>,
     executions: Vec<ExecTiming>,
     failed: usize,
+    nonzero_exits: usize,
     explained: usize,
     lasted: Duration,
     busy: Duration,
 }
 
 impl Samples {
-    pub(super) fn record(&mut self, duration: Duration, went_well: bool) {
+    /// Adds a call, with the exit code of its command if the call succeeded.
+    pub(super) fn record(&mut self, duration: Duration, exit_code: Option<i32>) {
         self.total.push(duration);
-        self.failed += usize::from(!went_well);
+        self.failed += usize::from(exit_code.is_none());
+        self.nonzero_exits += usize::from(exit_code.is_some_and(|code| code != 0));
     }
 
     pub(super) fn elapsed(&mut self, lasted: Duration, busy: Duration) {
@@ -114,6 +120,7 @@ impl Samples {
         PathResult {
             way: way.to_owned(),
             failed: self.failed,
+            nonzero_exits: self.nonzero_exits,
             calls_per_second: calls / self.lasted.as_secs_f64().max(f64::MIN_POSITIVE),
             cpu_ms_per_call: self.busy.as_secs_f64() * 1e3 / calls,
             explained: self.explained,

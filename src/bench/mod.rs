@@ -176,7 +176,7 @@ impl<'a> BenchRun<'a> {
                     let (call, took, answer, client) =
                         ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked.into_panic()));
                     let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
-                    samples.record(took, code == Code::Ok);
+                    samples.record(took, answer.as_ref().ok().copied());
                     meter.finish(call, took, cri::Code(u32::from(code as u8)), answer.ok());
                     clients.push(client);
                 }

@@ -52,7 +52,7 @@ impl CallArg {
         }
         let query = self.query();
         if let [call] = &query_calls(client, &query).await?[..] {
-            return Ok(call.id);
+            return Ok(call.id());
         }
         check_names(client, &query).await?;
         let flags = self.flags();

@@ -15,7 +15,7 @@ use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
 use super::pod_arg::NamespaceArg;
 use crate::admin::Client;
-use crate::admin::api::{Call, CallsQuery, LogLine};
+use crate::admin::api::{CallsQuery, ListedCall, LogLine};
 use crate::config::{BoundedDuration, whole_number};
 use crate::history::{CodeLabel, MethodArg, ProbeLabel};
 use crate::terminal::screen::{Screen, print};
@@ -65,6 +65,11 @@ pub struct CallsCommand {
     #[arg(long)]
     failed: bool,
 
+    /// Show only calls in flight. The table shows them after those that have ended; json and yaml
+    /// only with this flag. Streams, such as GetContainerEvents, need --method
+    #[arg(long, conflicts_with_all = ["follow", "slowest", "last", "since", "failed", "code", "all"])]
+    in_flight: bool,
+
     /// Show also calls that an earlier run of probeshim recorded
     #[arg(long)]
     all: bool,
@@ -74,7 +79,7 @@ pub struct CallsCommand {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<BoundedDuration>,
 
-    /// Show only the last N calls
+    /// Show only the last N calls that have ended
     #[arg(long, visible_alias = "tail", value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 0, { u64::MAX }>)]
     last: Option<usize>,
 
@@ -95,6 +100,7 @@ impl CallsCommand {
     /// Queries the calls and prints them.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.admin.client()?;
+        let is_table = self.output == OutputFormat::Table && self.slowest.is_none() && !self.follow;
         let query = CallsQuery {
             method: self.method.map(|method| method.to_string()),
             namespace: self.namespace.namespace,
@@ -106,7 +112,8 @@ impl CallsCommand {
             failed: self.failed,
             this_run: !self.all,
             since_ms: self.since.map(milliseconds),
-            last: self.last,
+            in_flight: self.in_flight || is_table,
+            last: if self.in_flight { Some(0) } else { self.last },
             slowest: self.slowest,
         };
         match (self.follow, self.output) {
@@ -118,7 +125,7 @@ impl CallsCommand {
 }
 
 async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
-    let calls: Vec<Call> = query_calls(client, query).await?;
+    let calls = query_calls(client, query).await?;
     if calls.is_empty() {
         print(&(empty::reason(client, query).await? + "\n"))?;
         return Ok(());
@@ -140,7 +147,7 @@ async fn documents(client: &Client, query: &CallsQuery, output: OutputFormat) ->
 }
 
 /// Queries calls.
-pub(super) async fn query_calls(client: &Client, query: &CallsQuery) -> Result<Vec<Call>, CliError> {
+pub(super) async fn query_calls(client: &Client, query: &CallsQuery) -> Result<Vec<ListedCall>, CliError> {
     let answer = client.calls(query).await?;
     Ok(serde_json::from_slice(&answer).context("the response is not a list of calls")?)
 }

@@ -8,7 +8,7 @@ use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::bar;
 use super::call_arg::CallArg;
-use crate::admin::api::{Explanation, Phases};
+use crate::admin::api::{Explanation, ListedCall, Phases};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
@@ -57,9 +57,11 @@ fn text(explanation: &Explanation, screen: Screen) -> String {
         shortened(&wrapped, MAX_TEXT_WIDTH).into_owned() + "\n"
     };
     let mut text: String = explanation.sentences.iter().map(lines).collect();
-    if let Some(phases) = explanation.call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) {
+    if let ListedCall::Ended(call) = &explanation.call
+        && let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref())
+    {
         text += "\n";
-        text += &bar(phases, explanation.call.duration_ms, width, screen);
+        text += &bar(phases, call.duration_ms, width, screen);
     }
     text
 }

@@ -7,6 +7,8 @@
 //! analyzer ───messages───┘             └──► metrics
 //! ```
 
+mod in_flight;
+
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +33,11 @@ use crate::tap::{
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 
+pub(crate) use in_flight::DetailsQuery;
+pub use in_flight::InFlightReader;
+
+use in_flight::StopsInFlight;
+
 /// Interval between searches for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,6 +50,7 @@ pub(crate) struct Inputs {
     pub(crate) decoder: Decoder,
     pub(crate) runtime_events: mpsc::Receiver<RuntimeEvent>,
     pub(crate) spec_updates: mpsc::Receiver<SpecResolver>,
+    pub(crate) in_flight_queries: mpsc::Receiver<DetailsQuery>,
 }
 
 /// Destinations of the engine.
@@ -71,6 +79,7 @@ pub(crate) struct NodeEngine {
     kubelet: Arc<OnceLock<Kubelet>>,
     /// Recorder of the clients' actions on their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
+    stops_in_flight: StopsInFlight,
     outputs: Outputs,
     initial_lists: InitialLists,
 }
@@ -92,12 +101,13 @@ impl NodeEngine {
         outputs: Outputs,
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
-        Self { inventory, analyzer, prober, kubelet, recorder, outputs, initial_lists }
+        let stops_in_flight = StopsInFlight::default();
+        Self { stops_in_flight, inventory, analyzer, prober, kubelet, recorder, outputs, initial_lists }
     }
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.
     pub(crate) async fn run(mut self, inputs: Inputs) {
-        let Inputs { mut decoder, mut runtime_events, mut spec_updates } = inputs;
+        let Inputs { mut decoder, mut runtime_events, mut spec_updates, mut in_flight_queries } = inputs;
         let mut stuck_checks = interval(STUCK_INTERVAL);
         stuck_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut tap_events, mut batch) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
@@ -119,6 +129,7 @@ impl NodeEngine {
                     }
                 }
                 Some(specs) = spec_updates.recv() => self.catch_panics(|it| it.set_specs(specs)),
+                Some(query) = in_flight_queries.recv() => self.catch_panics(|it| it.answer_in_flight(query)),
                 message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
                 () = until(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
@@ -161,11 +172,13 @@ impl NodeEngine {
                 if let Some(prober) = self.prober.as_ref().filter(|_| !request.is_removal) {
                     prober.on_stop_requested(&request);
                 }
+                self.stops_in_flight.insert(request);
             }
             TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
             // The waiting task may be gone.
             TapEvent::Barrier(reached) => drop(reached.send(())),
             TapEvent::CallEnded(mut call) => {
+                self.stops_in_flight.remove(call.call.id);
                 let items = std::mem::take(&mut call.observations.items);
                 let is_mutating = !is_read_only(&call.call.method);
                 self.apply(
@@ -346,6 +359,24 @@ impl NodeEngine {
             self.record_event(event);
         }
         self.outputs.stuck.send_replace(Arc::new(stuck));
+    }
+
+    /// Answers with the details of the calls in flight.
+    fn answer_in_flight(&self, query: DetailsQuery) {
+        let mut details = self.analyzer.in_flight();
+        for (id, mut stop) in self.stops_in_flight.details() {
+            let container_id = stop.container.as_ref().and_then(|container| container.id.as_deref());
+            let container = container_id.and_then(|id| self.inventory.container(id));
+            let sandbox = match &stop.pod {
+                Some(pod) => pod.id.as_deref().and_then(|id| self.inventory.sandbox(id)),
+                None => container.and_then(|container| self.inventory.sandbox_of(container)),
+            };
+            stop.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(stop.pod);
+            stop.container = container.map(|container| container.container_ref.clone()).or(stop.container);
+            details.insert(id, stop);
+        }
+        // The reader may have given up.
+        let _ = query.send(details);
     }
 
     fn record(&mut self) {

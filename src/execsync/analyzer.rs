@@ -12,6 +12,7 @@ use super::analysis::CallRecord;
 use super::evidence::{SampleRequest, SampleResult, Sampler};
 use super::exec_instance::ClockReading;
 use super::identity::ProbeMatch;
+use super::in_flight::{CommandProgress, RequestDetails};
 use super::init_pid::container_init_pid;
 use super::metrics::ExecMetrics;
 use super::slowness::SlownessConfig;
@@ -234,6 +235,24 @@ impl ExecAnalyzer {
             records = records.into_iter().map(CallRecord::redacted).collect();
         }
         records
+    }
+
+    /// Returns the ExecSyncs in flight, by id.
+    #[must_use]
+    pub fn in_flight(&self) -> HashMap<u64, RequestDetails> {
+        let calls = self.tracker.containers().flat_map(|(_, execs)| execs.in_flight());
+        let details = calls.map(|(call, instance)| {
+            let CallContext { container, pod, probe_match } = call.context().clone();
+            let exec = if self.redact_commands { Arc::new(call.exec.redacted()) } else { call.exec.clone() };
+            let progress = instance.map(|instance| CommandProgress {
+                pid: instance.pid,
+                started: instance.started.map(|started| started.at),
+                exited: instance.exited.map(|exited| exited.at),
+                status: instance.status,
+            });
+            (call.id, RequestDetails { pod, container, exec: Some(exec), probe_match, progress })
+        });
+        details.collect()
     }
 
     /// Returns the stuck execs.

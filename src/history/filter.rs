@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use super::filter_values::{CodeLabel, ProbeLabel};
 use crate::cri::MethodName;
-use crate::execsync::{CallRecord, ProbeMatch};
+use crate::execsync::{CallInFlight, CallRecord, ProbeMatch};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::Peer;
+use crate::tap::is_stream;
 
 /// Conditions for the calls to be listed.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +63,26 @@ impl Filter {
                 call.container.as_deref(),
             )
             && self.probe.is_none_or(|wanted| is_probe(record, wanted))
+    }
+
+    /// Returns whether a call in flight matches the filter. It has no code, and has not failed yet.
+    /// Streams match only if the filter has their method.
+    #[must_use]
+    pub fn matches_in_flight(&self, call: &CallInFlight) -> bool {
+        let CallInFlight { info, details } = call;
+        let is_probe = |ProbeLabel(wanted): ProbeLabel| {
+            details.exec.is_some() && details.probe_match.label().unwrap_or(ProbeMatch::UNKNOWN) == wanted
+        };
+        !self.failed
+            && self.code.is_none()
+            && (self.method.is_some() || !is_stream(&info.method))
+            && self.matches_subject(
+                &info.method,
+                info.peer.as_deref(),
+                details.pod.as_deref(),
+                details.container.as_deref(),
+            )
+            && self.probe.is_none_or(is_probe)
     }
 
     /// Returns whether the method, client, pod and container of a call match the filter.

@@ -157,6 +157,7 @@ impl CallInFlight {
             since: Instant::now(),
             trace: TraceContext::from_headers(request.headers()),
         });
+        tracker.observer.on_start(&info);
         let listener = || ObserverRef { info: info.clone(), observer: tracker.observer.clone() };
         let to_announce = notify_on_request.then(listener);
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);

@@ -25,6 +25,11 @@ pub trait Observer: fmt::Debug + Send + Sync {
     /// Returns the plan that selects the data to be captured of a call to this method.
     fn capture_plan(&self, method: &MethodName) -> CapturePlan;
 
+    /// Called when the head of a call was received, after [`Self::capture_plan`].
+    fn on_start(&self, info: &Arc<CallInfo>) {
+        let _ = info;
+    }
+
     /// Called when the request of a call whose plan has `notify_on_request` is complete and has
     /// been handed to upstream.
     fn on_request_sent(&self, call: RequestSent) {

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tonic::Status;
 
+use super::CallsInFlight;
 use super::QueueItem;
 use super::call::{Call, ExecCall, ExecResult, KillRecord};
 use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
@@ -39,6 +40,7 @@ pub struct InternalCalls {
     metrics: TapMetrics,
     peer: Arc<Peer>,
     second: Arc<Mutex<RateWindow>>,
+    in_flight: Arc<CallsInFlight>,
 }
 
 /// A second, and the number of `ExecSync`s in it.
@@ -57,14 +59,26 @@ pub struct InternalCall {
 }
 
 impl InternalCalls {
-    pub(super) fn new(queue: mpsc::WeakSender<QueueItem>, numbers: CallIds, metrics: TapMetrics) -> Self {
+    pub(super) fn new(
+        queue: mpsc::WeakSender<QueueItem>,
+        numbers: CallIds,
+        metrics: TapMetrics,
+        in_flight: Arc<CallsInFlight>,
+    ) -> Self {
         let peer = Peer {
             uid: rustix::process::geteuid().as_raw(),
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
         let second = RateWindow { since: Instant::now(), count: 0 };
-        Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
+        Self {
+            queue,
+            numbers,
+            metrics,
+            peer: Arc::new(peer),
+            second: Arc::new(Mutex::new(second)),
+            in_flight,
+        }
     }
 
     /// Reports an internal `ExecSync`, before it is sent. Returns `None` if there are too many to
@@ -125,6 +139,7 @@ impl InternalCalls {
             since: Instant::now(),
             trace: None,
         });
+        self.in_flight.insert_internal(&info, pod.clone(), container.clone());
         let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&info) };
         InternalCall { calls: self.clone(), info, call }
     }
@@ -175,6 +190,7 @@ impl InternalCall {
         (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
         let times = Some(SendTimes { received: info.since, sent: info.since });
         let observations = Observations { observed_since: info.since, items: Vec::new() };
+        calls.in_flight.remove_internal(info.id);
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
             info,
             times,

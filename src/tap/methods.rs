@@ -58,6 +58,12 @@ pub fn is_object_call(method: &MethodName) -> bool {
     })
 }
 
+/// Returns whether a method returns a stream, which ends when its client wants no more.
+#[must_use]
+pub fn is_stream(method: &MethodName) -> bool {
+    spec_for(method).is_some_and(|watched| matches!(watched.response, Some(ResponseKind::Stream(_))))
+}
+
 /// Returns whether a method only reads the state, so that its observations are not changes made by
 /// the call.
 #[must_use]

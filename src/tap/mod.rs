@@ -6,6 +6,7 @@
 
 mod call;
 mod decoder;
+mod in_flight;
 mod internal_calls;
 mod messages;
 mod methods;
@@ -26,11 +27,12 @@ use crate::relay::{
 
 pub use call::{Call, ExecCall, ExecResult, KillRecord, ProbeFailure};
 pub use decoder::{DecodedCall, Decoder, ExecRequest, Observations, SendTimes, StopRequest, TapEvent};
+pub use in_flight::{CallsInFlight, ListedCall};
 pub use internal_calls::{InternalCall, InternalCalls};
 pub use metrics::TapMetrics;
 pub use observation::Observation;
 
-pub use methods::{is_object_call, is_read_only};
+pub use methods::{is_object_call, is_read_only, is_stream};
 
 use methods::ResponseKind;
 use rate_limit::RateLimit;
@@ -71,6 +73,7 @@ pub struct Tap {
     metrics: TapMetrics,
     /// Rate limit of each kind of list.
     paces: [RateLimit; 2],
+    in_flight: Arc<CallsInFlight>,
 }
 
 /// Maximum number of bytes of all captured requests that stop or remove an object.
@@ -90,7 +93,14 @@ impl Tap {
         let budget = CaptureBudget::new(settings.captured_bytes);
         let stop_budget = CaptureBudget::new(STOP_BUDGET_BYTES);
         (
-            Self { queue, budget, stop_budget, metrics: metrics.clone(), paces: Default::default() },
+            Self {
+                queue,
+                budget,
+                stop_budget,
+                metrics: metrics.clone(),
+                paces: Default::default(),
+                in_flight: Arc::default(),
+            },
             Decoder::new(observed, metrics, settings.hands_on_requests),
         )
     }
@@ -98,7 +108,13 @@ impl Tap {
     /// Returns a handle that reports internal calls. `numbers` gives them their numbers.
     #[must_use]
     pub fn internal_calls(&self, numbers: CallIds) -> InternalCalls {
-        InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
+        InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone(), self.in_flight.clone())
+    }
+
+    /// Returns the calls in flight.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> Arc<CallsInFlight> {
+        self.in_flight.clone()
     }
 
     fn queue(&self, queued: QueueItem) {
@@ -140,6 +156,10 @@ impl Observer for Tap {
         CapturePlan { request, response, notify_on_request: watched.is_announced }
     }
 
+    fn on_start(&self, info: &Arc<CallInfo>) {
+        self.in_flight.insert(info);
+    }
+
     fn on_request_sent(&self, call: RequestSent) {
         self.queue(QueueItem::RequestSent(call));
     }
@@ -149,6 +169,7 @@ impl Observer for Tap {
     }
 
     fn on_end(&self, call: CompletedCall) {
+        self.in_flight.remove(call.info.id);
         self.queue(QueueItem::CallEnded(call));
     }
 }

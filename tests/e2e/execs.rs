@@ -158,7 +158,7 @@ fn bench_measures_exec_syncs_directly_and_through_the_relay() {
     let execs = need!(Execs::start(&containerd));
     let bench = |more: &[&str]| -> Value {
         let container = &execs.pod.container[..13];
-        let flags = ["bench", "exec", "-o", "json", "--container", container, "-n", "6"];
+        let flags = ["bench", "exec", "-o", "json", "--container", container, "--calls", "6"];
         let report = execs.shim.ask_with(&[&flags[..], more].concat(), &["--", "sleep", "0.5"]);
         serde_json::from_str(&report).unwrap()
     };

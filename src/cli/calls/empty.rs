@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::query_calls;
 use crate::admin::Client;
-use crate::admin::api::{Call, CallsQuery, Container, Pod, Status};
+use crate::admin::api::{CallsQuery, Container, ListedCall, Pod, Status};
 use crate::cli::CliError;
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::suggest::did_you_mean;
@@ -28,7 +28,7 @@ pub(super) async fn reason(client: &Client, query: &CallsQuery) -> Result<String
     let status = status(client).await?;
     let recorded = query_calls(client, &CallsQuery::default()).await?;
     KnownObjects::new(&status, &recorded).check(query)?;
-    let of_any_run = CallsQuery { this_run: false, ..query.clone() };
+    let of_any_run = CallsQuery { this_run: false, in_flight: false, ..query.clone() };
     let earlier = if query.this_run { query_calls(client, &of_any_run).await?.len() } else { 0 };
     Ok(sentence(query, &status, recorded.len(), earlier))
 }
@@ -50,8 +50,12 @@ async fn status(client: &Client) -> Result<Status, CliError> {
 /// Returns the reason. `recorded` is the number of recorded calls, and `earlier` the number of
 /// calls of earlier runs that match.
 fn sentence(query: &CallsQuery, status: &Status, recorded: usize, earlier: usize) -> String {
-    let this_run = CallsQuery { this_run: query.this_run, ..CallsQuery::default() };
-    let reason = if *query != this_run {
+    let CallsQuery { this_run, in_flight, .. } = *query;
+    let unfiltered = CallsQuery { this_run, in_flight, ..CallsQuery::default() };
+    let only_in_flight = CallsQuery { last: Some(0), ..unfiltered.clone() };
+    let reason = if *query == only_in_flight {
+        "no calls are in flight".to_owned()
+    } else if *query != unfiltered {
         match recorded {
             1 => "no calls match, of 1 recorded call".to_owned(),
             recorded => format!("no calls match, of {recorded} recorded calls"),
@@ -69,7 +73,7 @@ fn sentence(query: &CallsQuery, status: &Status, recorded: usize, earlier: usize
 }
 
 impl KnownObjects {
-    fn new(status: &Status, recorded: &[Call]) -> Self {
+    fn new(status: &Status, recorded: &[ListedCall]) -> Self {
         let mut known = Self::default();
         for pod in &status.pods {
             let id = Some(pod.id.clone());
@@ -89,10 +93,8 @@ impl KnownObjects {
             let Container { id, name, attempt } = container.clone();
             ContainerRef { id, name, attempt }
         };
-        known.pods.extend(recorded.iter().filter_map(|call| call.pod.as_ref()).map(pod_ref));
-        known
-            .containers
-            .extend(recorded.iter().filter_map(|call| call.container.as_ref()).map(container_ref));
+        known.pods.extend(recorded.iter().filter_map(ListedCall::pod).map(pod_ref));
+        known.containers.extend(recorded.iter().filter_map(ListedCall::container).map(container_ref));
         known
     }
 

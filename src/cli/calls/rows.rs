@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 
-use crate::admin::api::Call;
+use crate::admin::api::{Call, CallInFlight, Container, Exec, ListedCall, Peer, Pod};
 use crate::cli::table::{Cell, Column, Table};
 use crate::terminal::format;
 use crate::terminal::screen::Screen;
@@ -12,8 +12,14 @@ use crate::terminal::screen::Screen;
 const SHORT_ID: usize = 13;
 
 /// Returns the table of these calls.
-pub(super) fn render(calls: &[Call], screen: Screen, now: Timestamp) -> String {
-    let rows: Vec<Vec<Cell>> = calls.iter().map(|call| row(call, now)).collect();
+pub(super) fn render(calls: &[ListedCall], screen: Screen, now: Timestamp) -> String {
+    let rows: Vec<Vec<Cell>> = calls
+        .iter()
+        .map(|call| match call {
+            ListedCall::Ended(call) => row(call, now),
+            ListedCall::InFlight(call) => row_in_flight(call, now),
+        })
+        .collect();
     Table::new(columns(), screen).render(&rows)
 }
 
@@ -49,10 +55,32 @@ pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
         exit(call),
         Cell::new(size(call.request_bytes)),
         Cell::new(size(call.response_bytes)),
-        Cell::new(peer(call)),
+        Cell::new(peer(call.peer.as_ref())),
         margin(call),
         Cell::new(dominant_phase(call)),
-        Cell::new(subject(call)),
+        Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
+    ]
+}
+
+/// Returns the row of a call in flight: its age as its duration, and its phase so far.
+fn row_in_flight(call: &CallInFlight, now: Timestamp) -> Vec<Cell> {
+    let timeout = call.exec.as_ref().map(|exec| exec.timeout_seconds).filter(|timeout| *timeout > 0);
+    #[expect(clippy::cast_precision_loss, reason = "timeouts are short")]
+    let is_late = timeout.is_some_and(|timeout| call.age_ms > 1e3 * timeout as f64);
+    let colour = if is_late { AnsiColor::Red } else { AnsiColor::Cyan };
+    vec![
+        Cell::new(call.id.to_string()),
+        Cell::new(format::recent_time(&call.start, now)),
+        Cell::new(&call.method),
+        Cell::styled("running", colour.on_default()),
+        Cell::new(format::milliseconds(call.age_ms)),
+        Cell::new(""),
+        Cell::new(""),
+        Cell::new(""),
+        Cell::new(peer(call.peer.as_ref())),
+        Cell::new(""),
+        Cell::new(call.phase.as_deref().unwrap_or_default()),
+        Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
     ]
 }
 
@@ -107,27 +135,27 @@ fn dominant_phase(call: &Call) -> String {
 }
 
 /// Returns the peer as `kubelet[4711]`, with `?` for an unknown program.
-fn peer(call: &Call) -> String {
-    let Some(peer) = &call.peer else { return "?".to_owned() };
+fn peer(peer: Option<&Peer>) -> String {
+    let Some(peer) = peer else { return "?".to_owned() };
     let program = peer.program.as_deref().unwrap_or("?");
     peer.pid.map_or_else(|| program.to_owned(), |pid| format!("{program}[{pid}]"))
 }
 
 /// Returns the subject of a call: pod, container, and for an ExecSync its probe, timeout and
 /// command.
-fn subject(call: &Call) -> String {
+fn subject(pod: Option<&Pod>, container: Option<&Container>, exec: Option<&Exec>) -> String {
     let mut parts = Vec::new();
-    if let Some(pod) = &call.pod {
+    if let Some(pod) = pod {
         match (&pod.namespace, &pod.name) {
             (Some(namespace), Some(name)) => parts.push(format!("{namespace}/{name}")),
             _ => parts.extend(pod.id.as_deref().map(short)),
         }
     }
-    if let Some(container) = &call.container {
+    if let Some(container) = container {
         let name = container.name.clone().or_else(|| container.id.as_deref().map(short));
         parts.extend(name);
     }
-    if let Some(exec) = &call.exec {
+    if let Some(exec) = exec {
         parts.extend(exec.probe.as_ref().map(|probe| probe.r#type.clone()));
         if exec.timeout_seconds != 0 {
             parts.push(format!("timeout {}s", exec.timeout_seconds));
@@ -162,6 +190,26 @@ mod tests {
     fn calls_have_columns_for_exit_codes_phases_and_margins() {
         let mut calls = samples(&[0, 1, 4, 5, 6, 7, 9, 10]);
         calls[6].exec.as_mut().unwrap().margin_ms = Some(-24.3);
+        let ended = calls.iter().cloned().map(|call| ListedCall::Ended(Box::new(call)));
+        let held = CallInFlight {
+            id: 45,
+            start: "2026-11-21T20:14:48.800Z".to_owned(),
+            method: "ExecSync".to_owned(),
+            in_flight: true,
+            age_ms: 11_200.0,
+            ended_at: None,
+            duration_ms: None,
+            code: None,
+            peer: calls[2].peer.clone(),
+            pod: calls[2].pod.clone(),
+            container: calls[2].container.clone(),
+            exec: calls[2].exec.clone(),
+            phase: Some("drain".to_owned()),
+            pid: Some(4711),
+        };
+        let text = serde_json::to_string(&held).unwrap();
+        assert!(matches!(serde_json::from_str(&text).unwrap(), ListedCall::InFlight(_)), "{text}");
+        let calls: Vec<ListedCall> = ended.chain([ListedCall::InFlight(Box::new(held))]).collect();
         assert_screens("calls", |screen| render(&calls, screen, TODAY.parse().unwrap()));
     }
 
@@ -174,6 +222,8 @@ mod tests {
                 phases.state = "unsupported".to_owned();
             }
         }
+        let calls: Vec<ListedCall> =
+            calls.into_iter().map(|call| ListedCall::Ended(Box::new(call))).collect();
         let now = TOMORROW.parse().unwrap();
         assert_screens("calls_without_phases", |screen| render(&calls, screen, now));
     }

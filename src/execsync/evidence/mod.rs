@@ -7,7 +7,7 @@ mod sampler;
 
 use std::time::Duration;
 
-pub use processes::ProcessInfo;
+pub use processes::{ProcessInfo, session_processes};
 pub(super) use sampler::{SampleRequest, SampleResult, Sampler};
 
 /// Measurements from the start of a call to its end. They begin up to 0.1 s before the call if

@@ -31,6 +31,24 @@ pub(super) fn read_cmdline(pid: u32) -> Option<Vec<String>> {
     (!args.is_empty() && length <= MAX_COMPARED_BYTES).then_some(args)
 }
 
+/// Returns the processes of a container that belong to the session of an exec, and have not ended.
+/// Only processes are returned whose cgroup names the container: if probeshim is in another PID
+/// namespace than the runtime, the pid belongs to another process.
+#[must_use]
+pub fn session_processes(container: &str, session: u32) -> Vec<ProcessInfo> {
+    let is_inside = |process: &Proc| {
+        let groups = process.cgroups().ok();
+        groups.is_some_and(|groups| groups.into_iter().any(|group| group.pathname.contains(container)))
+    };
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    let pids = processes.filter(|process| {
+        let stat = process.stat().ok();
+        stat.is_some_and(|stat| u32::try_from(stat.session) == Ok(session)) && is_inside(process)
+    });
+    let pids: Vec<i32> = pids.map(|process| process.pid).collect();
+    in_sessions(&pids, &HashSet::from([session]))
+}
+
 /// Returns the processes among `pids` that belong to one of these sessions and have not ended. The
 /// OCI runtimes start each exec in a session of its own, and the processes that it starts stay in
 /// the session, unless they call `setsid`.

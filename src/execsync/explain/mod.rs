@@ -3,12 +3,15 @@
 mod advice;
 mod cause;
 mod findings;
+mod in_flight;
 mod limits;
 mod verdict;
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+
+pub use in_flight::explain_in_flight;
 
 use cause::Cause;
 

@@ -214,6 +214,18 @@ impl ContainerExecs {
         }
     }
 
+    /// Returns the unanswered calls, each with its exec instance if that is known.
+    pub(in crate::execsync) fn in_flight(&self) -> Vec<(&ExecInFlight, Option<&ExecInstance>)> {
+        let candidates: Vec<CallCandidate<'_>> = self.calls.iter().map(ExecInFlight::candidate).collect();
+        let matching = Matching::new(&candidates, &self.instances, ExitEvents::Pending);
+        let unanswered = self.calls.iter().enumerate().filter(|(_, call)| call.ended.is_none());
+        let with_instance = unanswered.map(|(index, call)| match matching.find(index) {
+            Match::One(instance) => (call, Some(&self.instances[instance])),
+            Match::OneOf(_) | Match::None => (call, None),
+        });
+        with_instance.collect()
+    }
+
     /// Returns the unanswered calls whose commands have exited: each call, its process if it is
     /// known, and the time of the exit.
     pub(in crate::execsync) fn exited_unanswered(&self) -> Vec<(&ExecInFlight, Option<u32>, Instant)> {

@@ -171,7 +171,7 @@ impl From<&ContainerRef> for Container {
 }
 
 impl Exec {
-    fn new(exec: &tap::ExecCall, insight: Option<&ExecAnalysis>) -> Self {
+    pub(super) fn new(exec: &tap::ExecCall, insight: Option<&ExecAnalysis>) -> Self {
         let command_outcome = insight.and_then(|insight| insight.command_outcome);
         Self {
             command: exec.command.clone(),

@@ -3,6 +3,7 @@
 
 mod call;
 mod event;
+mod in_flight;
 mod insight;
 mod read;
 
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 
 pub use call::{Call, Container, Exec, Failure, Kill, Peer, Pod};
 pub use event::Event;
+pub use in_flight::{CallInFlight, ListedCall};
 pub use insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 
 /// Formats a time, to the millisecond.

@@ -147,7 +147,7 @@ async fn an_exec_sync_is_explained_by_its_id() {
     let text = place.ask(&["explain", "1"]).await.stdout;
     assert!(text.contains("exited with code 3") && text.contains("The phases are unknown"), "{text}");
     for (arguments, code, told) in [
-        (&["explain", "7"][..], 2, "call 7 is not recorded"),
+        (&["explain", "7"][..], 2, "call 7 is neither recorded nor in flight"),
         (
             &["calls", "--probe", "lively"],
             2,

@@ -1,0 +1,92 @@
+//! The calls in flight, with the details that the engine knows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::execsync::{CallInFlight, RequestDetails};
+use crate::object_ref::{ContainerRef, PodRef};
+use crate::tap::{CallsInFlight, StopRequest};
+
+/// Maximum number of queries that wait for the engine.
+const MAX_QUERIES: usize = 16;
+
+/// Time to wait for details. Without them, calls have only a method, a client and an age.
+const DETAILS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Details of calls in flight, by id.
+type Details = HashMap<u64, RequestDetails>;
+
+/// A query of the details.
+pub(crate) type DetailsQuery = oneshot::Sender<Details>;
+
+/// Reader of the calls in flight. Nothing is collected for it before it reads.
+#[derive(Clone, Debug)]
+pub struct InFlightReader {
+    calls: Arc<CallsInFlight>,
+    queries: mpsc::Sender<DetailsQuery>,
+}
+
+/// Requests in flight that stop or remove an object.
+#[derive(Debug, Default)]
+pub(super) struct StopsInFlight(HashMap<u64, StopRequest>);
+
+impl InFlightReader {
+    /// Creates a reader, and the receiver of its queries.
+    pub(crate) fn new(calls: Arc<CallsInFlight>) -> (Self, mpsc::Receiver<DetailsQuery>) {
+        let (queries, receiver) = mpsc::channel(MAX_QUERIES);
+        (Self { calls, queries }, receiver)
+    }
+
+    /// Returns the calls in flight, in the order of their ids.
+    pub async fn list(&self) -> Vec<CallInFlight> {
+        let calls = self.calls.list();
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        let (query, answer) = oneshot::channel();
+        let mut details = Details::new();
+        if self.queries.try_send(query).is_ok()
+            && let Ok(Ok(known)) = timeout(DETAILS_TIMEOUT, answer).await
+        {
+            details = known;
+        }
+        let with_details = calls.into_iter().map(|call| {
+            let mut details = details.remove(&call.info.id).unwrap_or_default();
+            details.pod = details.pod.or(call.pod);
+            details.container = details.container.or(call.container);
+            CallInFlight { info: call.info, details }
+        });
+        with_details.collect()
+    }
+}
+
+impl StopsInFlight {
+    /// Adds a request.
+    pub(super) fn insert(&mut self, request: StopRequest) {
+        // The end of a call is not reported if the tap's queue is full.
+        self.0.retain(|_, request| request.info.strong_count() > 0);
+        if let Some(info) = request.info.upgrade() {
+            self.0.insert(info.id, request);
+        }
+    }
+
+    /// Removes the request of a call that has ended.
+    pub(super) fn remove(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+
+    /// Returns the details of the requests, with only the ids of their objects.
+    pub(super) fn details(&self) -> impl Iterator<Item = (u64, RequestDetails)> {
+        self.0.iter().map(|(id, request)| {
+            let pod = request.sandbox.clone().map(|id| PodRef { id: Some(id), ..PodRef::default() });
+            let container =
+                request.container.clone().map(|id| ContainerRef { id: Some(id), ..ContainerRef::default() });
+            let (pod, container) = (pod.map(Arc::new), container.map(Arc::new));
+            (*id, RequestDetails { pod, container, ..RequestDetails::default() })
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! JSON of calls in flight.
+
+use serde::{Deserialize, Serialize};
+
+use super::call::{Call, Container, Exec, Peer, Pod};
+use super::insight::Probe;
+use super::{milliseconds, time};
+use crate::execsync;
+
+/// A call in flight. It has the fields of a call, of which those about its end are null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct CallInFlight {
+    pub id: u64,
+    pub start: String,
+    pub method: String,
+    /// Always true.
+    pub in_flight: bool,
+    /// Time since the start of the call.
+    pub age_ms: f64,
+    pub ended_at: Option<String>,
+    pub duration_ms: Option<f64>,
+    pub code: Option<String>,
+    pub peer: Option<Peer>,
+    pub pod: Option<Pod>,
+    pub container: Option<Container>,
+    pub exec: Option<Exec>,
+    /// `start`, `run` or `drain`; null if no event of the runtime describes the command.
+    pub phase: Option<String>,
+    /// Pid of the command on the host, once it has started.
+    pub pid: Option<u32>,
+}
+
+/// A call that has ended or is in flight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ListedCall {
+    /// A call that has ended.
+    Ended(Box<Call>),
+    /// A call in flight.
+    InFlight(Box<CallInFlight>),
+}
+
+impl ListedCall {
+    /// Returns the id of the call.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        match self {
+            Self::Ended(call) => call.id,
+            Self::InFlight(call) => call.id,
+        }
+    }
+
+    /// Returns the pod of the call.
+    #[must_use]
+    pub fn pod(&self) -> Option<&Pod> {
+        match self {
+            Self::Ended(call) => call.pod.as_ref(),
+            Self::InFlight(call) => call.pod.as_ref(),
+        }
+    }
+
+    /// Returns the container of the call.
+    #[must_use]
+    pub fn container(&self) -> Option<&Container> {
+        match self {
+            Self::Ended(call) => call.container.as_ref(),
+            Self::InFlight(call) => call.container.as_ref(),
+        }
+    }
+}
+
+impl From<&execsync::CallInFlight> for CallInFlight {
+    fn from(call: &execsync::CallInFlight) -> Self {
+        let execsync::CallInFlight { info, details } = call;
+        let exec = details
+            .exec
+            .as_deref()
+            .map(|exec| Exec { probe: Probe::from_match(&details.probe_match), ..Exec::new(exec, None) });
+        Self {
+            id: info.id,
+            start: time(info.start),
+            method: info.method.to_string(),
+            in_flight: true,
+            age_ms: milliseconds(call.age()),
+            ended_at: None,
+            duration_ms: None,
+            code: None,
+            peer: info.peer.as_deref().map(Peer::from),
+            pod: details.pod.as_deref().map(Pod::from),
+            container: details.container.as_deref().map(Container::from),
+            exec,
+            phase: details.progress.map(|progress| progress.phase().to_owned()),
+            pid: details.progress.and_then(|progress| progress.pid),
+        }
+    }
+}
