@@ -80,14 +80,7 @@ impl Shim {
         let redact = config.exec.redact_commands;
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
-        let metrics = ApiMetrics {
-            relay: relay::RelayMetrics::default(),
-            tap: tap::TapMetrics::default(),
-            exec: execsync::ExecMetrics::default(),
-            prober: prober::ProberMetrics::default(),
-            traces: traces.clone(),
-            panics: Counter::default(),
-        };
+        let metrics = new_metrics(traces.clone());
         let runtime = MeteredChannel::new(&config.relay.upstream);
         let restarts_client_pods = config.role == OperatingMode::Restart;
         let tap_config =
@@ -267,6 +260,18 @@ impl Shared {
     fn restarter(&self) -> Option<Restarter> {
         (self.role == OperatingMode::Restart)
             .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
+    }
+}
+
+/// Returns the metrics of all parts, at zero.
+fn new_metrics(traces: Option<Traces>) -> ApiMetrics {
+    ApiMetrics {
+        relay: relay::RelayMetrics::default(),
+        tap: tap::TapMetrics::default(),
+        exec: execsync::ExecMetrics::default(),
+        prober: prober::ProberMetrics::default(),
+        traces,
+        panics: Counter::default(),
     }
 }
 

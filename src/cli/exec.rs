@@ -58,7 +58,7 @@ impl ExecCommand {
             return Err(anyhow!("container {name:?} in pod {pod:?} does not run").into());
         }
         let limit = timeout.map(Duration::from);
-        let seconds = limit.map_or(0, |limit| limit.as_secs_f64().ceil() as i64);
+        let seconds = limit.map_or(0, whole_seconds);
         let request = ExecSyncRequest { container_id: instance.id.clone(), cmd: command, timeout: seconds };
         let answer = target.runtime.exec_sync(request).await.map_err(|status| match (status.code(), limit) {
             (Code::DeadlineExceeded, Some(limit)) => {
@@ -81,4 +81,10 @@ fn write_all(mut to: impl io::Write, bytes: &[u8]) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns a time limit in the whole seconds of a request, rounded up.
+fn whole_seconds(limit: Duration) -> i64 {
+    let seconds = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+    i64::try_from(seconds).unwrap_or(i64::MAX)
 }
