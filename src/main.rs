@@ -92,6 +92,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Wait(wait) => runtime.block_on(wait.run()),
 
         CliCommand::Logs(logs) => runtime.block_on(logs.run()),
+        CliCommand::Delete(delete) => runtime.block_on(delete.run()),
         CliCommand::Mode(mode) => runtime.block_on(mode.run()),
         CliCommand::Check(check) => check.run(),
         CliCommand::Schema => cli::schema(),

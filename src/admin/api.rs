@@ -127,6 +127,16 @@ pub struct ModeBody {
     pub mode: String,
 }
 
+/// Query string of a request to delete a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct DeleteQuery {
+    /// Uid of the pod.
+    pub uid: Option<String>,
+    /// Seconds that the containers have to end; absent for the pod's own grace period.
+    pub grace_period_seconds: Option<u32>,
+}
+
 /// Recent kills and their limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -14,7 +14,7 @@ use hyperlocal::{UnixConnector, Uri};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::api::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
+use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -114,6 +114,17 @@ impl Client {
         let request = Request::put("/v1/mode").header(http::header::CONTENT_TYPE, "application/json");
         let answer = self.ask(request.body(Full::from(body))).await?;
         self.whole(answer.into_body()).await
+    }
+
+    /// Requests the termination of a managed pod.
+    pub async fn delete_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        query: &DeleteQuery,
+    ) -> Result<(), ClientError> {
+        let request = Request::delete(path(&format!("/v1/pods/{namespace}/{name}"), query));
+        self.ask(request.body(Full::default())).await.map(drop)
     }
 
     /// Returns calls as a JSON array.

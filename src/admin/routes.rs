@@ -11,7 +11,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{delete, get};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
@@ -32,6 +32,7 @@ use crate::execsync::{CallInFlight, CallRecord};
 use crate::history::json::time;
 use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
+use crate::object_ref::PodRef;
 use crate::prober::{EnforcementMode, ProbeManager};
 use crate::suggest::did_you_mean;
 use crate::{execsync, metrics};
@@ -51,6 +52,7 @@ enum RequestError {
 /// Returns the routes that every user of this machine may read.
 pub(super) fn public() -> Router<Arc<Admin>> {
     Router::new()
+        .route("/", get(index))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
@@ -74,11 +76,17 @@ pub(super) fn private() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/mode", get(mode).put(switch_mode))
+        .route("/v1/pods/{namespace}/{name}", delete(delete_pod))
         .route("/v1/calls", get(calls))
         .route("/v1/calls/follow", get(follow))
         .route("/v1/calls/{id}/explain", get(explain))
         .route("/v1/events", get(events))
         .route("/v1/events/follow", get(follow_events))
+}
+
+/// Lists the paths that every listener serves.
+async fn index() -> &'static str {
+    "probeshim\n/healthz         whether probeshim runs\n/readyz          whether the runtime answers\n/metrics         metrics\n/metrics/probes  metrics of single probes\n/pods            managed pods, on the admin socket and with --http-pods\n"
 }
 
 async fn not_found() -> Response {
@@ -97,6 +105,25 @@ async fn readyz(State(admin): ApiContext) -> Response {
 
 async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&admin.metrics))
+}
+
+/// Deletes a pod of a manifest.
+async fn delete_pod(
+    State(admin): ApiContext,
+    Path((namespace, name)): Path<(String, String)>,
+    query: Result<Query<api::DeleteQuery>, QueryRejection>,
+) -> Result<Response, RequestError> {
+    let Query(api::DeleteQuery { uid, grace_period_seconds }) = query?;
+    let full_name = format!("{namespace}/{name}");
+    let pod = PodRef { id: None, namespace: Some(namespace), name: Some(name), uid };
+    let is_deleted =
+        admin.state.kubelet.get().is_some_and(|kubelet| kubelet.delete(&pod, grace_period_seconds));
+    if is_deleted {
+        return Ok(Json(json!({})).into_response());
+    }
+    Err(RequestError::BadRequest(format!(
+        "pod {full_name:?} cannot be deleted: probeshim deletes only pods that `probeshim play` runs from manifests; use crictl rmp -f for others"
+    )))
 }
 
 /// Serves the managed pods in the format of a kubelet's `/pods`.

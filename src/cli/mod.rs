@@ -8,6 +8,7 @@ mod call_arg;
 mod calls;
 mod check;
 mod completion;
+mod delete;
 mod demo;
 mod describe;
 mod events;
@@ -49,6 +50,7 @@ pub use bench::BenchArgs;
 pub use calls::CallsCommand;
 pub use check::{CheckCommand, schema};
 pub use completion::{CompletionCommand, ManCommand};
+pub use delete::DeleteCommand;
 pub use demo::Demo;
 pub use describe::DescribeCommand;
 pub use events::EventsCommand;
@@ -157,6 +159,12 @@ pub enum CliCommand {
     /// where its time went.
     #[command(override_usage = "probeshim exec [OPTIONS] POD -- CMD...")]
     Exec(ExecCommand),
+
+    /// Delete a pod that play runs from a manifest
+    ///
+    /// The pod is terminated as by its kubelet, and stays deleted until its manifest changes or
+    /// play starts again.
+    Delete(DeleteCommand),
 
     /// Show or change the enforcement mode of a running probeshim
     ///

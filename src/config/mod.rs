@@ -99,7 +99,8 @@ pub struct Flags {
     )]
     pub admin: Option<SocketPath>,
 
-    /// Loopback address and port of /metrics, /metrics/probes, /healthz and /readyz, or off;
+    /// Loopback address and port of /metrics, /metrics/probes, /healthz, /readyz and, with
+    /// --http-pods, /pods, or off;
     /// port 0 selects a free port [default: 127.0.0.1:9754, with --instance a free port]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
@@ -136,7 +137,8 @@ pub struct Flags {
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub never_kill: Vec<Selector>,
 
-    /// Directory for recorded calls, and for state that outlives probeshim
+    /// Directory for recorded calls, for the database of pods and restarts, and for the volumes and
+    /// logs of pods that play runs
     /// [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
     #[arg(
         long,

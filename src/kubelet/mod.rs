@@ -11,6 +11,7 @@ mod backoff;
 mod client_pods;
 mod context;
 mod cri_config;
+mod deleted_pods;
 mod local_image;
 mod log_manager;
 mod logs;
@@ -309,6 +310,7 @@ impl Kubelet {
 
     /// Sets the desired pods. Starts, updates and terminates pod workers accordingly.
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
+        let pods = self.pod_workers.deleted.filter(pods);
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut handles = self.pod_workers.lock();
         let deleted = desired.values().filter(|pod| pod.deletion.is_some()).map(|pod| pod.uid.as_str());
@@ -442,6 +444,23 @@ impl Kubelet {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.pod_workers.changed.subscribe()
+    }
+
+    /// Deletes a pod of a manifest: terminates it with this grace period in seconds, or else the
+    /// pod's own. It stays deleted until its manifest changes. Returns `false` if there is no such
+    /// pod.
+    #[must_use]
+    pub fn delete(&self, pod: &PodRef, grace_period: Option<u32>) -> bool {
+        let deleted = self.pod_workers.update(pod, |worker| {
+            let pod = worker.pod.borrow().clone();
+            let is_of_manifest = pod.origin == PodOrigin::Manifest;
+            if is_of_manifest {
+                self.pod_workers.deleted.add(pod);
+                worker.request_termination(grace_period);
+            }
+            is_of_manifest
+        });
+        deleted.unwrap_or(false)
     }
 
     /// Whether a pod has a worker.

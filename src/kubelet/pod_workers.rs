@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tracing::info;
 
+use super::deleted_pods::DeletedPods;
 use super::published_pod::PublishedPod;
 use super::terminated_pods::TerminatedPods;
 use super::worker::WorkerSignals;
@@ -20,6 +21,7 @@ pub(super) struct PodWorkers {
     /// Notified when the status of a pod changes.
     pub(super) changed: watch::Sender<()>,
     pub(super) terminated: TerminatedPods,
+    pub(super) deleted: DeletedPods,
 }
 
 /// Handle of a pod worker.
@@ -77,6 +79,7 @@ impl PodWorkers {
             workers: Mutex::default(),
             changed: watch::Sender::new(()),
             terminated: TerminatedPods::default(),
+            deleted: DeletedPods::default(),
         }
     }
 

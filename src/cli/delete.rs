@@ -1,0 +1,74 @@
+//! `probeshim delete`
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{ArgAction, Args};
+use tokio::time::sleep;
+
+use super::CliError;
+use super::admin_args::AdminArgs;
+use super::pod_arg::{NamespaceArg, find_pod};
+use crate::admin::Client;
+use crate::admin::api::{DeleteQuery, Status};
+use crate::config::whole_number;
+use crate::terminal::harmless_name;
+use crate::terminal::screen::print;
+
+/// Interval between two looks at a pod that is being deleted.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+pub struct DeleteCommand {
+    /// Name of the pod, NAMESPACE/NAME, or uid. The word pod may precede it, as in kubectl
+    #[arg(value_name = "POD", required = true, num_args = 1..=2)]
+    pod: Vec<String>,
+
+    #[command(flatten)]
+    namespace: NamespaceArg,
+
+    /// Seconds that the containers have to end, 0 to 2147483647 [default: the pod's own]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number::<u32, 0, { i32::MAX as u64 }>)]
+    grace_period: Option<u32>,
+
+    /// Whether to wait until the pod is gone
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
+    wait: bool,
+
+    #[command(flatten)]
+    at: AdminArgs,
+}
+
+impl DeleteCommand {
+    /// Requests the termination of the pod, and waits until nothing of it is left.
+    pub async fn run(self) -> Result<(), CliError> {
+        let Self { pod, namespace, grace_period, wait, at } = self;
+        let name = match &pod[..] {
+            [name] => name.strip_prefix("pod/").unwrap_or(name),
+            [kind, name] if matches!(kind.as_str(), "pod" | "pods" | "po") => name,
+            _ => return Err(CliError::Usage("only pods can be deleted: write delete POD".to_owned())),
+        };
+        let client = at.client()?;
+        let status = status(&client).await?;
+        let pod = find_pod(&status.pods, name, namespace.namespace.as_deref())?.clone();
+        let [namespace, name] = [&pod.namespace, &pod.name].map(|text| text.clone().unwrap_or_default());
+        let query = DeleteQuery { uid: pod.uid.clone(), grace_period_seconds: grace_period };
+        client.delete_pod(&namespace, &name, &query).await?;
+        while wait {
+            let pods = self::status(&client).await?.pods;
+            if !pods.iter().any(|known| known.uid == pod.uid && known.removed.is_none()) {
+                break;
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        let [namespace, name] = [namespace, name].map(|text| harmless_name(&text));
+        print(&format!("pod {name:?} deleted from {namespace} namespace\n"))?;
+        Ok(())
+    }
+}
+
+async fn status(client: &Client) -> Result<Status, CliError> {
+    let status = client.status().await?;
+    Ok(serde_json::from_slice(&status).context("the response is not a status")?)
+}
