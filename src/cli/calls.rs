@@ -26,6 +26,7 @@ const FOLLOW_BACKLOG: usize = 10;
 /// Arguments of `calls`.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CallsCommand {
     #[command(flatten)]
     admin: AdminArgs,

@@ -10,7 +10,7 @@ use super::CliError;
 use super::admin_args::AdminArgs;
 use super::pod_arg::{NamespaceArg, find_pod};
 use crate::admin::Client;
-use crate::admin::api::{DeleteQuery, Status};
+use crate::admin::api::{DeleteQuery, Status, StatusPod};
 use crate::config::whole_number;
 use crate::terminal::harmless_name;
 use crate::terminal::screen::print;
@@ -55,12 +55,11 @@ impl DeleteCommand {
         let [namespace, name] = [&pod.namespace, &pod.name].map(|text| text.clone().unwrap_or_default());
         let query = DeleteQuery { uid: pod.uid.clone(), grace_period_seconds: grace_period };
         client.delete_pod(&namespace, &name, &query).await?;
-        while wait {
-            let pods = self::status(&client).await?.pods;
-            if !pods.iter().any(|known| known.uid == pod.uid && known.removed.is_none()) {
-                break;
+        if wait {
+            let is_it = |known: &StatusPod| known.uid == pod.uid && known.removed.is_none();
+            while self::status(&client).await?.pods.iter().any(is_it) {
+                sleep(POLL_INTERVAL).await;
             }
-            sleep(POLL_INTERVAL).await;
         }
         let [namespace, name] = [namespace, name].map(|text| harmless_name(&text));
         print(&format!("pod {name:?} deleted from {namespace} namespace\n"))?;

@@ -102,7 +102,7 @@ impl NodeEngine {
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
         let stops_in_flight = StopsInFlight::default();
-        Self { stops_in_flight, inventory, analyzer, prober, kubelet, recorder, outputs, initial_lists }
+        Self { inventory, analyzer, prober, kubelet, recorder, stops_in_flight, outputs, initial_lists }
     }
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.

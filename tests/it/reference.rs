@@ -25,7 +25,7 @@ fn the_command_reference_matches_the_output_of_help() {
         &mut text,
         "Generated from the program by `make generate`. `probeshim COMMAND --help` prints the same. Durations are numbers with a unit, such as `500ms`, `10s`, `5m` or `1h`.",
     );
-    for subcommand in command.get_subcommands().filter(is_documented) {
+    for subcommand in command.get_subcommands().filter(|command| is_documented(command)) {
         describe(&mut text, subcommand, "probeshim");
     }
     compare("cli.md", &text);
@@ -73,7 +73,7 @@ fn every_reason_of_events_is_in_the_event_reference() {
 }
 
 /// Returns whether a command is in the reference. clap adds the command `help`.
-fn is_documented(command: &&Command) -> bool {
+fn is_documented(command: &Command) -> bool {
     !command.is_hide_set() && command.get_name() != "help"
 }
 
@@ -96,7 +96,7 @@ fn describe(text: &mut String, command: &Command, parent: &str) {
     for part in about.split("\n\n") {
         paragraph(text, &sentence(part));
     }
-    let mut subcommands = command.get_subcommands().filter(is_documented).peekable();
+    let mut subcommands = command.get_subcommands().filter(|command| is_documented(command)).peekable();
     if subcommands.peek().is_none() {
         let usage = command.clone().bin_name(&name).render_usage().to_string();
         writeln!(text, "    {}\n", usage.trim_start_matches("Usage: ")).unwrap();

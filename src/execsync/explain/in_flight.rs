@@ -31,9 +31,12 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         describe_purpose(&details.probe_match),
         format!("The call is in flight for {}{}.", duration(age), timeout(exec, age)),
     ];
-    sentences.extend(details.progress.map(|progress| describe_progress(progress, now)).unwrap_or_else(
-        || vec!["Whether the command runs is unknown: no event of the runtime describes it.".to_owned()],
-    ));
+    let unknown = "Whether the command runs is unknown: no event of the runtime describes it.";
+    sentences.extend(
+        details
+            .progress
+            .map_or_else(|| vec![unknown.to_owned()], |progress| describe_progress(progress, now)),
+    );
     let holds = |process: &ProcessInfo| {
         format!(
             "Process {} ({}), which the command started, still runs. It probably holds the output open.",

@@ -90,5 +90,5 @@ items:
     }
     assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{error}");
     assert!(error.contains("c.json:1: Invalid value: a list: must be an object"), "{error}");
-    assert!(SpecResolver::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
+    assert!(SpecResolver::read(&["/nowhere/at/all"]).unwrap_err()[0].contains("No such file"));
 }
