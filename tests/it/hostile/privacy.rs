@@ -41,7 +41,7 @@ async fn told(arguments: &[&str]) -> [String; 3] {
     let metrics = get(&http, "/metrics/probes").await;
     assert!(!metrics.contains("s3cret"), "{metrics}");
     running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
+    assert_eq!(running.ended().await, Some(143));
     let events = fs::read_to_string(&running.log).unwrap();
     runtime.end().await;
     [public, private, events]
@@ -104,7 +104,7 @@ async fn events_have_no_query_strings_if_commands_are_redacted() {
         let message = message.await;
         assert!(message.contains(shown), "{message}");
         running.signal(Signal::TERM);
-        assert_eq!(running.ended().await, Some(0));
+        assert_eq!(running.ended().await, Some(143));
         runtime.end().await;
     }
 }

@@ -268,16 +268,13 @@ spec:
     playing::told(&place, "Unhealthy", "Liveness probe failed").await;
     call(&shim, &[("/a.B/C", Vec::new())]).await;
     let mut told = answers(&place, &shim).await;
-    told.push(("status test/a".to_owned(), place.ask(&["status", "test/a"]).await.stdout));
-    told.push((
-        "status test/a -o json".to_owned(),
-        place.ask(&["status", "test/a", "-o", "json"]).await.stdout,
-    ));
+    told.push(("describe test/a".to_owned(), place.ask(&["describe", "test/a"]).await.stdout));
+    told.push(("pods test/a -o json".to_owned(), place.ask(&["pods", "test/a", "-o", "json"]).await.stdout));
     // The volumes exist while the pod exists.
     told.extend(files(&place.at("state")));
     assert_no_panic(&shim).await;
     shim.signal(Signal::TERM);
-    assert_eq!(shim.ended().await, Some(0));
+    assert_eq!(shim.ended().await, Some(143));
     told.push(("log".to_owned(), fs::read_to_string(&shim.log).unwrap()));
 
     assert!(places_of("shown-argument", &told).contains("/pods"), "{:?}", places_of("shown-argument", &told));

@@ -136,7 +136,7 @@ async fn harm_nobody_else(hostile: &[(&str, String, &str)]) -> Vec<Value> {
     assert!(!reasons.iter().any(|reason| ["Unhealthy", "Killing"].contains(reason)), "{reasons:?}");
     assert_no_panic(&playing).await;
     playing.signal(Signal::TERM);
-    assert_eq!(playing.ended().await, Some(0));
+    assert_eq!(playing.ended().await, Some(143));
     is_clean(&place, runtime).await;
     events.as_array().unwrap().clone()
 }

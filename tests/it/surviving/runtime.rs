@@ -156,7 +156,7 @@ async fn walk(plan: Plan) -> Walk {
         }
         if let Some(status) = player.process.try_wait().unwrap() {
             if is_ending && status.code().is_some() {
-                assert_eq!(status.code(), Some(0), "{plan:?}");
+                assert_eq!(status.code(), Some(143), "{plan:?}");
                 break;
             }
             player = begin(&place, &[manifests.to_str().unwrap()]);
