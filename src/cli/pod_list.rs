@@ -91,7 +91,9 @@ impl PodListArgs {
                 && self.selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels))
                 && is_named(pod)
         };
-        let selected: Vec<&StatusPod> = list.sandboxes.iter().filter(is_selected).collect();
+        let mut selected: Vec<&StatusPod> = list.sandboxes.iter().filter(is_selected).collect();
+        // Stable, so that the sandboxes of a pod keep their order.
+        selected.sort_by_key(|pod| (&pod.namespace, &pod.name));
         by_pod(&selected)
     }
 

@@ -24,8 +24,11 @@ impl Change {
                     .for_pod(sandbox.pod.clone())
             }
             Self::ContainerCreated(container) => {
-                let (image, attempt) = (&container.image, container.container_ref.attempt.unwrap_or(0));
-                let message = format!("Created with image {image:?}, attempt {attempt}");
+                let attempt = container.container_ref.attempt.unwrap_or(0);
+                // The response to CreateContainer does not name the image.
+                let image = Some(&container.image).filter(|image| !image.is_empty());
+                let image = image.map(|image| format!(" with image {image:?}")).unwrap_or_default();
+                let message = format!("Created{image}, attempt {attempt}");
                 inventory.with_container_refs(container, Event::normal(reason::CONTAINER_CREATED, message))
             }
             Self::ContainerStarted(container) => {
