@@ -99,7 +99,7 @@ async fn pods_from_a_pipe_keep_running_when_the_pipe_has_ended() {
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let (watched, log) = (Watched::new(&place), place.at("log"));
     let mut command = playing::play(&place, &["/dev/stdin", watched.path()]);
-    command.stdin(Stdio::piped()).stderr(File::create(&log).unwrap());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
     let mut process = command.spawn().unwrap();
     process.stdin.take().unwrap().write_all(pod("piped", POLITE, "", "").as_bytes()).unwrap();
     let mut running = Running { process, socket: place.at("probeshim.sock"), log };
