@@ -22,7 +22,7 @@ use super::play_goal::{GoalState, pending_goals, wait_for_goal};
 use super::runtime_check::RuntimeCheck;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
-use super::test_command;
+use super::test_command::{self, CommandEnd};
 use crate::config::{PlaySettings, Until};
 use crate::events::{EventFilter, EventRecorder};
 use crate::kubelet::{Kubelet, PodDirs, PublishedPod};
@@ -131,8 +131,10 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
-    if private_dir.is_some() {
+    if private_dir.is_some() && progress.is_text() {
         progress.say(&format!("{}\n", procrun::WARNING));
+    } else if private_dir.is_some() {
+        warn!("{}", procrun::WARNING);
     }
     let (kubelet, reported) = (playing.kubelet.clone(), CancellationToken::new());
     let reporting = progress.follow(new_events, reported.clone(), move |event| {
@@ -209,7 +211,7 @@ impl Play {
 
     /// Runs the command to its end.
     async fn run(
-        &self,
+        &mut self,
         command: &[std::ffi::OsString],
         admin: &SocketPath,
         relay: &SocketPath,
@@ -217,8 +219,16 @@ impl Play {
     ) -> ExitReason {
         let shown: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         self.progress.say(&format!("running {}\n", sanitize(&format::command(&shown))));
-        match test_command::run(command, admin, relay, signals).await {
-            Ok(exit_code) => ExitReason::CommandEnded(exit_code),
+        let ended = tokio::select! {
+            ended = test_command::run(command, admin, relay, signals) => ended,
+            _ = &mut self.playing.task => return ExitReason::Failed(PlayError::Ended),
+        };
+        match ended {
+            Ok(CommandEnd::Exited(exit_code)) => ExitReason::CommandEnded(exit_code),
+            Ok(CommandEnd::Signalled(signal)) => {
+                self.progress.say(&stop_message(signal, &self.playing.kubelet));
+                ExitReason::Signalled(signal)
+            }
             Err(source) => {
                 let program = sanitize(shown.first().map_or("", String::as_str));
                 ExitReason::Failed(PlayError::Command { program, source })

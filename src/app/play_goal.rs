@@ -20,8 +20,16 @@ pub(super) async fn wait_for_goal(kubelet: &Kubelet, until: Option<Until>) -> Op
     let mut changes = kubelet.changes();
     loop {
         changes.borrow_and_update();
-        if let Some(state) = goal_state(&kubelet.published_pods(), until) {
+        let published_pods = kubelet.published_pods();
+        if let Some(state) = goal_state(&published_pods, until) {
             return Some(state);
+        }
+        if kubelet.has_deleted_pods() && published_pods.iter().all(|published| published.removed().is_some())
+        {
+            return Some(match until {
+                Some(_) => GoalState::Failed("all pods were deleted".to_owned()),
+                None => GoalState::Met,
+            });
         }
         changes.changed().await.ok()?;
     }

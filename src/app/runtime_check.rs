@@ -17,8 +17,8 @@ use crate::socket::SocketPath;
 /// Interval between attempts to connect to a runtime that cannot be reached.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval between reports: at first, and the most, to which it doubles.
-const REPORT_INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// Interval between reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connects to the runtime at the start, and whenever it may be gone. Ends when it is dropped.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl RuntimeCheck {
 }
 
 async fn check(runtime: SocketPath, mut events: Receiver<Arc<Event>>, state: Arc<Mutex<Option<String>>>) {
-    let (mut next_report, mut interval) = (Instant::now(), REPORT_INTERVAL.0);
+    let mut next_report = Instant::now();
     loop {
         let error = UnixStream::connect(runtime.as_path()).await.err();
         let reason = error.as_ref().map(|error| unreachable_message(&runtime, error));
@@ -51,7 +51,7 @@ async fn check(runtime: SocketPath, mut events: Receiver<Arc<Event>>, state: Arc
         if let Some(reason) = reason {
             if Instant::now() >= next_report {
                 warn!("{reason}");
-                (next_report, interval) = (Instant::now() + interval, (2 * interval).min(REPORT_INTERVAL.1));
+                next_report = Instant::now() + REPORT_INTERVAL;
             }
             sleep(RETRY_INTERVAL).await;
             continue;
@@ -59,7 +59,7 @@ async fn check(runtime: SocketPath, mut events: Receiver<Arc<Event>>, state: Arc
         if was_unreachable.is_some() {
             warn!("{runtime} can be reached again");
         }
-        (next_report, interval) = (Instant::now(), REPORT_INTERVAL.0);
+        next_report = Instant::now();
         if !is_lost(&mut events).await {
             return;
         }

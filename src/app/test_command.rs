@@ -19,16 +19,25 @@ const ADMIN_VARIABLE: &str = "PROBESHIM_ADMIN";
 /// Variable with the socket of the runtime, which crictl reads.
 const RUNTIME_VARIABLE: &str = "CONTAINER_RUNTIME_ENDPOINT";
 
+/// Reason for the end of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    /// The command ended by itself, with this exit code.
+    Exited(u8),
+    /// This process received a signal, and passed it on.
+    Signalled(ShutdownSignal),
+}
+
 /// Runs a command to its end, with the standard streams of this process, and passes on the signals
-/// that this process receives. The second signal kills the command. Returns the exit code: that of
-/// the first signal, or that of the command, which is 128 and a signal's number if a signal ended
-/// it.
+/// that this process receives. The second signal kills the command. Returns the exit code of the
+/// command, which is 128 and a signal's number if a signal ended it, or the first signal that this
+/// process received.
 pub(super) async fn run(
     command: &[OsString],
     admin: &SocketPath,
     relay: &SocketPath,
     signals: &mut ShutdownSignals,
-) -> io::Result<u8> {
+) -> io::Result<CommandEnd> {
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).env(ADMIN_VARIABLE, admin.to_string()).env(RUNTIME_VARIABLE, relay.to_string());
@@ -38,11 +47,12 @@ pub(super) async fn run(
         tokio::select! {
             status = child.wait() => {
                 let status = status?;
-                return Ok(received.map_or_else(|| exit_code(status), ShutdownSignal::exit_code));
+                return Ok(received.map_or_else(|| CommandEnd::Exited(exit_code(status)), CommandEnd::Signalled));
             }
             signal = signals.next() => {
                 if received.is_some() {
-                    child.start_kill()?;
+                    // Fails only if the command has just ended.
+                    let _ = child.start_kill();
                 } else {
                     pass_on(signal, &child);
                     received = Some(signal);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::time::sleep;
+use tonic::Code;
 
 use super::CliError;
 use super::admin_args::AdminArgs;
@@ -56,7 +57,7 @@ impl LogsCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let mut target = self.container.find(&self.at.client()?, Via::Upstream).await?;
         let id = instance(&target, self.previous)?;
-        let (path, _) = log_of(&mut target, &id).await?;
+        let path = log_of(&mut target, &id).await?;
         let unreadable = |error: io::Error| anyhow!("{}: {error}", path.display());
         let mut reader = LogReader::open(&path, self.tail).map_err(unreadable)?;
         let mut printer = RecordPrinter::new(self.timestamps, io::stdout().is_terminal());
@@ -78,8 +79,7 @@ impl LogsCommand {
                 looks = 0;
                 // A container that has ended writes no more lines. Those that it wrote before its
                 // status was requested are read below.
-                let is_over = !matches!(log_of(&mut target, &id).await, Ok((_, true)));
-                if is_over && !reader.has_more().map_err(unreadable)? {
+                if has_ended(&mut target, &id).await && !reader.has_more().map_err(unreadable)? {
                     return Ok(());
                 }
             }
@@ -104,8 +104,21 @@ fn instance(target: &TargetContainer, previous: bool) -> Result<String, CliError
     }
 }
 
-/// Returns the path of the log of a container, and whether the container can still write to it.
-async fn log_of(target: &mut TargetContainer, id: &str) -> Result<(PathBuf, bool), CliError> {
+/// Returns whether the container has exited or was removed. While the runtime does not answer, for
+/// example during its restart, the container is assumed to run.
+async fn has_ended(target: &mut TargetContainer, id: &str) -> bool {
+    let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    match target.runtime.container_status(request).await {
+        Ok(answer) => answer
+            .into_inner()
+            .status
+            .is_some_and(|status| status.state == ContainerState::ContainerExited as i32),
+        Err(status) => status.code() == Code::NotFound,
+    }
+}
+
+/// Returns the path of the log of a container.
+async fn log_of(target: &mut TargetContainer, id: &str) -> Result<PathBuf, CliError> {
     let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
     let answer = target.runtime.container_status(request).await;
     let answer = answer.map_err(|status| anyhow!("{}", status.message()))?.into_inner();
@@ -115,7 +128,7 @@ async fn log_of(target: &mut TargetContainer, id: &str) -> Result<(PathBuf, bool
         let reason = "it was created without a log_path, or its sandbox without a log_directory";
         return Err(anyhow!("container {name:?} in pod {pod:?} has no log: {reason}").into());
     }
-    Ok((PathBuf::from(status.log_path), status.state != ContainerState::ContainerExited as i32))
+    Ok(PathBuf::from(status.log_path))
 }
 
 /// Writes bytes to standard output. Returns `false` once it is closed.

@@ -74,10 +74,13 @@ impl WaitCommand {
         let client = self.at.client()?;
         let (namespace, timeout) = (self.namespace.namespace.as_deref(), Duration::from(self.timeout));
         let deadline = Instant::now() + timeout;
-        let mut waiting = self.pods;
+        let (mut waiting, mut has_answered) = (self.pods, false);
         loop {
             let (pods, absence) = match pods(&client).await {
-                Ok(pods) => (pods, None),
+                Ok(pods) => {
+                    has_answered = true;
+                    (pods, None)
+                }
                 // The probeshim may be about to start.
                 Err(error @ ClientError::NotRunning { .. }) => (Vec::new(), Some(error.to_string())),
                 Err(error) => return Err(error.into()),
@@ -85,6 +88,12 @@ impl WaitCommand {
             let mut pending = Vec::new();
             for name in std::mem::take(&mut waiting) {
                 match state(&pods, &name, namespace, self.condition)? {
+                    // The pods of a probeshim that has ended are gone; of one that never answered,
+                    // nothing is known.
+                    WaitState::Met if absence.is_some() && !has_answered => {
+                        pending.extend(absence.clone());
+                        waiting.push(name);
+                    }
                     WaitState::Met => {
                         print(&format!("pod/{} condition met\n", sanitize(plain_name(&name))))?;
                     }

@@ -15,6 +15,16 @@ impl DeletedPods {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.full_name(), pod);
     }
 
+    /// Returns whether a pod is deleted.
+    pub(super) fn contains(&self, pod: &Arc<Pod>) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pod.full_name()) == Some(pod)
+    }
+
+    /// Returns whether there are deleted pods.
+    pub(super) fn is_any(&self) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Returns the desired pods without the deleted ones. A pod with another manifest than the
     /// deleted one is no longer deleted.
     pub(super) fn filter(&self, pods: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
@@ -36,7 +46,9 @@ mod tests {
         let deleted = DeletedPods::default();
         deleted.add(old.clone());
         assert_eq!(deleted.filter(vec![old.clone()]), []);
+        assert!(deleted.contains(&old) && !deleted.contains(&new) && deleted.is_any());
         assert_eq!(deleted.filter(vec![new.clone()]), [new]);
+        assert!(!deleted.is_any());
         assert_eq!(deleted.filter(vec![old.clone()]), [old]);
     }
 }

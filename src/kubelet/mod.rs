@@ -310,9 +310,9 @@ impl Kubelet {
 
     /// Sets the desired pods. Starts, updates and terminates pod workers accordingly.
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
+        let mut handles = self.pod_workers.lock();
         let pods = self.pod_workers.deleted.filter(pods);
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
-        let mut handles = self.pod_workers.lock();
         let deleted = desired.values().filter(|pod| pod.deletion.is_some()).map(|pod| pod.uid.as_str());
         self.pod_workers.terminated.retain_deleted(&deleted.collect());
         for (name, worker) in &mut *handles {
@@ -382,7 +382,8 @@ impl Kubelet {
             if is_gone && published.pod.origin == PodOrigin::Manifest {
                 self.pod_workers.terminated.add(published);
             }
-            for next in worker.successors {
+            let successors = worker.successors.into_iter();
+            for next in successors.filter(|next| !self.pod_workers.deleted.contains(next)) {
                 let name = next.key();
                 let handle = self.start_worker(next, workers);
                 handles.insert(name, handle);
@@ -455,12 +456,19 @@ impl Kubelet {
             let pod = worker.pod.borrow().clone();
             let is_of_manifest = pod.origin == PodOrigin::Manifest;
             if is_of_manifest {
-                self.pod_workers.deleted.add(pod);
+                let changed = worker.successors.iter().find(|next| next.full_name() == pod.full_name());
+                self.pod_workers.deleted.add(changed.unwrap_or(&pod).clone());
                 worker.request_termination(grace_period);
             }
             is_of_manifest
         });
         deleted.unwrap_or(false)
+    }
+
+    /// Whether a client has deleted pods whose manifests have not changed since.
+    #[must_use]
+    pub fn has_deleted_pods(&self) -> bool {
+        self.pod_workers.deleted.is_any()
     }
 
     /// Whether a pod has a worker.

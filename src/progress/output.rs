@@ -111,9 +111,15 @@ impl Progress {
         }
     }
 
+    /// Returns whether texts for people are printed.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        matches!(self.format, ProgressFormat::Text | ProgressFormat::TextOnStderr)
+    }
+
     /// Prints a text for people, which other formats omit.
     pub fn say(&self, text: &str) {
-        if matches!(self.format, ProgressFormat::Text | ProgressFormat::TextOnStderr) {
+        if self.is_text() {
             self.write(&self.screen.encode(text));
         }
     }

@@ -34,16 +34,27 @@ impl LogReader {
     /// last line of a rotated file, continues with the file that has replaced it.
     pub(super) fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            self.file.read_until(b'\n', &mut self.rest)?;
-            if self.rest.last() == Some(&b'\n') {
-                self.rest.pop();
-                return Ok(Some(std::mem::take(&mut self.rest)));
+            if let Some(line) = self.read_line()? {
+                return Ok(Some(line));
             }
             if !self.has_replacement()? {
                 return Ok(None);
             }
+            // The runtime wrote to the renamed file until it created the new one.
+            if let Some(line) = self.read_line()? {
+                return Ok(Some(line));
+            }
             self.file = BufReader::new(regular_file::open(&self.path)?);
+            if !self.rest.is_empty() {
+                return Ok(Some(std::mem::take(&mut self.rest)));
+            }
         }
+    }
+
+    /// Returns the next complete line of the open file; `None` if there is none yet.
+    fn read_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.file.read_until(b'\n', &mut self.rest)?;
+        Ok(self.rest.pop_if(|last| *last == b'\n').map(|_| std::mem::take(&mut self.rest)))
     }
 
     /// Returns whether there are unread bytes.
@@ -134,8 +145,9 @@ mod tests {
         file.write_all(b"last\n").unwrap();
         assert!(reader.has_more().unwrap());
         assert_eq!(lines(&mut reader), "last|");
+        file.write_all(b"late\nunfinished").unwrap();
         fs::write(&path, "new\n").unwrap();
-        assert_eq!(lines(&mut reader), "new|");
+        assert_eq!(lines(&mut reader), "late|unfinished|new|");
         assert!(!reader.has_more().unwrap());
     }
 }
