@@ -47,7 +47,13 @@ fn dispatch(command: CliCommand) -> Result<u8, CliError> {
             let (runtime, settings) = (runtime()?, PlaySettings::new(flags, &Environment::detect())?);
             memory::start_trimming().context("cannot start")?;
             let _log = telemetry::start(&settings.log).context("cannot start")?;
-            runtime.block_on(app::play(settings)).map_err(CliError::from_display)
+            runtime.block_on(app::play(settings)).or_else(|error| match error.exit_code() {
+                1 => Err(CliError::from_display(error)),
+                code => {
+                    complain(&error.to_string());
+                    Ok(code)
+                }
+            })
         }
         CliCommand::Demo(demo) => {
             memory::start_trimming().context("cannot start")?;

@@ -177,6 +177,19 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     }
 }
 
+impl PlayError {
+    /// Returns the exit code of `play`: as in shells, 127 for a command that does not exist, 126
+    /// for one that cannot be run, and 1 for all other errors.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Command { .. } => 126,
+            _ => 1,
+        }
+    }
+}
+
 impl Play {
     /// Waits for the condition, the timeout or a signal.
     async fn wait(

@@ -88,6 +88,9 @@ fn failed(published: &PublishedPod) -> String {
 pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
     let mut published_pods = kubelet.published_pods();
     published_pods.retain(|published| !published.is_unwanted());
+    if published_pods.is_empty() {
+        return "there are no pods".to_owned();
+    }
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
         let names: Vec<String> = others

@@ -50,8 +50,9 @@ impl DeleteCommand {
             _ => return Err(CliError::Usage("only pods can be deleted: write delete POD".to_owned())),
         };
         let client = at.client()?;
-        let status = status(&client).await?;
-        let pod = find_pod(&status.pods, name, namespace.namespace.as_deref())?.clone();
+        let mut pods = status(&client).await?.pods;
+        pods.retain(|pod| pod.removed.is_none());
+        let pod = find_pod(&pods, name, namespace.namespace.as_deref())?.clone();
         let [namespace, name] = [&pod.namespace, &pod.name].map(|text| text.clone().unwrap_or_default());
         let query = DeleteQuery { uid: pod.uid.clone(), grace_period_seconds: grace_period };
         client.delete_pod(&namespace, &name, &query).await?;

@@ -84,9 +84,17 @@ impl PodSummary {
         if is_well { Style::new() } else { AnsiColor::Yellow.on_default() }
     }
 
-    /// Returns whether the pod needs attention.
+    /// Returns whether the pod needs attention. A pod that is being terminated or was removed does
+    /// not.
     pub(super) fn is_unwell(&self) -> bool {
-        self.style() != Style::new()
+        let is_over = self.status == "Terminating" || self.status.ends_with(" (removed)");
+        !is_over && self.style() != Style::new()
+    }
+
+    /// Returns the columns without the times that pass, to detect changes.
+    pub(super) fn without_times(&self) -> Self {
+        let restarts = self.restarts.split(' ').next().unwrap_or_default().to_owned();
+        Self { age: String::new(), restarts, ..self.clone() }
     }
 }
 

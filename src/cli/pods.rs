@@ -108,7 +108,7 @@ async fn watch_pods(client: &Client, which: &PodListArgs, output: OutputFormat) 
             OutputFormat::Name => document(Ok(name(pod)?)),
             _ => Ok(WatchOutput::Row(row(&summary, is_wide, with_namespace))),
         };
-        let state = PodSummary { age: String::new(), ..summary.clone() };
+        let state = summary.without_times();
         let key = format!("{}/{} {:?}", summary.namespace, summary.name, pod.last()?.uid);
         Some(output.map(|output| WatchItem { key, state: format!("{state:?}"), output }))
     };

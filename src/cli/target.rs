@@ -72,6 +72,10 @@ impl ContainerArgs {
         let status = client.status().await?;
         let status: Status = serde_json::from_slice(&status).context("the response is not a status")?;
         let pod = find_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
+        if let Some(removed) = &pod.removed {
+            let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));
+            return Err(anyhow!("{reason}").into());
+        }
         let socket = match via {
             Via::Upstream => &status.upstream.socket,
             Via::Relay => &status.listen,

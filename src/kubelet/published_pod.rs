@@ -136,8 +136,8 @@ impl PublishedPod {
         self.status = Some(status);
     }
 
-    /// Returns whether the pod is to be terminated: its manifest was removed or changed, or a client
-    /// has deleted the pod.
+    /// Returns whether the pod is to be terminated: its manifest was removed or changed, or a
+    /// client has deleted the pod.
     #[must_use]
     pub fn is_unwanted(&self) -> bool {
         self.is_deleted

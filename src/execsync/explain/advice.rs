@@ -2,7 +2,7 @@
 
 use super::cause::Cause;
 use super::limits::cpu_limit;
-use super::{CallRecord, ExecAnalysis, ProbeMatch};
+use super::{CallRecord, ExecAnalysis, ProbeMatch, TimeoutMargin};
 use crate::cri::{Code, error_cause};
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format;
@@ -71,6 +71,11 @@ impl Subject<'_> {
                  `>/dev/null 2>&1`"
                     .to_owned()
             }
+            Cause::UnknownPhase if self.is_late_success() => {
+                "see whether the command leaves a process running that keeps stdout or stderr open; the \
+                 timeout covers the command, and not the end of its output"
+                    .to_owned()
+            }
             Cause::UnknownPhase => {
                 format!("measure how long the command takes in {container}{}", self.or_raise_timeout())
             }
@@ -137,14 +142,28 @@ impl Subject<'_> {
         format!("see `probeshim events` for the reason why {} did not run", self.container())
     }
 
-    /// Returns the crictl command that executes the same in the container, if the whole command is
-    /// known and can be copied from a line.
+    /// Returns whether the command exited with 0, and the call ended after its timeout.
+    fn is_late_success(&self) -> bool {
+        self.exec.result.is_some_and(|result| result.exit_code == 0)
+            && matches!(self.insight.margin, Some(TimeoutMargin::Over(_)))
+    }
+
+    /// Returns the command line that executes the same in the container, if the whole command is
+    /// known and can be copied from a line. crictl takes the place of probeshim if the pod's name
+    /// is unknown.
     fn shell_command(&self) -> Option<String> {
-        let id = self.call.container.as_deref()?.id.as_deref()?;
-        let id = id.get(..SHORT_ID).unwrap_or(id);
+        let (pod, container) = (self.call.pod.as_deref(), self.call.container.as_deref()?);
+        let names = pod.and_then(|pod| Some((pod.namespace.as_deref()?, pod.name.as_deref()?)));
+        let exec = if let (Some((namespace, pod)), Some(container)) = (names, container.name.as_deref()) {
+            let options = ["exec", "-n", namespace, "-c", container, pod].map(str::to_owned);
+            format!("probeshim {} --", format::command(&options))
+        } else {
+            let id = container.id.as_deref()?;
+            format!("crictl exec --sync {}", id.get(..SHORT_ID).unwrap_or(id))
+        };
         let command = format::command(&self.exec.command);
         let is_short = command.len() <= MAX_COMMAND_BYTES && !command.contains(char::is_control);
-        (is_short && !self.exec.truncated).then(|| format!("`crictl exec --sync {id} {command}`"))
+        (is_short && !self.exec.truncated).then(|| format!("`{exec} {command}`"))
     }
 
     fn container(&self) -> String {
