@@ -133,7 +133,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     );
     if private_dir.is_some() && progress.is_text() {
         progress.say(&format!("{}\n", procrun::WARNING));
-    } else if private_dir.is_some() {
+    } else if private_dir.is_some() && !settings.quiet {
         warn!("{}", procrun::WARNING);
     }
     let (kubelet, reported) = (playing.kubelet.clone(), CancellationToken::new());

@@ -67,7 +67,7 @@ async fn play_runs_no_command_if_a_pod_fails_and_shows_the_end_of_its_log() {
     let manifest = pod("a", POLITE, "", "");
     let answer = Answer::to(embedded(&place, &manifest, &["--", "no-such-program"])).await;
     let expected = "error: cannot run COMMAND \"no-such-program\": No such file or directory";
-    assert!(answer.code == Some(1) && answer.stderr.contains(expected), "{answer:?}");
+    assert!(answer.code == Some(127) && answer.stderr.contains(expected), "{answer:?}");
     is_clean(&place);
 }
 
