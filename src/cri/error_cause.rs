@@ -22,7 +22,7 @@ const KNOWN_CAUSES: [&str; 10] = [
 /// that the runtime's components separate by colons.
 #[must_use]
 pub fn error_cause(message: &str) -> &str {
-    if let Some(known) = KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause)) {
+    if let Some(known) = known_cause(message) {
         return known;
     }
     let text = message.split_once(" desc = ").map_or(message, |(_, text)| text);
@@ -31,6 +31,13 @@ pub fn error_cause(message: &str) -> &str {
     let innermost = text.rsplit(": ").find(|part| !part.trim().is_empty());
     let cause = innermost.unwrap_or_default().trim();
     cause.char_indices().nth(MAX_CAUSE_CHARS).map_or(cause, |(end, _)| &cause[..end])
+}
+
+/// Returns the cause in an error message if it is a known one, which contains nothing of the
+/// request or of the output of a command.
+#[must_use]
+pub fn known_cause(message: &str) -> Option<&'static str> {
+    KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause))
 }
 
 #[cfg(test)]

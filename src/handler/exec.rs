@@ -91,6 +91,24 @@ pub(crate) mod tests {
         assert!(matches!(attempted, ProbeOutcome::Failure(_)), "{attempted:?}");
     }
 
+    /// CRI-O adds the output of a command to the message.
+    #[tokio::test]
+    async fn a_redacted_error_of_an_exec_probe_has_only_its_code_and_known_cause() {
+        let command = ["sh", "-c", "s3cret"].map(str::to_owned);
+        let spec = crate::manifest::ContainerSpec::named("main");
+        let target = ProbeTarget { container_id: "c", container: &spec, pod_ip: "" };
+        for (message, expected) in [
+            ("permission denied, stdout: s3cret, stderr: , exit code -1", "permission denied"),
+            ("exec s3cret failed: odd", "the message is hidden by --redact-commands"),
+        ] {
+            let executor =
+                Executor::fake(move |_| (Duration::ZERO, Err(Status::unknown(message)))).redacting();
+            let attempted = attempt(&executor, &ContainerNames::default(), &target, &command, 1).await;
+            let error = format!("rpc error: code = Unknown desc = {expected}");
+            assert_eq!(attempted, Err(ProbeError::Exec(error)), "{message}");
+        }
+    }
+
     /// Repeats `TestExec` (`pkg/probe/exec/exec_test.go`) and `TestNewExecInContainer`
     /// (`prober_test.go`). The row of an error with exit status 0 is omitted, because the response
     /// has the exit code.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tonic::{Response, Status};
 
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
-use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::cri::{
+    MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, known_cause, with_timeout,
+};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::tap::{InternalCalls, KillRecord};
 
@@ -50,7 +52,8 @@ impl Executor {
         self.redacts
     }
 
-    /// Runs a command. `limit` is the timeout of the call; `None` for no timeout.
+    /// Runs a command. `limit` is the timeout of the call; `None` for no timeout. The status of an
+    /// executor that redacts has only the known cause: some runtimes add the output to the message.
     pub(super) async fn exec_sync(
         &self,
         names: &ContainerNames,
@@ -65,7 +68,7 @@ impl Executor {
         if let Some(call) = internal_call {
             call.end_exec(result.as_ref());
         }
-        result
+        if self.redacts { result.map_err(|status| redacted(&status)) } else { result }
     }
 
     /// Stops a container: the runtime sends SIGTERM, and SIGKILL after `grace_period` seconds.
@@ -109,6 +112,13 @@ impl ExecBackend {
             Self::Fake(fake) => fake.stop(request).await.map(|()| Response::new(StopContainerResponse {})),
         }
     }
+}
+
+/// Returns a status with the same code, and without the parts of its message that may contain
+/// arguments or output of a command.
+fn redacted(status: &Status) -> Status {
+    let hidden = "the message is hidden by --redact-commands";
+    Status::new(status.code(), known_cause(status.message()).unwrap_or(hidden))
 }
 
 #[cfg(test)]
@@ -159,6 +169,11 @@ mod tests {
         ) -> Self {
             let fake = FakeRuntime { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
             Self { backend: ExecBackend::Fake(fake), internal_calls: None, redacts: false }
+        }
+
+        /// Returns the executor as one that redacts.
+        pub(crate) fn redacting(self) -> Self {
+            Self { redacts: true, ..self }
         }
 
         /// Returns the executor with `stops` as the answers to stops.
