@@ -28,7 +28,7 @@ use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::MethodName;
 use crate::events::{EventFilter, EventType};
-use crate::execsync::{CallInFlight, CallRecord};
+use crate::execsync::CallRecord;
 use crate::history::json::time;
 use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
@@ -250,14 +250,15 @@ async fn switch_mode(
 /// A call to be listed.
 enum CallItem {
     Ended(Arc<CallRecord>),
-    InFlight(CallInFlight),
+    /// A call as it was at the time of the request, however slowly the client reads.
+    InFlight(Box<api::CallInFlight>),
 }
 
 impl From<&CallItem> for api::ListedCall {
     fn from(item: &CallItem) -> Self {
         match item {
             CallItem::Ended(record) => Self::Ended(Box::new((&**record).into())),
-            CallItem::InFlight(call) => Self::InFlight(Box::new(call.into())),
+            CallItem::InFlight(call) => Self::InFlight(call.clone()),
         }
     }
 }
@@ -274,7 +275,8 @@ async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response
         filter.matches_in_flight(call) && !calls.iter().rev().any(|record| record.call.id == call.info.id)
     });
     let ended = calls.into_iter().map(CallItem::Ended);
-    let items = ended.chain(in_flight.into_iter().map(CallItem::InFlight)).map(Arc::new).collect();
+    let in_flight = in_flight.iter().map(|call| CallItem::InFlight(Box::new(call.into())));
+    let items = ended.chain(in_flight).map(Arc::new).collect();
     Ok(array_of(items, |item: &CallItem| api::ListedCall::from(item)))
 }
 

@@ -13,8 +13,8 @@ use crate::tap::ExecCall;
 /// A call in flight.
 #[derive(Clone, Debug)]
 pub struct CallInFlight {
-    /// The call.
-    pub info: Arc<CallInfo>,
+    /// A copy of the call's information.
+    pub info: CallInfo,
     /// Details from its request.
     pub details: RequestDetails,
 }

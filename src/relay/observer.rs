@@ -76,7 +76,7 @@ pub enum CaptureMode {
 
 /// Information that is available once the head of a call was received. After the call, only its
 /// observer holds it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CallInfo {
     /// Number of the call, in the order in which the calls of this relay arrived.
     pub id: u64,

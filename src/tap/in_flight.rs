@@ -24,8 +24,9 @@ pub struct CallsInFlight {
 /// A call in flight, with the objects that an internal call is about.
 #[derive(Clone, Debug)]
 pub struct ListedCall {
-    /// The call.
-    pub info: Arc<CallInfo>,
+    /// A copy of the call's information. A reference to the original would make a call that has
+    /// ended look as if it were in flight.
+    pub info: CallInfo,
     /// The pod, if the call is internal.
     pub pod: Option<Arc<PodRef>>,
     /// The container, if the call is internal.
@@ -91,15 +92,16 @@ impl CallsInFlight {
         let mut found = Vec::new();
         for table in &self.relayed {
             lock(table).retain(|_, info| {
-                let info = info.upgrade();
-                found.extend(info.clone().map(|info| ListedCall { info, pod: None, container: None }));
-                info.is_some()
+                let info = info.upgrade().map(|info| CallInfo::clone(&info));
+                let is_in_flight = info.is_some();
+                found.extend(info.map(|info| ListedCall { info, pod: None, container: None }));
+                is_in_flight
             });
         }
         let internal = lock(&self.internal);
         found.extend(internal.values().filter_map(|InternalEntry { info, pod, container }| {
             let (pod, container) = (Some(pod.clone()), Some(container.clone()));
-            Some(ListedCall { info: info.upgrade()?, pod, container })
+            Some(ListedCall { info: CallInfo::clone(&*info.upgrade()?), pod, container })
         }));
         found.sort_unstable_by_key(|call| call.info.id);
         found
@@ -144,7 +146,9 @@ mod tests {
         calls.remove(2);
         calls.remove_internal(3);
         assert_eq!(ids(&calls), [1]);
+        let (reference, listed) = (Arc::downgrade(&infos[0]), calls.list());
         drop(infos);
+        assert_eq!((reference.strong_count(), listed.len()), (0, 1), "a list does not hold its calls");
         assert_eq!(ids(&calls), [0; 0], "call 1 has ended");
         assert!(calls.relayed[0].lock().unwrap().is_empty(), "the read removed the dangling reference");
     }

@@ -116,7 +116,7 @@ mod tests {
             ..RequestDetails::default()
         };
         let held = ProcessInfo { pid: 13_061, session: 13_060, command: vec!["sleep".into(), "30".into()] };
-        let call = CallInFlight { info: Arc::new(info), details };
+        let call = CallInFlight { info, details };
         let sentences = explain_in_flight(&call, now, &[held]);
         assert_eq!(sentences[0], "Call 7 executes sh -c 'sleep 30 & exit 0'.");
         assert_eq!(
