@@ -328,7 +328,8 @@ async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestEr
     let processes = match session.zip(container) {
         // Reading all processes takes milliseconds on a large node.
         Some((pid, container)) => {
-            let read = move || execsync::session_processes(&container, pid);
+            let redact = admin.state.redact;
+            let read = move || execsync::session_processes(&container, pid, redact);
             tokio::task::spawn_blocking(read).await.unwrap_or_default()
         }
         None => Vec::new(),

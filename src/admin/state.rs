@@ -44,6 +44,8 @@ pub struct ApiState {
     pub calls: Arc<CallHistory>,
     /// Calls in flight.
     pub in_flight: InFlightReader,
+    /// Whether commands are reduced to their programs.
+    pub redact: bool,
     /// History of events.
     pub events: Arc<EventRecorder>,
     /// Inventory of the node.

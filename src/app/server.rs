@@ -107,6 +107,7 @@ impl Shim {
         let api_state = ApiState {
             calls: calls.clone(),
             in_flight,
+            redact,
             events: events.clone(),
             inventory: inventory_rx,
             stuck: stuck_rx,

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::analysis::CallRecord;
-use super::evidence::{SampleRequest, SampleResult, Sampler};
+use super::evidence::{SampleRequest, SampleResult, Sampler, keep_program};
 use super::exec_instance::ClockReading;
 use super::identity::ProbeMatch;
 use super::in_flight::{CommandProgress, RequestDetails};
@@ -261,11 +261,7 @@ impl ExecAnalyzer {
         let mut stuck = self.watchdog.stuck().clone();
         if self.redact_commands {
             for stuck in stuck.values_mut() {
-                stuck.command.truncate(1);
-                // Some programs write more than their name into the first argument.
-                if let Some(program) = stuck.command.first_mut() {
-                    program.truncate(program.find(char::is_whitespace).unwrap_or(program.len()));
-                }
+                keep_program(&mut stuck.command);
             }
         }
         stuck

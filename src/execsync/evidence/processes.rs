@@ -33,9 +33,10 @@ pub(super) fn read_cmdline(pid: u32) -> Option<Vec<String>> {
 
 /// Returns the processes of a container that belong to the session of an exec, and have not ended.
 /// Only processes are returned whose cgroup names the container: if probeshim is in another PID
-/// namespace than the runtime, the pid belongs to another process.
+/// namespace than the runtime, the pid belongs to another process. `redact` limits command lines to
+/// their programs.
 #[must_use]
-pub fn session_processes(container: &str, session: u32) -> Vec<ProcessInfo> {
+pub fn session_processes(container: &str, session: u32, redact: bool) -> Vec<ProcessInfo> {
     let is_inside = |process: &Proc| {
         let groups = process.cgroups().ok();
         groups.is_some_and(|groups| groups.into_iter().any(|group| group.pathname.contains(container)))
@@ -46,7 +47,22 @@ pub fn session_processes(container: &str, session: u32) -> Vec<ProcessInfo> {
         stat.is_some_and(|stat| u32::try_from(stat.session) == Ok(session)) && is_inside(process)
     });
     let pids: Vec<i32> = pids.map(|process| process.pid).collect();
-    in_sessions(&pids, &HashSet::from([session]))
+    let mut processes = in_sessions(&pids, &HashSet::from([session]));
+    if redact {
+        for process in &mut processes {
+            keep_program(&mut process.command);
+        }
+    }
+    processes
+}
+
+/// Cuts the command line of a process to its program.
+pub(in crate::execsync) fn keep_program(command: &mut Vec<String>) {
+    command.truncate(1);
+    // Some programs write more than their name into the first argument.
+    if let Some(program) = command.first_mut() {
+        program.truncate(program.find(char::is_whitespace).unwrap_or(program.len()));
+    }
 }
 
 /// Returns the processes among `pids` that belong to one of these sessions and have not ended. The
@@ -66,4 +82,34 @@ pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessI
         (!is_zombie).then_some(ProcessInfo { pid: pid.unsigned_abs(), session, command })
     };
     pids.iter().filter_map(look).take(MAX_PROCESSES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_redacted_process_of_a_session_is_shown_without_arguments() {
+        let mut started = Command::new("setsid")
+            .args(["sh", "-c", "echo; read line", "s3cret"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The shell runs, and has the arguments.
+        BufReader::new(started.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        let commands = [false, true].map(|redact| {
+            let found = session_processes("", started.id(), redact).into_iter();
+            found.map(|process| process.command.join(" ")).collect::<Vec<_>>()
+        });
+        drop(started.stdin.take());
+        started.wait().unwrap();
+        assert_eq!(commands, [["sh -c echo; read line s3cret"], ["sh"]]);
+        let mut title = vec!["worker: s3cret".to_owned()];
+        keep_program(&mut title);
+        assert_eq!(title, ["worker:"]);
+    }
 }
