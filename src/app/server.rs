@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
@@ -177,7 +178,11 @@ impl Shim {
         drop(self.prober_thread.take());
         if let Some((call_ids, journal)) = self.handover.take() {
             // The disk may be slow. A successor then leaves a larger gap.
-            let written = spawn_blocking(move || journal.hand_over(call_ids.peek()));
+            let written = spawn_blocking(move || {
+                if let Err(error) = journal.hand_over(call_ids.peek()) {
+                    warn!(%error, "the next id of a call is not left for a successor");
+                }
+            });
             let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, written).await;
         }
         if let Some(servers) = self.servers.take() {

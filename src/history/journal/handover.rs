@@ -6,12 +6,10 @@
 //! drain.
 
 use std::collections::HashSet;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::OFlags;
 
 use super::read_last;
 use crate::lockfile::{LockError, LockFile};
@@ -26,13 +24,25 @@ const SHARED_GAP: u64 = 1000;
 /// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 64;
 
-/// Writes the next id of this process, with its pid.
+/// Writes the next id of this process, with its pid. A reader finds the whole number or none. An
+/// error names the file.
 pub(super) fn write(dir: &Path, next_id: u64) -> io::Result<()> {
-    // Fails for a symlink, and does not block for a FIFO.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags);
-    writeln!(options.open(path_of(dir))?, "{} {next_id}", std::process::id())
+    let (path, new) = (path_of(dir), dir.join("next-id.new"));
+    // An earlier process may have left an incomplete file.
+    let _ = fs::remove_file(&new);
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    created
+        .and_then(|mut file| writeln!(file, "{} {next_id}", std::process::id()))
+        .and_then(|()| fs::rename(&new, &path))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Removes the id that an earlier process left. The pid of that process may be used again, and is
+/// the same for each probeshim that is the first process of a container. The caller holds the lock
+/// of the directory.
+pub(super) fn remove(dir: &Path) {
+    // Nothing can be recorded either in a directory from which a file cannot be removed.
+    let _ = fs::remove_file(path_of(dir));
 }
 
 /// Returns the id of the first new call, after the ids in the journal, of which `last` is the
@@ -93,9 +103,24 @@ mod tests {
         assert_eq!(first_id(dir, Some(56)), 2000, "the other probeshim does not drain");
         write(dir, 60).unwrap();
         assert_eq!(first_id(dir, Some(56)), 160, "ids 57 to 59 are in flight");
-        std::fs::write(path_of(dir), "1 60\n").unwrap();
+        remove(dir);
+        assert_eq!(first_id(dir, Some(56)), 2000, "an earlier process with the same pid left the id");
+        fs::write(path_of(dir), "1 60\n").unwrap();
         assert_eq!(first_id(dir, Some(56)), 2000, "a third probeshim wrote the file");
         drop(lock);
         assert_eq!(first_id(dir, Some(56)), 57);
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_left_is_an_error_with_the_path() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
+        fs::write(dir.join("next-id.new"), "incomplete").unwrap();
+        write(dir, 7).unwrap();
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 1, "the file has its final name");
+        remove(dir);
+        fs::create_dir(path_of(dir)).unwrap();
+        let error = write(dir, 7).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: ", path_of(dir).display())), "{error}");
     }
 }

@@ -145,8 +145,10 @@ mod tests {
         let dir_guard = tempfile::tempdir().unwrap();
         let dir = dir_guard.path().join("state");
         written(&dir, 1 << 20, 1..4);
+        handover::write(&dir, 9).unwrap();
         written(&dir, 1 << 20, 4..6);
         assert_eq!(read(&dir), [1, 2, 3, 4, 5]);
+        assert!(!dir.join("next-id").exists(), "an id for a successor is used once");
         written(&dir, 8_000, 6..200);
         let sizes: Vec<u64> =
             segments::list_segments(&dir).unwrap().into_iter().map(|(_, size)| size).collect();

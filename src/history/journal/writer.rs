@@ -151,6 +151,7 @@ impl JournalWriter {
             held @ LockError::Held { .. } => Stop::Held(held),
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
+        handover::remove(dir);
         let mut segments = Segments::open(dir, self.settings.limit)?;
         if self.holder_logged {
             self.taken_ids.extend(handover::ids_from(dir, self.first_id));
