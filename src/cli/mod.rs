@@ -115,9 +115,9 @@ pub enum CliCommand {
 
     /// Show pods, as `kubectl get pods` does
     ///
-    /// Pods of all namespaces are shown unless --namespace names one. READY is ?/N and AGE is
-    /// <unknown> for a pod of a client if probeshim does not know them: only a prober knows whether
-    /// a container is ready. RESTARTS of such a pod is the sum of its containers' attempts.
+    /// Pods of all namespaces are shown unless --namespace names one. READY of a pod of a client is
+    /// ?/N, and its AGE is unknown, if probeshim does not know them: only a prober knows whether a
+    /// container is ready. RESTARTS of such a pod is the sum of its containers' attempts.
     #[command(visible_alias = "ps")]
     Pods(PodsCommand),
 

@@ -209,7 +209,7 @@ impl Files {
     }
 
     /// Returns what is valid in the documents, but probably a mistake. Only
-    /// [`Purpose::Check`](document::Purpose::Check) looks for it.
+    /// [`Purpose::Check`] looks for it.
     pub(crate) fn remarks(&self) -> Vec<String> {
         unique(self.known.values().flat_map(|known| &known.remarks))
     }
