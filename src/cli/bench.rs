@@ -8,8 +8,9 @@ use clap::{Args, Subcommand};
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::pod_arg::{NamespaceArg, find_pod, owner};
+use super::query::query_status;
 use super::table::{Cell, Column, Table};
-use crate::admin::api::{Status, StatusContainer, StatusPod};
+use crate::admin::api::{StatusContainer, StatusPod};
 use crate::bench::{self, BenchReport, BenchSpec, PathResult};
 use crate::config::whole_number;
 use crate::socket::SocketPath;
@@ -90,8 +91,7 @@ impl BenchArgs {
 
 impl BenchExec {
     async fn run(self) -> Result<(), CliError> {
-        let status = self.at.client()?.status().await?;
-        let status: Status = serde_json::from_slice(&status).context("the response is not a status")?;
+        let status = query_status(&self.at.client()?).await?;
         let socket = |what: &str, uri: &str| {
             SocketPath::parse(uri)
                 .map_err(|error| CliError::from_display(format!("the probeshim's {what} {uri:?} {error}")))

@@ -3,8 +3,9 @@
 use clap::{ArgGroup, Args};
 
 use super::CliError;
-use super::calls::{check_names, query_calls};
+use super::calls::check_names;
 use super::pod_arg::NamespaceArg;
+use super::query::query_calls;
 use crate::admin::Client;
 use crate::admin::api::CallsQuery;
 use crate::history::ProbeLabel;

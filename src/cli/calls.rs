@@ -14,8 +14,9 @@ use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
 use super::pod_arg::NamespaceArg;
+use super::query::query_calls;
 use crate::admin::Client;
-use crate::admin::api::{CallsQuery, ListedCall, LogLine};
+use crate::admin::api::{CallsQuery, LogLine};
 use crate::config::{BoundedDuration, whole_number};
 use crate::history::{CodeLabel, MethodArg, ProbeLabel};
 use crate::terminal::screen::{Screen, print};
@@ -145,12 +146,6 @@ async fn documents(client: &Client, query: &CallsQuery, output: OutputFormat) ->
     }
     print(&output.list(&calls)?)?;
     Ok(())
-}
-
-/// Queries calls.
-pub(super) async fn query_calls(client: &Client, query: &CallsQuery) -> Result<Vec<ListedCall>, CliError> {
-    let answer = client.calls(query).await?;
-    Ok(serde_json::from_slice(&answer).context("the response is not a list of calls")?)
 }
 
 async fn follow(client: &Client, mut query: CallsQuery, output: OutputFormat) -> Result<(), CliError> {

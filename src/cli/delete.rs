@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use tokio::time::sleep;
 
 use super::CliError;
 use super::admin_args::AdminArgs;
 use super::pod_arg::{NamespaceArg, find_pod};
-use crate::admin::Client;
-use crate::admin::api::{DeleteQuery, Status, StatusPod};
+use super::query::query_status;
+use crate::admin::api::{DeleteQuery, StatusPod};
 use crate::config::whole_number;
 use crate::terminal::harmless_name;
 use crate::terminal::screen::print;
@@ -50,7 +49,7 @@ impl DeleteCommand {
             _ => return Err(CliError::Usage("only pods can be deleted: write delete POD".to_owned())),
         };
         let client = at.client()?;
-        let mut pods = status(&client).await?.pods;
+        let mut pods = query_status(&client).await?.pods;
         pods.retain(|pod| pod.removed.is_none());
         let pod = find_pod(&pods, name, namespace.namespace.as_deref())?.clone();
         let [namespace, name] = [&pod.namespace, &pod.name].map(|text| text.clone().unwrap_or_default());
@@ -58,7 +57,7 @@ impl DeleteCommand {
         client.delete_pod(&namespace, &name, &query).await?;
         if wait {
             let is_it = |known: &StatusPod| known.uid == pod.uid && known.removed.is_none();
-            while self::status(&client).await?.pods.iter().any(is_it) {
+            while query_status(&client).await?.pods.iter().any(is_it) {
                 sleep(POLL_INTERVAL).await;
             }
         }
@@ -66,9 +65,4 @@ impl DeleteCommand {
         print(&format!("pod {name:?} deleted from {namespace} namespace\n"))?;
         Ok(())
     }
-}
-
-async fn status(client: &Client) -> Result<Status, CliError> {
-    let status = client.status().await?;
-    Ok(serde_json::from_slice(&status).context("the response is not a status")?)
 }

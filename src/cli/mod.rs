@@ -26,6 +26,7 @@ mod pod_summary;
 mod pods;
 mod probe_result;
 mod probes;
+mod query;
 mod status;
 mod stderr;
 mod table;

@@ -1,15 +1,16 @@
 //! The container to which `logs` and `exec` refer.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use serde_json::Value;
 use tonic::transport::Channel;
 
 use super::CliError;
 use super::pod_arg::{NamespaceArg, find_pod, owner};
+use super::query::query_status;
 use super::stderr::note;
 use crate::admin::Client;
-use crate::admin::api::{Status, StatusPod};
+use crate::admin::api::StatusPod;
 use crate::cri::runtime_client;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{self, ListContainersRequest, ListPodSandboxRequest};
@@ -69,8 +70,7 @@ struct ContainerNames {
 impl ContainerArgs {
     /// Finds the container, and its instances on the runtime.
     pub(super) async fn find(self, client: &Client, via: Via) -> Result<TargetContainer, CliError> {
-        let status = client.status().await?;
-        let status: Status = serde_json::from_slice(&status).context("the response is not a status")?;
+        let status = query_status(client).await?;
         let pod = find_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
         if let Some(removed) = &pod.removed {
             let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));

@@ -1,10 +1,10 @@
 //! `probeshim version`
 
-use anyhow::Context as _;
 use clap::Args;
 
 use super::CliError;
 use super::admin_args::AdminArgs;
+use super::query::parse_status;
 use crate::admin::ClientError;
 use crate::admin::api::{Status, UpstreamStatus};
 use crate::terminal::screen::print;
@@ -21,7 +21,7 @@ impl VersionCommand {
     /// Prints the versions of this program, of the running probeshim, and of its runtime.
     pub async fn run(self) -> Result<(), CliError> {
         let status = match self.at.client()?.status().await {
-            Ok(status) => Some(serde_json::from_slice(&status).context("the response is not a status")?),
+            Ok(status) => Some(parse_status(&status)?),
             Err(ClientError::NotRunning { .. }) => None,
             Err(error) => return Err(error.into()),
         };

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Context as _;
-
-use super::query_calls;
 use crate::admin::Client;
 use crate::admin::api::{CallsQuery, Container, ListedCall, Pod, Status};
 use crate::cli::CliError;
+use crate::cli::query::{query_calls, query_status};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::suggest::did_you_mean;
 use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
@@ -25,7 +23,7 @@ struct KnownObjects {
 /// Queries the reason why no call matches. Returns an error if no namespace, pod or container with
 /// the name in the query exists or has calls.
 pub(super) async fn reason(client: &Client, query: &CallsQuery) -> Result<String, CliError> {
-    let status = status(client).await?;
+    let status = query_status(client).await?;
     let recorded = query_calls(client, &CallsQuery::default()).await?;
     KnownObjects::new(&status, &recorded).check(query)?;
     let of_any_run = CallsQuery { this_run: false, in_flight: false, ..query.clone() };
@@ -40,11 +38,7 @@ pub(in crate::cli) async fn check_names(client: &Client, query: &CallsQuery) -> 
         return Ok(());
     }
     let recorded = query_calls(client, &CallsQuery::default()).await?;
-    KnownObjects::new(&status(client).await?, &recorded).check(query)
-}
-
-async fn status(client: &Client) -> Result<Status, CliError> {
-    Ok(serde_json::from_slice(&client.status().await?).context("the response is not a status")?)
+    KnownObjects::new(&query_status(client).await?, &recorded).check(query)
 }
 
 /// Returns the reason. `recorded` is the number of recorded calls, and `earlier` the number of
