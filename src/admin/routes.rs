@@ -1,13 +1,15 @@
 //! Routes of the API and their handlers.
 
+mod calls;
+mod events;
+
 use std::convert::Infallible;
 use std::mem;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,30 +18,22 @@ use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
-use tokio_stream::wrappers::BroadcastStream;
-use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
 
-use super::api::{self, CallsQuery, ErrorBody, EventLine, EventsQuery, LogLine};
+use super::api::{self, ErrorBody};
 use super::listener::Caller;
 use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
-use crate::cri::MethodName;
-use crate::events::{EventFilter, EventType};
-use crate::execsync::CallRecord;
+use crate::history::Counts;
 use crate::history::json::time;
-use crate::history::{Counts, Filter, FilterValueError, MethodArg, Selection};
 use crate::kubelet::Kubelet;
+use crate::metrics;
 use crate::object_ref::PodRef;
 use crate::prober::{EnforcementMode, ProbeManager};
 use crate::suggest::did_you_mean;
-use crate::{execsync, metrics};
 
 type ApiContext = State<Arc<Admin>>;
-type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
-type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
 
 /// Error of a refused request.
 enum RequestError {
@@ -77,11 +71,11 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/status", get(status))
         .route("/v1/mode", get(mode).put(switch_mode))
         .route("/v1/pods/{namespace}/{name}", delete(delete_pod))
-        .route("/v1/calls", get(calls))
-        .route("/v1/calls/follow", get(follow))
-        .route("/v1/calls/{id}/explain", get(explain))
-        .route("/v1/events", get(events))
-        .route("/v1/events/follow", get(follow_events))
+        .route("/v1/calls", get(calls::calls))
+        .route("/v1/calls/follow", get(calls::follow))
+        .route("/v1/calls/{id}/explain", get(calls::explain))
+        .route("/v1/events", get(events::events))
+        .route("/v1/events/follow", get(events::follow))
 }
 
 /// Lists the paths that every listener serves.
@@ -247,136 +241,6 @@ async fn switch_mode(
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }
 
-/// A call to be listed.
-enum CallItem {
-    Ended(Arc<CallRecord>),
-    /// A call as it was at the time of the request, however slowly the client reads.
-    InFlight(Box<api::CallInFlight>),
-}
-
-impl From<&CallItem> for api::ListedCall {
-    fn from(item: &CallItem) -> Self {
-        match item {
-            CallItem::Ended(record) => Self::Ended(Box::new((&**record).into())),
-            CallItem::InFlight(call) => Self::InFlight(call.clone()),
-        }
-    }
-}
-
-async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
-    let Query(query) = query?;
-    let filter = filter(&query, &admin)?;
-    let selection = selection(&query)?;
-    // Calls in flight are listed first: a call that ends meanwhile is in both lists, and in none
-    // otherwise.
-    let mut in_flight = if query.in_flight { admin.state.in_flight.list().await } else { Vec::new() };
-    let calls = admin.state.calls.select(&filter, selection);
-    in_flight.retain(|call| {
-        filter.matches_in_flight(call) && !calls.iter().rev().any(|record| record.call.id == call.info.id)
-    });
-    let ended = calls.into_iter().map(CallItem::Ended);
-    let in_flight = in_flight.iter().map(|call| CallItem::InFlight(Box::new(call.into())));
-    let items = ended.chain(in_flight).map(Arc::new).collect();
-    Ok(array_of(items, |item: &CallItem| api::ListedCall::from(item)))
-}
-
-/// Streams the calls of the history, then each call as it ends, with one line per call.
-async fn follow(
-    State(admin): ApiContext,
-    Extension(slot): Extension<Arc<ConnectionSlot>>,
-    query: QueryOfCalls,
-) -> Result<Response, RequestError> {
-    let Query(query) = query?;
-    if query.slowest.is_some() {
-        return Err(RequestError::BadRequest("slowest and follow exclude each other".to_owned()));
-    }
-    let filter = filter(&query, &admin)?;
-    let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.state.calls.follow(&filter, selection(&query)?);
-    let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
-        Ok(record) => filter.matches(&record).then(|| LogLine::from(&*record)),
-        Err(BroadcastStreamRecvError::Lagged(missed)) => Some(LogLine::Missed { missed }),
-    });
-    let lines = tokio_stream::iter(kept).map(|record| LogLine::from(&*record)).chain(coming);
-    Ok(lines_of(lines, permit))
-}
-
-/// Returns a call with its explanation.
-async fn explain(
-    State(admin): ApiContext,
-    id: Result<Path<u64>, PathRejection>,
-) -> Result<Response, RequestError> {
-    let Path(id) =
-        id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
-    let Some(record) = admin.state.calls.get(id) else { return explain_in_flight(&admin, id).await };
-    let sentences = execsync::explain(&record);
-    let call = api::ListedCall::Ended(Box::new((&*record).into()));
-    Ok(Json(api::Explanation { call, sentences }).into_response())
-}
-
-/// Explains a call in flight.
-async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestError> {
-    let call = admin.state.in_flight.list().await.into_iter().find(|call| call.info.id == id);
-    let call = call.ok_or_else(|| {
-        RequestError::BadRequest(format!(
-            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls"
-        ))
-    })?;
-    let session = call.details.progress.filter(|progress| progress.exited.is_some());
-    let session = session.and_then(|progress| progress.pid);
-    let container = call.details.container.as_ref().and_then(|container| container.id.clone());
-    let processes = match session.zip(container) {
-        // Reading all processes takes milliseconds on a large node.
-        Some((pid, container)) => {
-            let redact = admin.state.redact;
-            let read = move || execsync::session_processes(&container, pid, redact);
-            tokio::task::spawn_blocking(read).await.unwrap_or_default()
-        }
-        None => Vec::new(),
-    };
-    let sentences = execsync::explain_in_flight(&call, Instant::now(), &processes);
-    let call = api::ListedCall::InFlight(Box::new((&call).into()));
-    Ok(Json(api::Explanation { call, sentences }).into_response())
-}
-
-async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {
-    let Query(query) = query?;
-    let events = admin.state.events.select(&event_filter(query)?);
-    Ok(array_of(events, |event| api::Event::from(event)))
-}
-
-/// Streams the events of the history, then each event as it happens, with one line per event.
-async fn follow_events(
-    State(admin): ApiContext,
-    Extension(slot): Extension<Arc<ConnectionSlot>>,
-    query: QueryOfEvents,
-) -> Result<Response, RequestError> {
-    let Query(query) = query?;
-    let filter = event_filter(query)?;
-    let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.state.events.follow(&filter);
-    let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
-        Ok(event) => filter.lets_through(&event).then(|| EventLine::Event((&*event).into())),
-        Err(BroadcastStreamRecvError::Lagged(missed)) => Some(EventLine::Missed { missed }),
-    });
-    let lines = tokio_stream::iter(kept).map(|event| EventLine::Event((&*event).into())).chain(coming);
-    Ok(lines_of(lines, permit))
-}
-
-/// Validates the type of events.
-fn event_filter(query: EventsQuery) -> Result<EventFilter, RequestError> {
-    let EventsQuery { since_ms, namespace, pod, r#type, reason } = query;
-    let severity = match r#type.as_deref() {
-        None => None,
-        Some("Normal") => Some(EventType::Normal),
-        Some("Warning") => Some(EventType::Warning),
-        Some(other) => {
-            return Err(RequestError::BadRequest(format!("type {other:?} must be Normal or Warning")));
-        }
-    };
-    Ok(EventFilter { since: since_ms.map(parse_since), namespace, pod, severity, reason })
-}
-
 /// Streams a JSON array item by item. The text of the whole array could take many times the memory
 /// of the records, which share their names.
 fn array_of<R: Send + Sync + 'static, T: Serialize>(
@@ -413,44 +277,8 @@ fn lines_of<T: Serialize + 'static>(
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
-fn selection(query: &CallsQuery) -> Result<Selection, RequestError> {
-    match (query.last, query.slowest) {
-        (None, None) => Ok(Selection::All),
-        (Some(last), None) => Ok(Selection::Last(last)),
-        (None, Some(slowest)) => Ok(Selection::Slowest(slowest)),
-        (Some(_), Some(_)) => Err(RequestError::BadRequest("last and slowest exclude each other".to_owned())),
-    }
-}
-
-fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
-    let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
-    let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
-    let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;
-    let CallsQuery { namespace, pod, container, peer, failed, this_run, .. } = query.clone();
-    let since = query.since_ms.map(parse_since);
-    Ok(Filter { this_run, method, since, namespace, pod, container, probe, peer, code, failed })
-}
-
 fn parse_since(milliseconds: u64) -> SystemTime {
     SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// Parses the value of a filter.
-fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, RequestError> {
-    text.parse().map_err(|error| RequestError::BadRequest(format!("{field} {text:?} {error}")))
-}
-
-/// Returns the method with this name or path: a method of the CRI, or another one that was called.
-fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
-    let MethodArg(method) = parse("method", name)?;
-    if matches!(method, MethodName::Known(_)) || admin.state.calls.has(&method) {
-        return Ok(method);
-    }
-    let called = admin.state.calls.other_methods();
-    let hint = did_you_mean(name, called.iter().map(|path| &**path));
-    Err(RequestError::BadRequest(format!(
-        "method {name:?} is not a method of the CRI, and no call to it is recorded{hint}"
-    )))
 }
 
 impl From<QueryRejection> for RequestError {

@@ -13,7 +13,7 @@ use super::admin_args::AdminArgs;
 use super::pod_arg::{NamespaceArg, find_pod, owner};
 use crate::admin::api::{Status, StatusContainer, StatusPod};
 use crate::admin::{Client, ClientError};
-use crate::config::{BoundedDuration, ValueError};
+use crate::config::{BoundedDuration, Until, ValueError};
 use crate::terminal::screen::print;
 use crate::terminal::{format, sanitize};
 
@@ -234,14 +234,14 @@ impl FromStr for WaitCondition {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let restarts = || text.strip_prefix("restarts=")?.parse().ok().filter(|count| *count > 0);
         match text.to_ascii_lowercase().as_str() {
             "ready" | "condition=ready" | "condition=ready=true" => Ok(Self::Ready),
             "succeeded" => Ok(Self::Succeeded),
             "deleted" | "delete" => Ok(Self::Deleted),
-            _ => restarts().map(Self::Restarts).ok_or_else(|| {
-                ValueError::expected("ready, succeeded, deleted, or restarts=N with N from 1")
-            }),
+            _ => match text.parse() {
+                Ok(Until::Restarts(count)) => Ok(Self::Restarts(count)),
+                _ => Err(ValueError::expected("ready, succeeded, deleted, or restarts=N with N from 1")),
+            },
         }
     }
 }

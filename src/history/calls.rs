@@ -101,6 +101,12 @@ impl CallHistory {
         self.lock().calls.iter().rev().find(|record| record.call.id == id).cloned()
     }
 
+    /// Returns the ids of all calls in the history.
+    #[must_use]
+    pub fn ids(&self) -> HashSet<u64> {
+        self.lock().calls.iter().map(|record| record.call.id).collect()
+    }
+
     /// Returns the selected calls that match a filter.
     #[must_use]
     pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<CallRecord>> {
@@ -268,5 +274,6 @@ mod tests {
         assert_eq!(calls.lock().weights.bytes(), before);
         assert_eq!(calls.counts().seen, 3);
         assert!(calls.get(4).is_none());
+        assert_eq!(calls.ids(), HashSet::from([1, 2, 3]));
     }
 }
