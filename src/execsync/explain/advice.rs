@@ -13,6 +13,9 @@ const SHORT_ID: usize = 13;
 /// Maximum length of a command in the advice.
 const MAX_COMMAND_BYTES: usize = 200;
 
+/// Advice if the runtime waits for the end of the output of a command that has exited.
+pub(super) const DRAIN_ADVICE: &str = "close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`";
+
 /// Exit codes of a shell for a program that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -66,11 +69,7 @@ impl Subject<'_> {
                 self.or_raise_timeout()
             ),
             Cause::Run => format!("make the command faster{}", self.or_raise_timeout()),
-            Cause::Drain => {
-                "close stdout and stderr of each process that the command leaves running, for example with \
-                 `>/dev/null 2>&1`"
-                    .to_owned()
-            }
+            Cause::Drain => DRAIN_ADVICE.to_owned(),
             Cause::UnknownPhase if self.is_late_success() => {
                 "see whether the command leaves a process running that keeps stdout or stderr open; the \
                  timeout covers the command, and not the end of its output"

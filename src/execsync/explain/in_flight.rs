@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::advice::DRAIN_ADVICE;
 use super::{describe_purpose, peer, place};
 use crate::execsync::evidence::ProcessInfo;
 use crate::execsync::in_flight::{CallInFlight, CommandProgress};
@@ -45,6 +46,9 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         )
     };
     sentences.extend(session.iter().map(holds));
+    if details.progress.is_some_and(|progress| progress.exited.is_some()) {
+        sentences.push(format!("What to do: {DRAIN_ADVICE}."));
+    }
     sentences
 }
 
@@ -126,6 +130,7 @@ mod tests {
                 "The command (process 13060) exited with code 0 10.0s ago.",
                 "The runtime waits for the end of its output, which another process may hold open.",
                 "Process 13061 (sleep 30), which the command started, still runs. It probably holds the output open.",
+                "What to do: close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`.",
             ]
         );
     }
