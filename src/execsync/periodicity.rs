@@ -22,6 +22,10 @@ const MAX_PATTERNS: usize = 4_096;
 /// seconds.
 const JITTER: (f64, f64) = (0.1, 0.15);
 
+/// Deviation of an interval from the median, as a fraction of the median, up to which it may be one
+/// of a single probe whose attempts come unevenly.
+const UNEVENNESS: f64 = 0.25;
+
 /// The call patterns of all containers.
 #[derive(Debug, Default)]
 pub(super) struct Periodicity {
@@ -91,20 +95,37 @@ impl Periodicity {
 impl CallPattern {
     /// Infers a probe from the starts of calls. The kubelet's probe attempts come every whole
     /// number of seconds. If two probes have the same command, their attempts alternate, and every
-    /// second call is regular.
+    /// second call is regular. One probe whose attempts come unevenly, because the node is busy, is
+    /// not mistaken for two.
     fn identity(&self) -> ProbeMatch {
-        (1..=2).find_map(|turns| self.period(turns)).unwrap_or_default()
+        let alternate = || self.period(2).filter(|_| !self.is_uneven());
+        self.period(1).or_else(alternate).unwrap_or_default()
+    }
+
+    /// Returns whether the intervals between calls differ by less than those of two probes that
+    /// alternate would.
+    fn is_uneven(&self) -> bool {
+        let intervals = self.intervals(1);
+        let median = intervals[intervals.len() / 2];
+        let near = intervals.iter().filter(|interval| (**interval - median).abs() <= median * UNEVENNESS);
+        near.count() * 2 > intervals.len() + 1
+    }
+
+    /// Returns the seconds from each call to the one that is `turns` later, shortest first.
+    fn intervals(&self, turns: usize) -> Vec<f64> {
+        let later = self.starts.iter().skip(turns);
+        let mut intervals: Vec<f64> =
+            self.starts.iter().zip(later).map(|(one, next)| (*next - *one).as_secs_f64()).collect();
+        intervals.sort_by(f64::total_cmp);
+        intervals
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a dozen")]
     fn period(&self, turns: usize) -> Option<ProbeMatch> {
-        let later = self.starts.iter().skip(turns);
-        let mut intervals: Vec<f64> =
-            self.starts.iter().zip(later).map(|(one, next)| (*next - *one).as_secs_f64()).collect();
+        let intervals = self.intervals(turns);
         if intervals.len() < MIN_SAMPLES {
             return None;
         }
-        intervals.sort_by(f64::total_cmp);
         let seconds = intervals[intervals.len() / 2].round();
         let is_regular = |interval: &&f64| (**interval - seconds).abs() <= (seconds * JITTER.0).max(JITTER.1);
         let regular = intervals.iter().filter(is_regular).count() as f64 / intervals.len() as f64;
@@ -150,6 +171,7 @@ mod tests {
         assert_eq!(learned(&[0, 700, 9_000, 9_300, 31_000]), None, "a person types");
         assert_eq!(learned(&[0, 20, 40, 60, 80, 100]), None, "a benchmark");
         assert_eq!(learned(&[0, 3_000, 10_000, 13_000, 20_000, 23_010]), Some((10, 0.88)), "two alternate");
+        assert_eq!(learned(&[0, 3_000, 6_500, 9_000, 12_500, 15_000]), None, "a busy node delays some");
     }
 
     #[test]
