@@ -16,6 +16,7 @@ mod exec;
 mod explain;
 mod follow;
 mod get;
+mod instances;
 mod label_selector;
 mod line;
 mod logs;
@@ -259,6 +260,10 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(reason) => Self::Usage(reason),
+            ClientError::NotRunning { ref socket, .. } => {
+                let hint = instances::hint(socket.as_path()).map(|hint| format!("\n{hint}"));
+                Self::from_display(format!("{error}{}", hint.unwrap_or_default()))
+            }
             other => Self::from_display(other),
         }
     }

@@ -1,0 +1,71 @@
+//! Finds the running instances of probeshim, for a user who queried another one.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::terminal::harmless_name;
+
+/// Name of the directory of an instance without a name. The others are `probeshim-NAME`.
+const DIR_NAME: &str = "probeshim";
+
+/// Name of the admin socket in the directory of an instance.
+const SOCKET_NAME: &str = "admin.sock";
+
+/// Returns a hint at the running instances beside an admin socket on which no process listens;
+/// `None` if the socket is at no default path, or no instance runs.
+pub(super) fn hint(socket: &Path) -> Option<String> {
+    let dir = socket.parent().filter(|_| socket.file_name().is_some_and(|name| name == SOCKET_NAME))?;
+    instance(dir.file_name()?.to_str()?)?;
+    let entries = fs::read_dir(dir.parent()?).ok()?.flatten();
+    let running = entries.filter(|entry| UnixStream::connect(entry.path().join(SOCKET_NAME)).is_ok());
+    let mut names: Vec<String> = running.filter_map(|entry| described(entry.file_name().to_str()?)).collect();
+    names.sort();
+    (!names.is_empty()).then(|| format!("hint: a probeshim runs here: query it {}", names.join(", or ")))
+}
+
+/// Returns how to query the instance with a directory of this name.
+fn described(dir_name: &str) -> Option<String> {
+    Some(match instance(dir_name)? {
+        "" => "without --instance".to_owned(),
+        name => format!("with --instance {}", harmless_name(name)),
+    })
+}
+
+/// Returns the name of the instance with a directory of this name, which is empty for the instance
+/// without a name; `None` for another directory.
+fn instance(dir_name: &str) -> Option<&str> {
+    match dir_name.strip_prefix(DIR_NAME)? {
+        "" => Some(""),
+        rest => rest.strip_prefix('-'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn running_instances_are_named_beside_the_socket_of_one_that_does_not_run() {
+        let run = tempfile::tempdir().unwrap();
+        let listen = |name: &str| {
+            fs::create_dir(run.path().join(name)).unwrap();
+            UnixListener::bind(run.path().join(name).join(SOCKET_NAME)).unwrap()
+        };
+        let default = run.path().join("probeshim/admin.sock");
+        assert_eq!(hint(&default), None);
+        let _other = listen("containerd");
+        drop(listen("probeshim-ended"));
+        assert_eq!(hint(&default), None);
+        let _ci = listen("probeshim-ci-1");
+        let expected = "hint: a probeshim runs here: query it with --instance ci-1";
+        assert_eq!(hint(&default).as_deref(), Some(expected));
+        assert_eq!(hint(&run.path().join("elsewhere/admin.sock")), None);
+        let _default = listen("probeshim");
+        let named = run.path().join("probeshim-lost/admin.sock");
+        let expected = "hint: a probeshim runs here: query it with --instance ci-1, or without --instance";
+        assert_eq!(hint(&named).as_deref(), Some(expected));
+    }
+}
