@@ -73,10 +73,13 @@ fn critest_passes_and_fails_the_same_cases_directly_and_relayed() {
     assert!(differing.is_empty(), "passed or failed directly, but not through the relay: {differing:#?}");
     assert_eq!(direct.len(), relayed.len());
     assert!(passed >= ENOUGH, "{direct:#?}");
-    accounts::agree(
-        || accounts::difference(&accounts::by_code(&shim.counted()), &seen),
-        || accounts::difference(&containerd.accounts().unwrap(), before.as_ref().unwrap()),
-    );
+    let ours = || accounts::difference(&accounts::by_code(&shim.counted()), &seen);
+    let theirs = || accounts::difference(&containerd.accounts().unwrap(), before.as_ref().unwrap());
+    accounts::agree(|| accounts::split_canceled(ours()).1, || accounts::split_canceled(theirs()).1);
+    let [canceled, counted] = [ours(), theirs()].map(|all| accounts::split_canceled(all).0);
+    for (method, count) in counted {
+        assert!(canceled.get(&method) >= Some(&count), "{method}: {canceled:?}");
+    }
 }
 
 /// Runs critest and returns the state of each case. Cases run in the same order each time.
