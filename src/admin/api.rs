@@ -1,7 +1,9 @@
 //! JSON types of the admin API. Fields may be added, but never renamed. Times are in RFC 3339 and
 //! UTC, durations in milliseconds.
 
+mod managed_pods;
 mod pods;
+mod probe;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +15,10 @@ pub use crate::history::json::{
 };
 use crate::prober::{self, KillStats};
 
-pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
-pub(super) use pods::{annotate_not_restartable, merge_managed, pods};
+pub(super) use managed_pods::merge_managed;
+pub use pods::{StatusCondition, StatusContainer, StatusPod};
+pub(super) use pods::{annotate_not_restartable, pods};
+pub use probe::StatusProbe;
 
 /// Query string that selects calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

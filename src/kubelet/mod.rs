@@ -9,6 +9,7 @@
 
 mod backoff;
 mod client_pods;
+mod config;
 mod context;
 mod cri_config;
 mod deleted_pods;
@@ -31,38 +32,31 @@ mod presence;
 mod printer;
 mod probe_killed;
 mod published_pod;
+mod queries;
 mod runtime_clients;
 mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
-use k8s_openapi::api::core::v1::ContainerStatus;
-use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use crate::cri::MeteredChannel;
-use crate::events::{Event, EventRecorder, reason};
-use crate::handler::Executor;
+use crate::events::{Event, reason};
+use crate::manifest::ConfigObjects;
 use crate::manifest::pod::{Pod, PodOrigin};
-use crate::manifest::{ConfigObjects, GRACE_PERIOD};
 use crate::object_ref::PodRef;
 use crate::probe::{SpecResolver, record_problem};
-use crate::prober::ProbeManager;
-use crate::socket::SocketPath;
 use crate::state::StateError;
-use crate::tap::InternalCalls;
 use context::{Stores, WorkerContext};
 use log_manager::ContainerLogManager;
 use node::NodeInfo;
@@ -76,56 +70,13 @@ use worker::{PodWorker, WorkerSignals};
 
 pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
 pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
+pub(crate) use config::{KubeletConfig, KubeletDeps, PodDirs};
 pub use logs::LogRotatePolicy;
 pub use manifest_source::ManifestSource;
 pub use pod_status::{ContainerStatusExt, PodStatusExt};
 pub use printer::Summary;
 pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
-
-/// Dependencies of the built-in kubelet.
-#[derive(Debug)]
-pub(crate) struct KubeletDeps {
-    /// Connection to the runtime, for calls that change nothing.
-    pub(crate) runtime: MeteredChannel,
-    /// Executes hooks and stops containers.
-    pub(crate) executor: Executor,
-    /// Orders internal calls among the calls of clients.
-    pub(crate) internal_calls: InternalCalls,
-    /// The prober; `None` if no probes are run.
-    pub(crate) prober: Option<ProbeManager>,
-    /// Records events.
-    pub(crate) events: Arc<EventRecorder>,
-    /// Receives the probe specs of the manifests when they change; `None` if the pods come from
-    /// clients.
-    pub(crate) spec_updates: Option<mpsc::Sender<SpecResolver>>,
-    /// Client pods, and the state store.
-    pub(crate) store: ClientPodStore,
-}
-
-/// Settings of the built-in kubelet.
-#[derive(Debug)]
-pub(crate) struct KubeletConfig {
-    /// Socket of the relay, for calls that change the runtime's state.
-    pub(crate) relay_socket: SocketPath,
-    pub(crate) dirs: PodDirs,
-    /// Files and directories of the manifests.
-    pub(crate) paths: BTreeSet<PathBuf>,
-    /// Whether pods of an earlier run that no manifest has any more are removed.
-    pub(crate) prune: bool,
-}
-
-/// Directories of pods on this host.
-#[derive(Clone, Debug)]
-pub(crate) struct PodDirs {
-    pub(crate) logs: PathBuf,
-    /// Whether logs are kept when their pod is removed.
-    pub(crate) keep_logs: bool,
-    /// Limits of the logs of containers.
-    pub(crate) log_rotation: LogRotatePolicy,
-    /// Directory of volumes and other files of the pods.
-    pub(crate) pods: PathBuf,
-}
 
 /// The built-in kubelet: starts a pod worker for each pod of its source. Clones share it.
 #[derive(Clone, Debug)]
@@ -394,57 +345,11 @@ impl Kubelet {
         is_gone
     }
 
-    /// Returns the longest grace period of all pods.
-    #[must_use]
-    pub fn max_grace_period(&self) -> Duration {
-        let workers = self.pod_workers.lock();
-        let periods = workers
-            .values()
-            .map(|worker| worker.pod.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
-        Duration::from_secs(periods.max().unwrap_or(0).into())
-    }
-
     /// Forces the termination of all pods that are terminating.
     pub fn force_terminate(&self) {
         for worker in self.pod_workers.lock().values() {
             worker.signals.force.cancel();
         }
-    }
-
-    /// Returns the status of all pods, by namespace and name, then the final status of the pods
-    /// that were removed in the last five minutes.
-    #[must_use]
-    pub fn published_pods(&self) -> Vec<PublishedPod> {
-        let workers = self.pod_workers.lock();
-        let mut pods: Vec<PublishedPod> = workers.values().map(PodWorkerHandle::published).collect();
-        // A worker that ends meanwhile is listed once, because the lock is held.
-        pods.extend(self.pod_workers.terminated.all());
-        pods
-    }
-
-    /// Returns all pods in the form of the kubelet's `/pods`.
-    #[must_use]
-    pub fn to_json(&self) -> Vec<Value> {
-        let redacts = self.context.executor.redacts();
-        let node = &self.context.node.name;
-        self.published_pods().iter().map(|published| published.to_json(node, redacts)).collect()
-    }
-
-    /// Returns the last lines of a container's log, at most `count`: of the newest instance, or of
-    /// the one before if that has written nothing.
-    #[must_use]
-    pub fn last_log_lines(&self, pod: &PublishedPod, status: &ContainerStatus, count: usize) -> Vec<String> {
-        let dir = cri_config::log_dir(&pod.pod, &self.context.node.logs).join(&status.name);
-        let newest = status.restarts();
-        let logs = [Some(newest), newest.checked_sub(1)].into_iter().flatten();
-        let mut lines = logs.map(|attempt| pod_dir::last_lines(&dir.join(format!("{attempt}.log")), count));
-        lines.find(|lines| !lines.is_empty()).unwrap_or_default()
-    }
-
-    /// Returns a receiver that is notified when the status of a pod changes.
-    #[must_use]
-    pub fn changes(&self) -> watch::Receiver<()> {
-        self.pod_workers.changed.subscribe()
     }
 
     /// Deletes a pod of a manifest: terminates it with this grace period in seconds, or else the
@@ -465,18 +370,6 @@ impl Kubelet {
         deleted.unwrap_or(false)
     }
 
-    /// Whether a client has deleted pods whose manifests have not changed since.
-    #[must_use]
-    pub fn has_deleted_pods(&self) -> bool {
-        self.pod_workers.deleted.is_any()
-    }
-
-    /// Whether a pod has a worker.
-    #[must_use]
-    pub fn manages(&self, pod: &PodRef) -> bool {
-        self.pod_workers.update(pod, |_| ()).is_some()
-    }
-
     /// Wakes the worker of a pod for a sync.
     pub fn wake(&self, pod: &PodRef) {
         self.pod_workers.update(pod, |worker| worker.signals.sync.notify_one());
@@ -493,12 +386,6 @@ impl Kubelet {
         if self.context.stores.kubelet_presence.observed() {
             self.context.record_paused();
         }
-    }
-
-    /// Whether the built-in kubelet starts and stops nothing, because a kubelet uses the runtime.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.context.stores.kubelet_presence.is_active()
     }
 }
 

@@ -2,11 +2,15 @@
 
 mod fake_runtime;
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::cri::MeteredChannel;
+use crate::handler::Executor;
 use crate::manifest::pod::Deletion;
 use crate::manifest::reader::tests::{pod, pod_set};
 use crate::relay::CallIds;
+use crate::socket::SocketPath;
 use crate::tap::{Tap, TapConfig, TapMetrics};
 use fake_runtime::FakeRuntime;
 

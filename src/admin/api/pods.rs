@@ -4,19 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1 as corev1;
 use serde::{Deserialize, Serialize};
 
-use crate::cri::error_cause;
+use super::probe::StatusProbe;
 use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::cri::v1::ContainerState;
-use crate::history::json::time;
 use crate::inventory::{self, Inventory};
-use crate::kubelet::{
-    ClientPodsSnapshot, ContainerStatusExt as _, PodKey, PodStatusExt, PublishedPod, Summary,
-};
+use crate::kubelet::{ClientPodsSnapshot, PodKey};
 use crate::object_ref::PodRef;
-use crate::prober::{AttemptRun, ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
+use crate::prober::{ContainerReport, PodCondition, PodReport};
 
 /// A pod of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,52 +91,6 @@ pub struct StatusCondition {
     /// Reason of the status, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-/// A probe of a container, with its results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StatusProbe {
-    /// Type of the probe: `startup`, `readiness` or `liveness`.
-    pub r#type: String,
-    /// Handler of the probe: `exec`, `httpGet`, `tcpSocket` or `grpc`.
-    pub handler: String,
-    /// Probe source.
-    pub source: String,
-    /// `error` if the last attempts errored; otherwise the result of the current result run,
-    /// `success` or `failure`; null before the first attempt.
-    ///
-    /// The kubelet ignores attempts that error (`prober/worker.go`: `doProbe`), so they change
-    /// neither `run` nor `verdict`: a liveness probe that errors each time keeps its initial
-    /// verdict, `success`.
-    pub result: Option<String>,
-    /// Length of the result run.
-    pub run: u32,
-    /// Threshold of the result run.
-    pub threshold: u32,
-    /// Probe result: `success`, `failure` or `unknown`; null before the first result.
-    pub verdict: Option<String>,
-    /// Whether the probe is on hold: it makes no attempts until the container is replaced.
-    pub on_hold: bool,
-    /// Number of would-be kills of the container.
-    pub would_have_killed: u32,
-    /// Number of kills of containers of this name because of this probe.
-    #[serde(default)]
-    pub killed: u32,
-    /// Number of attempts in a row that errored, each after three tries; 0 after an attempt with a
-    /// result.
-    #[serde(default)]
-    pub errors: u32,
-    /// Cause of the last of these errors, in a few words.
-    #[serde(default)]
-    pub last_error: Option<String>,
-    /// Message of the last of these errors.
-    #[serde(default)]
-    pub last_error_message: Option<String>,
-    /// Time at which the first of the last attempts with equal results, or with errors, ended.
-    /// Attempts in earlier containers do not count.
-    #[serde(default)]
-    pub since: Option<String>,
 }
 
 /// A container of the node.
@@ -255,97 +205,7 @@ pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &
     }
 }
 
-/// Merges managed pods into the pods of the inventory. Managed pods come first, in the state that
-/// their pod workers report.
-pub(in crate::admin) fn merge_managed(
-    others: Vec<StatusPod>,
-    played: &[PublishedPod],
-    probed: &[PodReport],
-) -> Vec<StatusPod> {
-    let (mut beside, others): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|pod| played.iter().any(|published| pod.same_pod(published)));
-    let mut all: Vec<StatusPod> = Vec::new();
-    for status in played {
-        let mut pod = StatusPod::played(status, probed);
-        // The inventory may have containers that the pod worker does not know.
-        let its = beside.iter_mut().filter(|other| other.same_pod(status) && other.id == pod.id);
-        for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
-            if pod.containers.iter().all(|known| known.name != container.name) {
-                pod.containers.push(container);
-            }
-        }
-        all.push(pod);
-    }
-    all.extend(others);
-    all
-}
-
-impl StatusPod {
-    fn same_pod(&self, published: &PublishedPod) -> bool {
-        let (namespace, name) = published.names();
-        let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
-        names == [namespace, name, published.uid()].map(Some)
-    }
-
-    fn played(published: &PublishedPod, probed: &[PodReport]) -> Self {
-        let (namespace, name) = published.names();
-        let status = published.status();
-        let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(published.uid()));
-        let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
-        let conditions = status.into_iter().flat_map(|status| &status.conditions).flatten();
-        let containers = status.into_iter().flat_map(PodStatusExt::containers);
-        let Summary { ready, total, restarts, restarted, status_column } = published.summary();
-        Self {
-            namespace: Some(namespace.to_owned()),
-            name: Some(name.to_owned()),
-            uid: Some(published.uid().to_owned()),
-            id: published.sandbox().unwrap_or_default().to_owned(),
-            sandbox: if has_sandbox { "ready" } else { "stopped" }.to_owned(),
-            ip: status.and_then(|status| status.pod_ip.clone()),
-            source: "play".to_owned(),
-            phase: status.and_then(|status| status.phase.clone()),
-            status: Some(status_column),
-            labels: published.labels().clone(),
-            created: None,
-            ready_containers: Some(ready),
-            total_containers: Some(total),
-            started: Some(time(published.started())),
-            removed: published.removed().map(time),
-            restarts: Some(restarts),
-            restarted: restarted.map(|ended| ended.to_string()),
-            ready: status.map(|status| status.is("Ready")),
-            conditions: conditions.map(StatusCondition::from).collect(),
-            containers: containers.map(|it| StatusContainer::played(it, report)).collect(),
-        }
-    }
-}
-
 impl StatusContainer {
-    fn played(status: &corev1::ContainerStatus, report: Option<&PodReport>) -> Self {
-        let id = status.container_id.as_deref().and_then(|id| id.rsplit('/').next()).unwrap_or_default();
-        let report = report.and_then(|report| report.container(id));
-        let (state, reason, message) = match (status.waiting(), status.terminated()) {
-            (Some(waiting), _) => ("waiting", waiting.reason.clone(), waiting.message.clone()),
-            (_, Some(ended)) => ("exited", ended.reason.clone(), ended.message.clone()),
-            _ => (if status.running().is_some() { "running" } else { "unknown" }, None, None),
-        };
-        Self {
-            name: Some(status.name.clone()),
-            id: id.to_owned(),
-            attempt: Some(status.restarts()).filter(|_| !id.is_empty()),
-            restarts: Some(status.restarts()),
-            state: state.to_owned(),
-            exit_code: status.terminated().map(|ended| ended.exit_code),
-            reason,
-            message,
-            not_restartable: None,
-            started: Some(status.is_started()),
-            ready: Some(status.ready),
-            probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
-            source: "play".to_owned(),
-        }
-    }
-
     fn new(container: &inventory::Container, report: Option<&ContainerReport>) -> Self {
         let state = match container.state {
             ContainerState::ContainerCreated => "created",
@@ -379,45 +239,6 @@ impl From<&PodCondition> for StatusCondition {
             status: if condition.is_met { "True" } else { "False" }.to_owned(),
             reason: condition.reason.map(str::to_owned),
             message: condition.message.clone(),
-        }
-    }
-}
-
-impl From<&corev1::PodCondition> for StatusCondition {
-    fn from(condition: &corev1::PodCondition) -> Self {
-        Self {
-            r#type: condition.type_.clone(),
-            status: condition.status.clone(),
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-        }
-    }
-}
-
-impl From<&ProbeReport> for StatusProbe {
-    fn from(report: &ProbeReport) -> Self {
-        let threshold = match report.run.last {
-            Some(ProbeResult::Failure) => report.probe.failure_threshold,
-            _ => report.probe.success_threshold,
-        };
-        let attempts = report.attempts.as_ref();
-        let error = attempts.and_then(AttemptRun::error);
-        let result = error.map(|_| "error").or(report.run.last.map(ProbeResult::name));
-        Self {
-            r#type: report.probe_type.name().to_owned(),
-            handler: report.probe.handler.name().to_owned(),
-            source: report.probe.source.name().to_owned(),
-            result: result.map(str::to_owned),
-            run: report.run.length,
-            threshold,
-            verdict: report.result.map(|result| result.name().to_owned()),
-            on_hold: report.on_hold,
-            would_have_killed: report.would_have_killed,
-            killed: report.killed,
-            errors: attempts.filter(|_| error.is_some()).map_or(0, |attempts| attempts.length),
-            last_error: error.map(error_cause).filter(|cause| !cause.is_empty()).map(str::to_owned),
-            last_error_message: error.map(str::to_owned),
-            since: attempts.map(|attempts| time(attempts.since)),
         }
     }
 }

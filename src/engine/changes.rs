@@ -1,0 +1,128 @@
+//! Changes of the inventory, which observations cause, and their consequences.
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::NodeEngine;
+use crate::events::{Event, reason};
+use crate::inventory::{Change, Sandbox, Source};
+use crate::tap::{Observation, Observations};
+use crate::terminal::sanitize;
+
+/// Kinds of objects that have been listed once. Objects in the first list existed before, and cause
+/// no events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InitialLists {
+    sandboxes: bool,
+    containers: bool,
+}
+
+impl NodeEngine {
+    /// Applies observations to the inventory. `is_mutating` is set if they come from a call that
+    /// changed the runtime.
+    pub(super) fn apply(&mut self, source: Source, observations: Observations, is_mutating: bool) {
+        if observations.items.is_empty() {
+            return;
+        }
+        let before = self.initial_lists;
+        self.initial_lists.sandboxes |=
+            observations.items.iter().any(|observation| matches!(observation, Observation::SandboxList(_)));
+        self.initial_lists.containers |=
+            observations.items.iter().any(|observation| matches!(observation, Observation::ContainerList(_)));
+        let changes =
+            self.inventory.fold(source, observations.observed_since, Instant::now(), observations.items);
+        if !changes.is_empty() {
+            self.on_changes(&changes, is_mutating, before);
+        }
+        if self.initial_lists.is_complete() {
+            if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_complete()) {
+                recorder.on_first_list(&self.inventory);
+            }
+            if let Some(prober) = &self.prober {
+                prober.mark_listed();
+            }
+        }
+    }
+
+    /// Publishes changes of the inventory, and passes them to the recorder, the analyzer and the
+    /// prober.
+    fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
+        self.outputs.inventory.send_replace(self.inventory.clone());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record_named(&self.inventory);
+        }
+        self.analyzer.on_changes(&self.inventory, changes, Instant::now());
+        if let Some(prober) = &self.prober {
+            prober.changed(&self.inventory, changes);
+        }
+        for change in changes {
+            if (is_mutating || before.covers(change))
+                && !self.recorded_by_kubelet(change)
+                && let Some(event) = change.event(&self.inventory)
+            {
+                self.record_event(event);
+            }
+            match (change, &self.recorder) {
+                (Change::ContainerExited(container), Some(recorder))
+                    if is_mutating || before.covers(change) =>
+                {
+                    recorder.on_exited(&self.inventory, container);
+                }
+                (
+                    Change::ContainerStarted(container) | Change::ContainerUpdated(container),
+                    Some(recorder),
+                ) => {
+                    recorder.on_started(&self.inventory, container);
+                }
+                (Change::SandboxRemoved(sandbox), Some(recorder)) => {
+                    recorder.on_sandbox_removed(&self.inventory, sandbox);
+                }
+                _ => {}
+            }
+            if let Change::SandboxStarted(sandbox) = change {
+                self.outputs.refresh.trigger();
+                self.report_invalid_annotations(sandbox);
+            }
+        }
+    }
+
+    /// Returns whether the built-in kubelet itself records the event of a change.
+    fn recorded_by_kubelet(&self, change: &Change) -> bool {
+        let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
+            return false;
+        };
+        let pod = self.inventory.sandbox_of(container).map(|sandbox| &sandbox.pod);
+        self.kubelet.get().is_some_and(|kubelet| pod.is_some_and(|pod| kubelet.manages(pod)))
+    }
+
+    /// Reports the invalid annotations of a pod.
+    fn report_invalid_annotations(&self, sandbox: &Sandbox) {
+        for problem in self.analyzer.annotation_problems(sandbox) {
+            let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
+            warn!(namespace, pod, "{}", sanitize(&problem));
+            self.record_event(
+                Event::warning(reason::INVALID_ANNOTATION, problem).for_pod(sandbox.pod.clone()),
+            );
+        }
+    }
+}
+
+impl InitialLists {
+    pub(super) fn is_complete(self) -> bool {
+        self.sandboxes && self.containers
+    }
+
+    /// Returns whether the kind of the changed object had been listed.
+    fn covers(self, change: &Change) -> bool {
+        match change {
+            Change::SandboxStarted(_) | Change::SandboxStopped(_) | Change::SandboxRemoved(_) => {
+                self.sandboxes
+            }
+            Change::ContainerCreated(_)
+            | Change::ContainerStarted(_)
+            | Change::ContainerExited(_)
+            | Change::ContainerRemoved(_) => self.containers,
+            Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => false,
+        }
+    }
+}
