@@ -181,12 +181,13 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
 /// Returns the pods of the inventory, merged with the managed pods.
 fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
     let probed = admin.state.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
-    let mut all = api::pods(&admin.state.inventory.borrow().clone(), &probed);
+    let redact = admin.state.redact;
+    let mut all = api::pods(&admin.state.inventory.borrow().clone(), &probed, redact);
     if let Some(kept) = &admin.state.client_pods {
         api::annotate_not_restartable(&mut all, &kept.borrow());
     }
     match admin.state.kubelet.get() {
-        Some(kubelet) => api::merge_managed(all, &kubelet.published_pods(), &probed),
+        Some(kubelet) => api::merge_managed(all, &kubelet.published_pods(), &probed, redact),
         None => all,
     }
 }

@@ -11,6 +11,9 @@ use crate::config::{self, CheckReport, Environment};
 use crate::probe::DescribedProbe;
 use crate::terminal::screen::{Screen, print};
 
+/// Minimum width of handlers. In a narrower column, they are shown below their rows.
+const MIN_HANDLER_WIDTH: usize = 24;
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckCommand {
@@ -42,15 +45,17 @@ impl CheckCommand {
             config::check(&self.paths, self.config.as_ref(), self.ignore_unsupported, &Environment::detect());
         warn(&warnings);
         let (described, screen) = (specs?.describe_all(), Screen::stdout());
-        let text = if described.is_empty() {
-            "no errors, and no probes\n".to_owned()
-        } else {
-            let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
-            Table::new(columns(), screen).render(&rows)
-        };
-        screen.print(&text)?;
+        screen.print(&table(&described, screen))?;
         Ok(())
     }
+}
+
+fn table(described: &[DescribedProbe], screen: Screen) -> String {
+    if described.is_empty() {
+        return "no errors, and no probes\n".to_owned();
+    }
+    let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
+    Table::new(columns(), screen).render_complete(&rows, MIN_HANDLER_WIDTH)
 }
 
 /// Prints warnings, in the style of errors.
@@ -100,4 +105,31 @@ fn row(described: &DescribedProbe) -> Vec<Cell> {
         Cell::new(probe.success_threshold.to_string()),
         Cell::new(probe.handler.to_string()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::snapshots::assert_screens;
+    use super::*;
+    use crate::probe::SpecResolver;
+
+    const MANIFEST: &str = r#"{
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-7d4b9c6f8-x2x9z", "namespace": "shop"},
+        "spec": {"containers": [{"name": "main", "image": "web",
+            "startupProbe": {"exec": {"command": ["sh", "-c", "test -e /tmp/started"]}, "failureThreshold": 30},
+            "readinessProbe": {"httpGet": {"port": 8080, "path": "/healthz"}, "successThreshold": 2},
+            "livenessProbe": {"tcpSocket": {"port": "web"}, "initialDelaySeconds": 5, "timeoutSeconds": 3}
+        }]}
+    }"#;
+
+    #[test]
+    fn the_probes_of_checked_manifests_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("web.json"), MANIFEST).unwrap();
+        let described = SpecResolver::read(&[dir.path()]).unwrap().describe_all();
+        assert_screens("check", |screen| table(&described, screen));
+        assert_screens("check_without_probes", |screen| table(&[], screen));
+    }
 }

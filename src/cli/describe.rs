@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anstyle::Style;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStatus, Pod, PodCondition, Probe, ResourceRequirements, Volume,
+    Container, ContainerState, ContainerStatus, Pod, PodCondition, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,6 +27,9 @@ pub use command::DescribeCommand;
 /// Minimum width of the last column of a table. In a narrower column, its texts are shown below the
 /// rows.
 const MIN_LAST_WIDTH: usize = 32;
+
+/// Source of the probes in a pod's specification, which is not shown.
+const MANIFEST: &str = "manifest";
 
 /// Width of the names before values, including two blanks.
 const NAMES: usize = 18;
@@ -167,7 +170,7 @@ impl DescribePrinter<'_> {
         let known = status.containers.iter().rev().find(|known| known.name.as_deref() == Some(&spec.name));
         if let Some(container) = known {
             for probe in &container.probes {
-                self.probe(ProbeOfPod { pod: status, container, probe }, Some(spec));
+                self.probe(ProbeOfPod { pod: status, container, probe });
             }
         }
         let mounts = spec.volume_mounts.iter().flatten().map(|mount| {
@@ -201,27 +204,12 @@ impl DescribePrinter<'_> {
         }
     }
 
-    fn probe(&mut self, of: ProbeOfPod<'_>, spec: Option<&Container>) {
+    fn probe(&mut self, of: ProbeOfPod<'_>) {
         let probe = of.probe;
         let kind = ProbeType::ALL.into_iter().find(|kind| kind.name() == probe.r#type);
-        let title = kind.map_or(probe.r#type.as_str(), |kind| kind.title());
-        // The spec has only the probes of the manifest, not those of other probe sources.
-        let written = kind.filter(|_| probe.source == "manifest").and_then(|kind| written_probe(spec?, kind));
-        let times = written.map(|written| {
-            let number = |value: Option<i32>, default| value.filter(|it| *it > 0).unwrap_or(default);
-            format!(
-                " delay={}s timeout={}s period={}s #success={} #failure={}",
-                number(written.initial_delay_seconds, 0),
-                number(written.timeout_seconds, 1),
-                number(written.period_seconds, 10),
-                number(written.success_threshold, 1),
-                number(written.failure_threshold, 3),
-            )
-        });
-        let result = of.result(self.mode, self.now);
-        let said =
-            format!("{} ({}){}: {}", probe.handler, probe.source, times.unwrap_or_default(), result.text);
-        self.field(2, title, said);
+        self.field(2, kind.map_or(probe.r#type.as_str(), |kind| kind.title()), of.description());
+        self.optional(3, "Source", Some(&probe.source).filter(|it| *it != MANIFEST).map(String::as_str));
+        self.field(3, "Result", of.result(self.mode, self.now).text);
     }
 
     fn conditions(&mut self, conditions: &[PodCondition]) {
@@ -282,15 +270,6 @@ fn entries(texts: Option<BTreeMap<String, String>>, between: &str) -> Vec<String
 /// Returns each resource with its quantity.
 fn quantities(amounts: Option<BTreeMap<String, Quantity>>) -> Vec<String> {
     amounts.into_iter().flatten().map(|(resource, amount)| format!("{resource}: {}", amount.0)).collect()
-}
-
-/// Returns the probe of this type in the container's spec.
-fn written_probe(container: &Container, kind: ProbeType) -> Option<&Probe> {
-    match kind {
-        ProbeType::Startup => container.startup_probe.as_ref(),
-        ProbeType::Readiness => container.readiness_probe.as_ref(),
-        ProbeType::Liveness => container.liveness_probe.as_ref(),
-    }
 }
 
 /// Returns the name of a volume with its type, which is the name of its other field.

@@ -19,6 +19,9 @@ use crate::terminal::screen::{Screen, print};
 /// Number of characters of a sandbox's id that are shown, as in crictl.
 const SHORT_ID: usize = 13;
 
+/// Minimum width of the last column. In a narrower column, its texts are shown below their rows.
+const MIN_LAST_WIDTH: usize = 24;
+
 /// Arguments of `pods`.
 #[derive(Debug, Args)]
 pub struct PodsCommand {
@@ -135,7 +138,7 @@ fn table(
 ) -> String {
     let summaries = pods.iter().filter_map(|pod| PodSummary::new(pod, now));
     let rows: Vec<Vec<Cell>> = summaries.map(|summary| row(&summary, is_wide, with_namespace)).collect();
-    Table::new(columns(is_wide, with_namespace), screen).render(&rows)
+    Table::new(columns(is_wide, with_namespace), screen).render_complete(&rows, MIN_LAST_WIDTH)
 }
 
 fn columns(is_wide: bool, with_namespace: bool) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! The result of a probe in a few words.
 
 use anstyle::{AnsiColor, Style};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::admin::api::{StatusContainer, StatusPod, StatusProbe};
 use crate::manifest::ProbeType;
@@ -9,6 +9,12 @@ use crate::terminal::format;
 
 /// Verdict and result of a probe that has succeeded.
 const SUCCESS: &str = "success";
+
+/// Enforcement mode in which no probes run.
+pub(super) const OFF: &str = "off";
+
+/// Time beyond its timeout after which an attempt that is being made is overdue.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(1);
 
 /// A probe with its container and pod.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +46,50 @@ impl ProbeOfPod<'_> {
     /// Returns the result of the probe. `mode` is the enforcement mode.
     pub(super) fn result(self, mode: &str, now: Timestamp) -> ProbeResultText {
         let Self { container, probe, .. } = self;
+        if container.state != "running" {
+            return ProbeResultText { text: format!("container {}", container.state), is_well: false };
+        }
+        if mode == OFF {
+            let last = probe.result.as_deref().map(|result| format!(", last result {result}"));
+            let text = format!("not probed (mode off){}", last.unwrap_or_default());
+            return ProbeResultText { text, is_well: true };
+        }
+        let result = self.last_result(mode, now);
+        match probe.running_since.as_deref() {
+            Some(since) if self.is_overdue(now) && probe.result.is_some() => {
+                let text = format!("{}, attempt running since {}", result.text, format::age(since, now));
+                ProbeResultText { text, is_well: false }
+            }
+            _ => result,
+        }
+    }
+
+    /// Returns whether the attempt that is being made has exceeded its timeout.
+    fn is_overdue(self, now: Timestamp) -> bool {
+        let since: Option<Timestamp> =
+            self.probe.running_since.as_deref().and_then(|since| since.parse().ok());
+        let timeout = SignedDuration::from_secs(self.probe.timeout_seconds.into());
+        since.is_some_and(|since| now.duration_since(since) > timeout + OVERDUE)
+    }
+
+    /// Returns the handler of the probe and its timing, in the format of `kubectl describe`
+    /// (`pkg/describe/describe.go`: `DescribeProbe`).
+    pub(super) fn description(self) -> String {
+        let StatusProbe { action, handler, initial_delay_seconds: delay, .. } = self.probe;
+        let StatusProbe { timeout_seconds: timeout, period_seconds: period, .. } = self.probe;
+        let StatusProbe { success_threshold: success, failure_threshold: failure, .. } = self.probe;
+        // An earlier version does not report the arguments of the handler.
+        let action = if action.is_empty() { handler } else { action };
+        format!(
+            "{action} delay={delay}s timeout={timeout}s period={period}s #success={success} #failure={failure}"
+        )
+    }
+
+    /// Returns the result of the last attempts.
+    fn last_result(self, mode: &str, now: Timestamp) -> ProbeResultText {
+        let probe = self.probe;
         let well = |text: String| ProbeResultText { text, is_well: true };
         let unwell = |text: String| ProbeResultText { text, is_well: false };
-        if container.state != "running" {
-            return unwell(format!("container {}", container.state));
-        }
         let age = probe.since.as_deref().map(|since| format::age(since, now));
         let since = age.map(|age| format!(" since {age}")).unwrap_or_default();
         let is_startup = probe.r#type == ProbeType::Startup.name();
@@ -69,7 +114,13 @@ impl ProbeOfPod<'_> {
                 effect_of_failure(&probe.r#type, mode),
                 probe.threshold
             )),
-            (None, false) => well("not yet run".to_owned()),
+            (None, false) => match probe.running_since.as_deref() {
+                Some(since) => ProbeResultText {
+                    text: format!("first attempt running since {}", format::age(since, now)),
+                    is_well: !self.is_overdue(now),
+                },
+                None => well("not yet run".to_owned()),
+            },
         }
     }
 }
@@ -157,6 +208,42 @@ mod tests {
             ("liveness", "kill", "running", held, ("failed since 40s, on hold", false)),
             ("liveness", "kill", "running", erroring, ("erroring ×8 (executable not found)", false)),
             ("liveness", "kill", "running", json!({"verdict": "success"}), ("not yet run", true)),
+            (
+                "liveness",
+                "kill",
+                "running",
+                json!({"since": null, "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 20}),
+                ("first attempt running since 12s", true),
+            ),
+            (
+                "liveness",
+                "kill",
+                "running",
+                json!({"since": null, "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 10}),
+                ("first attempt running since 12s", false),
+            ),
+            (
+                "liveness",
+                "kill",
+                "running",
+                json!({"result": "success", "verdict": "success", "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 10}),
+                ("ok since 40s, attempt running since 12s", false),
+            ),
+            (
+                "liveness",
+                "kill",
+                "running",
+                json!({"result": "success", "verdict": "success", "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 20}),
+                ("ok since 40s", true),
+            ),
+            ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),
+            (
+                "liveness",
+                "off",
+                "running",
+                failing.clone(),
+                ("not probed (mode off), last result failure", true),
+            ),
             ("liveness", "kill", "exited", failing, ("container exited", false)),
         ] {
             let (text, is_well) = shown(kind, mode, state, more);

@@ -15,6 +15,12 @@ use crate::admin::Client;
 use crate::admin::api::StatusPod;
 use crate::terminal::screen::{Screen, print};
 
+/// Minimum width of the last column. In a narrower column, its texts are shown below their rows.
+const MIN_LAST_WIDTH: usize = 24;
+
+/// Minimum width of the handlers with their timing.
+const MIN_HANDLER_WIDTH: usize = 60;
+
 /// Arguments of `probes`.
 #[derive(Debug, Args)]
 pub struct ProbesCommand {
@@ -78,23 +84,23 @@ impl ProbesCommand {
 }
 
 async fn watch_probes(client: &Client, which: &PodListArgs, output: OutputFormat) -> Result<(), CliError> {
-    let with_namespace = which.watch_shows_namespaces();
+    let (is_wide, with_namespace) = (output == OutputFormat::Wide, which.watch_shows_namespaces());
     let item = |probe: ProbeOfPod<'_>, mode: &str| {
         let now = Timestamp::now();
         let shown = match output {
             OutputFormat::Json | OutputFormat::Yaml => {
                 WatchOutput::Document(output.streamed(&document(probe)?)?)
             }
-            _ => WatchOutput::Row(row(probe, mode, with_namespace, now)),
+            _ => WatchOutput::Row(row(probe, mode, is_wide, with_namespace, now)),
         };
         let key = format!("{} {} {}", probe.pod.id, probe.container.id, probe.probe.r#type);
         // The age of a result is not worth a row.
-        let since = probe.probe.since.as_deref().and_then(|since| since.parse().ok());
+        let since = probe.probe.since.as_deref().or(probe.probe.running_since.as_deref());
+        let since = since.and_then(|since| since.parse().ok());
         let result = probe.result(mode, since.unwrap_or(now));
         let state = format!("{result:?} {} {}", probe.probe.killed, probe.probe.would_have_killed);
         Ok(WatchItem { key, state, output: shown })
     };
-    let is_wide = output == OutputFormat::Wide;
     watch(columns(is_wide, with_namespace), async || {
         let list = PodList::query(client).await?;
         let pods = which.select(&list);
@@ -125,27 +131,29 @@ fn table(
     now: Timestamp,
     screen: Screen,
 ) -> String {
-    let rows: Vec<Vec<Cell>> = probes.iter().map(|probe| row(*probe, mode, with_namespace, now)).collect();
-    Table::new(columns(is_wide, with_namespace), screen).render(&rows)
+    let rows: Vec<Vec<Cell>> =
+        probes.iter().map(|probe| row(*probe, mode, is_wide, with_namespace, now)).collect();
+    let min_last_width = if is_wide { MIN_HANDLER_WIDTH } else { MIN_LAST_WIDTH };
+    Table::new(columns(is_wide, with_namespace), screen).render_complete(&rows, min_last_width)
 }
 
 fn columns(is_wide: bool, with_namespace: bool) -> Vec<Column> {
-    let optional = |column: Column| if is_wide { column } else { column.optional() };
+    let handler = Column::text("HANDLER");
     let namespace = with_namespace.then(|| Column::text("NAMESPACE"));
     let others = [
         Column::text("POD"),
         Column::text("CONTAINER"),
         Column::text("PROBE"),
         Column::text("RESULT"),
-        optional(Column::text("HANDLER")),
-        optional(Column::text("SOURCE")),
-        optional(Column::numeric("WOULD HAVE KILLED")),
-        optional(Column::numeric("KILLED")),
+        Column::text("SOURCE").optional(),
+        Column::numeric("WOULD HAVE KILLED").optional(),
+        Column::numeric("KILLED").optional(),
+        if is_wide { handler } else { handler.optional() },
     ];
     namespace.into_iter().chain(others).collect()
 }
 
-fn row(of: ProbeOfPod<'_>, mode: &str, with_namespace: bool, now: Timestamp) -> Vec<Cell> {
+fn row(of: ProbeOfPod<'_>, mode: &str, is_wide: bool, with_namespace: bool, now: Timestamp) -> Vec<Cell> {
     let ProbeOfPod { pod, container, probe } = of;
     let StatusPod { namespace, name, id, .. } = pod;
     let namespace = with_namespace.then(|| Cell::new(namespace.as_deref().unwrap_or_default()));
@@ -155,10 +163,10 @@ fn row(of: ProbeOfPod<'_>, mode: &str, with_namespace: bool, now: Timestamp) -> 
         Cell::new(container.name.as_ref().unwrap_or(&container.id)),
         Cell::new(&probe.r#type),
         Cell::styled(&result.text, result.style()),
-        Cell::new(&probe.handler),
         Cell::new(&probe.source),
         Cell::new(probe.would_have_killed.to_string()),
         Cell::new(probe.killed.to_string()),
+        Cell::new(if is_wide { of.description() } else { probe.handler.clone() }),
     ];
     namespace.into_iter().chain(others).collect()
 }
@@ -176,6 +184,8 @@ mod tests {
             let mut probe = json!({
                 "type": kind, "handler": "exec", "source": "manifest", "result": null, "run": 0, "threshold": 3,
                 "verdict": null, "onHold": false, "wouldHaveKilled": 0, "since": "2026-11-24T12:59:20Z",
+                "action": "exec [cat /tmp/healthy]", "initialDelaySeconds": 0, "timeoutSeconds": 1, "periodSeconds": 10,
+                "successThreshold": 1, "failureThreshold": 3,
             });
             probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             probe
@@ -193,5 +203,7 @@ mod tests {
         let pods: Vec<&StatusPod> = pods.iter().collect();
         let now = "2026-11-24T13:00:00Z".parse().unwrap();
         assert_screens("probes", |screen| table(&probes(&pods), "restart", false, true, now, screen));
+        assert_screens("probes_wide", |screen| table(&probes(&pods), "restart", true, true, now, screen));
+        assert_screens("probes_off", |screen| table(&probes(&pods), "off", false, false, now, screen));
     }
 }

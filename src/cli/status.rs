@@ -13,7 +13,7 @@ use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::pod_arg::owner;
 use super::pod_summary::{PodSummary, by_pod, newest_containers};
-use super::probe_result::{ProbeOfPod, probes};
+use super::probe_result::{OFF, ProbeOfPod, probes};
 use super::table::{Cell, Column, Table};
 use super::watch::WATCH_INTERVAL;
 use crate::admin::api::{self, StatusPod};
@@ -160,9 +160,11 @@ fn counts(status: &api::Status, now: Timestamp) -> [(&'static str, String, Style
     let unwell_pods = summaries.iter().filter(|summary| summary.is_unwell()).count();
     let probes: Vec<ProbeOfPod<'_>> = pods.iter().flat_map(|pod| probes(pod)).collect();
     let unwell_probes = probes.iter().filter(|probe| !probe.result(&status.mode, now).is_well).count();
+    let is_off = status.mode == OFF && !probes.is_empty();
     let row = |name: &'static str, all: usize, unwell: usize| {
         if unwell == 0 {
-            return (name, all.to_string(), Style::new());
+            let off = if is_off && name == "probes" { ", not probed (mode off)" } else { "" };
+            return (name, format!("{all}{off}"), Style::new());
         }
         let text = format!("{all}, {unwell} unwell; see `probeshim {name}`");
         (name, text, AnsiColor::Yellow.on_default())
@@ -187,7 +189,13 @@ fn mode(status: &api::Status) -> (&'static str, String, Style) {
         let paused = format!("{}, paused: a kubelet uses the runtime", status.mode);
         return ("mode", paused, AnsiColor::Red.on_default());
     }
-    ("mode", status.mode.clone(), Style::new())
+    // Without a prober, which has these totals, nothing was ever probed.
+    let effect = match status.mode.as_str() {
+        OFF if status.agreement.is_some() => ": probes do not run, and nothing is killed",
+        "dry-run" => ": probes run, and nothing is killed",
+        _ => "",
+    };
+    ("mode", format!("{}{effect}", status.mode), Style::new())
 }
 
 /// Returns the row of recent kills; `None` unless the mode is `kill`.
@@ -329,5 +337,33 @@ mod tests {
         let now = "2026-11-24T13:00:00Z".parse().unwrap();
         assert_screens("status", |screen| table(&status(&pods, &stuck), now, screen));
         assert_screens("status_without_pods", |screen| table(&status(&json!([]), &json!([])), now, screen));
+    }
+
+    #[test]
+    fn the_status_says_that_probes_do_not_run_in_the_mode_off() {
+        let probe = json!({
+            "type": "liveness", "handler": "exec", "source": "manifest", "result": "failure", "run": 9, "threshold": 3,
+            "verdict": "failure", "onHold": false, "wouldHaveKilled": 0,
+        });
+        let pods = json!([{
+            "namespace": "shop", "name": "web", "uid": "1", "id": "s", "sandbox": "ready", "ip": null, "source": "list",
+            "containers": [{"name": "main", "id": "c", "state": "running", "source": "list", "probes": [probe]}],
+        }]);
+        let mut status = status(&pods, &json!([]));
+        status.agreement = Some(api::Agreement { predicted: 0, unpredicted: 0, not_observed: 0 });
+        let plain = Screen { width: None, colour: false, utf8: true };
+        let mut shown = |mode: &str| {
+            status.mode = mode.to_owned();
+            table(&status, "2026-11-24T13:00:00Z".parse().unwrap(), plain)
+        };
+        let off = shown("off");
+        assert!(off.contains("mode         off: probes do not run, and nothing is killed\n"), "{off}");
+        assert!(
+            off.contains("probes       1, not probed (mode off)\n") && !off.contains("WARNINGS"),
+            "{off}"
+        );
+        let dry_run = shown("dry-run");
+        assert!(dry_run.contains("mode         dry-run: probes run, and nothing is killed\n"), "{dry_run}");
+        assert!(dry_run.contains("probe of main failed 9 in a row, would kill at 3"), "{dry_run}");
     }
 }

@@ -1,6 +1,7 @@
 //! Reports about pods that are probed.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::pod::{AttemptRun, PodState, ProbeWorker, ProbedContainer};
 use super::status::{PodCondition, PodPhase, readiness};
@@ -50,6 +51,9 @@ pub struct ProbeReport {
     pub run: ResultRun,
     /// Last attempts in this container that have equal outcomes, once there has been one.
     pub attempts: Option<AttemptRun>,
+    /// Time at which the attempt that is being made in this container began; `None` between
+    /// attempts.
+    pub running_since: Option<SystemTime>,
     /// Whether no attempts are made until the container is replaced.
     pub on_hold: bool,
     /// Number of would-be kills of this container for the probe.
@@ -122,6 +126,7 @@ impl ProbeWorker {
             result: container.result(machine.probe_type),
             run: machine.run,
             attempts: self.attempts.clone().filter(|attempts| attempts.is_about(&container.id)),
+            running_since: self.attempt_in_flight.as_ref().and_then(|it| it.since_in(&container.id)),
             on_hold: machine.on_hold && container.is_running(),
             would_have_killed: container.would_have_ended(machine.probe_type),
             killed: self.kill_count,

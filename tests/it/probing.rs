@@ -120,7 +120,7 @@ async fn probe_attempts_are_shown_counted_and_explained() {
     let table = place.ask(&["probes", "web"]).await.stdout;
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["web", "main", "readiness", "ok", "since"], "{table}");
-    assert_eq!(row[6..], ["exec", "config", "0", "0"], "{table}");
+    assert_eq!(row[6..], ["config", "0", "0", "exec"], "{table}");
 
     // The probe's calls are listed, with their analysis.
     let calls = until_shown(&place, &["calls", "--probe", "readiness"], |calls| {

@@ -9,17 +9,18 @@ use crate::kubelet::{ContainerStatusExt as _, PodStatusExt, PublishedPod, Summar
 use crate::prober::PodReport;
 
 /// Merges managed pods into the pods of the inventory. Managed pods come first, in the state that
-/// their pod workers report.
+/// their pod workers report. `redact` hides arguments of commands.
 pub(in crate::admin) fn merge_managed(
     others: Vec<StatusPod>,
     played: &[PublishedPod],
     probed: &[PodReport],
+    redact: bool,
 ) -> Vec<StatusPod> {
     let (mut beside, others): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|pod| played.iter().any(|published| pod.same_pod(published)));
     let mut all: Vec<StatusPod> = Vec::new();
     for status in played {
-        let mut pod = StatusPod::played(status, probed);
+        let mut pod = StatusPod::played(status, probed, redact);
         // The inventory may have containers that the pod worker does not know.
         let its = beside.iter_mut().filter(|other| other.same_pod(status) && other.id == pod.id);
         for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
@@ -40,7 +41,7 @@ impl StatusPod {
         names == [namespace, name, published.uid()].map(Some)
     }
 
-    fn played(published: &PublishedPod, probed: &[PodReport]) -> Self {
+    fn played(published: &PublishedPod, probed: &[PodReport], redact: bool) -> Self {
         let (namespace, name) = published.names();
         let status = published.status();
         let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(published.uid()));
@@ -68,13 +69,13 @@ impl StatusPod {
             restarted: restarted.map(|ended| ended.to_string()),
             ready: status.map(|status| status.is("Ready")),
             conditions: conditions.map(StatusCondition::from).collect(),
-            containers: containers.map(|it| StatusContainer::played(it, report)).collect(),
+            containers: containers.map(|it| StatusContainer::played(it, report, redact)).collect(),
         }
     }
 }
 
 impl StatusContainer {
-    fn played(status: &corev1::ContainerStatus, report: Option<&PodReport>) -> Self {
+    fn played(status: &corev1::ContainerStatus, report: Option<&PodReport>, redact: bool) -> Self {
         let id = status.container_id.as_deref().and_then(|id| id.rsplit('/').next()).unwrap_or_default();
         let report = report.and_then(|report| report.container(id));
         let (state, reason, message) = match (status.waiting(), status.terminated()) {
@@ -94,7 +95,11 @@ impl StatusContainer {
             not_restartable: None,
             started: Some(status.is_started()),
             ready: Some(status.ready),
-            probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
+            probes: report
+                .into_iter()
+                .flat_map(|it| &it.probes)
+                .map(|it| StatusProbe::new(it, redact))
+                .collect(),
             source: "play".to_owned(),
         }
     }

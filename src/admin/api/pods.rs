@@ -135,8 +135,8 @@ pub struct StatusContainer {
 }
 
 /// Returns the pods of an inventory by namespace and name, each with its containers and the reports
-/// about its probes.
-pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
+/// about its probes. `redact` hides arguments of commands.
+pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport], redact: bool) -> Vec<StatusPod> {
     let probed: HashMap<&str, &PodReport> =
         probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
     let mut containers: HashMap<&str, Vec<&Arc<inventory::Container>>> = HashMap::new();
@@ -174,7 +174,7 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport]) -> Vec
             restarted: None,
             ready: report.map(|report| report.conditions.iter().all(|condition| condition.is_met)),
             conditions: report.into_iter().flat_map(|it| &it.conditions).map(StatusCondition::from).collect(),
-            containers: containers.into_iter().map(|it| StatusContainer::new(it, of(it))).collect(),
+            containers: containers.into_iter().map(|it| StatusContainer::new(it, of(it), redact)).collect(),
         }
     };
     sandboxes.into_iter().map(pod).collect()
@@ -206,7 +206,7 @@ pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &
 }
 
 impl StatusContainer {
-    fn new(container: &inventory::Container, report: Option<&ContainerReport>) -> Self {
+    fn new(container: &inventory::Container, report: Option<&ContainerReport>, redact: bool) -> Self {
         let state = match container.state {
             ContainerState::ContainerCreated => "created",
             ContainerState::ContainerRunning => "running",
@@ -226,7 +226,11 @@ impl StatusContainer {
             not_restartable: None,
             started: report.map(|report| report.is_started),
             ready: report.map(|report| report.is_ready),
-            probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
+            probes: report
+                .into_iter()
+                .flat_map(|it| &it.probes)
+                .map(|it| StatusProbe::new(it, redact))
+                .collect(),
             source: container.source.name().to_owned(),
         }
     }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cri::error_cause;
 use crate::history::json::time;
+use crate::manifest::Handler;
 use crate::prober::{AttemptRun, ProbeReport, ProbeResult};
+use crate::redact::path_without_query;
 
 /// A probe of a container, with its results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +16,25 @@ pub struct StatusProbe {
     pub r#type: String,
     /// Handler of the probe: `exec`, `httpGet`, `tcpSocket` or `grpc`.
     pub handler: String,
+    /// Handler with its arguments in the words of kubectl, such as `exec [cat /tmp/healthy]`. With
+    /// `--redact-commands`, a command has no arguments and a URL no query string.
+    #[serde(default)]
+    pub action: String,
+    /// Delay in seconds between the start of the container and the first attempt.
+    #[serde(default)]
+    pub initial_delay_seconds: u32,
+    /// Timeout of an attempt in seconds.
+    #[serde(default)]
+    pub timeout_seconds: u32,
+    /// Period of the attempts in seconds.
+    #[serde(default)]
+    pub period_seconds: u32,
+    /// Number of successes in a row after which a failed probe succeeds.
+    #[serde(default)]
+    pub success_threshold: u32,
+    /// Number of failures in a row after which the probe fails.
+    #[serde(default)]
+    pub failure_threshold: u32,
     /// Probe source.
     pub source: String,
     /// `error` if the last attempts errored; otherwise the result of the current result run,
@@ -50,21 +71,32 @@ pub struct StatusProbe {
     /// Attempts in earlier containers do not count.
     #[serde(default)]
     pub since: Option<String>,
+    /// Time at which the attempt that is being made began; null between attempts.
+    #[serde(default)]
+    pub running_since: Option<String>,
 }
 
-impl From<&ProbeReport> for StatusProbe {
-    fn from(report: &ProbeReport) -> Self {
+impl StatusProbe {
+    /// Returns a probe with its results. `redact` hides arguments of commands and query strings.
+    pub(super) fn new(report: &ProbeReport, redact: bool) -> Self {
+        let probe = &report.probe;
         let threshold = match report.run.last {
-            Some(ProbeResult::Failure) => report.probe.failure_threshold,
-            _ => report.probe.success_threshold,
+            Some(ProbeResult::Failure) => probe.failure_threshold,
+            _ => probe.success_threshold,
         };
         let attempts = report.attempts.as_ref();
         let error = attempts.and_then(AttemptRun::error);
         let result = error.map(|_| "error").or(report.run.last.map(ProbeResult::name));
         Self {
             r#type: report.probe_type.name().to_owned(),
-            handler: report.probe.handler.name().to_owned(),
-            source: report.probe.source.name().to_owned(),
+            handler: probe.handler.name().to_owned(),
+            action: action(&probe.handler, redact),
+            initial_delay_seconds: probe.initial_delay,
+            timeout_seconds: probe.timeout,
+            period_seconds: probe.period,
+            success_threshold: probe.success_threshold,
+            failure_threshold: probe.failure_threshold,
+            source: probe.source.name().to_owned(),
             result: result.map(str::to_owned),
             run: report.run.length,
             threshold,
@@ -76,6 +108,76 @@ impl From<&ProbeReport> for StatusProbe {
             last_error: error.map(error_cause).filter(|cause| !cause.is_empty()).map(str::to_owned),
             last_error_message: error.map(str::to_owned),
             since: attempts.map(|attempts| time(attempts.since)),
+            running_since: report.running_since.map(time),
+        }
+    }
+}
+
+/// Returns a handler with its arguments in the format of kubectl (`pkg/describe/describe.go`:
+/// `DescribeProbe`).
+fn action(handler: &Handler, redact: bool) -> String {
+    match handler {
+        Handler::Exec(command) if redact && command.len() > 1 => format!("exec [{} …]", command[0]),
+        Handler::Exec(command) => format!("exec [{}]", command.join(" ")),
+        Handler::Http(get) => {
+            let scheme = if get.is_https { "https" } else { "http" };
+            let host = host(get.host.as_deref());
+            let slash = if get.path.starts_with('/') { "" } else { "/" };
+            let path = if redact { path_without_query(&get.path) } else { get.path.as_str().into() };
+            format!("http-get {scheme}://{host}:{}{slash}{path}", get.port)
+        }
+        Handler::Tcp(socket) => format!("tcp-socket {}:{}", host(socket.host.as_deref()), socket.port),
+        Handler::Grpc(health) => {
+            format!("grpc <pod>:{} {}", health.port, health.service).trim_end().to_owned()
+        }
+    }
+}
+
+/// Returns the host in a URL, which is empty for the address of the pod.
+fn host(host: Option<&str>) -> String {
+    match host.unwrap_or_default() {
+        address if address.contains(':') => format!("[{address}]"),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{GrpcHealth, HttpGet, Port, TcpSocket};
+
+    #[test]
+    fn the_handler_of_a_probe_is_described_as_by_kubectl_and_without_secrets_if_redacted() {
+        let text = |text: &str| text.to_owned();
+        let get = |host: Option<&str>, path: &str| {
+            let (host, port) = (host.map(text), Port::Number(8080));
+            Handler::Http(HttpGet { path: path.to_owned(), port, host, is_https: false, headers: Vec::new() })
+        };
+        for (handler, shown, redacted) in [
+            (Handler::Exec(vec![text("cat"), text("/tmp/x")]), "exec [cat /tmp/x]", "exec [cat …]"),
+            (Handler::Exec(vec![text("true")]), "exec [true]", "exec [true]"),
+            (
+                get(None, "/healthz?token=a"),
+                "http-get http://:8080/healthz?token=a",
+                "http-get http://:8080/healthz?redacted",
+            ),
+            (get(Some("::1"), "x"), "http-get http://[::1]:8080/x", "http-get http://[::1]:8080/x"),
+            (
+                Handler::Tcp(TcpSocket { port: Port::Name(text("web")), host: Some(text("db")) }),
+                "tcp-socket db:web",
+                "tcp-socket db:web",
+            ),
+            (
+                Handler::Grpc(GrpcHealth { port: 9, service: text("a.B") }),
+                "grpc <pod>:9 a.B",
+                "grpc <pod>:9 a.B",
+            ),
+            (Handler::Grpc(GrpcHealth { port: 9, service: String::new() }), "grpc <pod>:9", "grpc <pod>:9"),
+        ] {
+            assert_eq!(
+                (action(&handler, false).as_str(), action(&handler, true).as_str()),
+                (shown, redacted)
+            );
         }
     }
 }

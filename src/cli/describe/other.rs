@@ -59,7 +59,7 @@ impl DescribePrinter<'_> {
         self.optional(2, "Attempt", container.attempt.map(|attempt| attempt.to_string()).as_deref());
         self.optional(2, "Not Restartable", container.not_restartable.as_deref());
         for probe in &container.probes {
-            self.probe(ProbeOfPod { pod, container, probe }, None);
+            self.probe(ProbeOfPod { pod, container, probe });
         }
     }
 

@@ -18,7 +18,8 @@ fn status() -> StatusPod {
     let probe = |kind: &str, source: &str| {
         json!({
             "type": kind, "handler": "exec", "source": source, "result": "success", "run": 2, "threshold": 3,
-            "verdict": "success", "onHold": false, "wouldHaveKilled": 0,
+            "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "action": "exec [cat /tmp/healthy]",
+            "initialDelaySeconds": 0, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
         })
     };
     let probes =
@@ -51,6 +52,8 @@ fn a_pod_of_another_client_is_described_with_wrapped_messages() {
     let probe = json!({
         "type": "liveness", "handler": "exec", "source": "annotation", "result": "error", "run": 0, "threshold": 1,
         "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "errors": 7, "lastError": "executable not found",
+        "action": "exec [curl http://localhost]", "initialDelaySeconds": 5, "timeoutSeconds": 1, "periodSeconds": 10,
+        "successThreshold": 1, "failureThreshold": 3,
     });
     let container = |name: &str, state: &str, exit: Option<i32>| {
         json!({"name": name, "id": format!("{name}-id"), "attempt": 2, "state": state, "exitCode": exit, "source": "list",

@@ -107,6 +107,7 @@ impl Worker {
             self.shared.metrics.late(now - due);
             // The future is large, and most ticks make no attempt.
             Box::pin(self.attempt(&task)).await;
+            self.pod.lock().on_attempt_end(&self.signals);
         }
         next != NextAction::Exit
     }
@@ -156,6 +157,7 @@ impl Worker {
 
     fn fault(&self) {
         self.shared.metrics.fault();
+        self.pod.lock().on_attempt_end(&self.signals);
         let Some(event) = self.pod.lock().panic_event(&self.signals) else { return };
         let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
         let container = event.container.as_ref().and_then(|container| container.name.as_deref());

@@ -26,6 +26,15 @@ pub struct AttemptRun {
     pub since: SystemTime,
 }
 
+/// An attempt that has begun and has not ended.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct AttemptInFlight {
+    /// ID of the container.
+    container_id: Arc<str>,
+    /// Time at which the attempt began.
+    since: SystemTime,
+}
+
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
@@ -62,6 +71,18 @@ impl AttemptRun {
             AttemptOutcome::Result(_) => None,
             AttemptOutcome::Error(message) => Some(message),
         }
+    }
+}
+
+impl AttemptInFlight {
+    /// Returns an attempt in a container that begins at this time.
+    pub(super) fn new(container_id: &Arc<str>, since: SystemTime) -> Self {
+        Self { container_id: container_id.clone(), since }
+    }
+
+    /// Returns the time at which the attempt began, if it is made in this container.
+    pub(in crate::prober) fn since_in(&self, container_id: &Arc<str>) -> Option<SystemTime> {
+        (self.container_id == *container_id).then_some(self.since)
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
-use super::attempt_run::{AttemptOutcome, AttemptRun};
+use super::attempt_run::{AttemptInFlight, AttemptOutcome, AttemptRun};
 use super::container::ProbedContainer;
 use super::kill_request::KillRequest;
 use crate::events::Event;
@@ -37,6 +37,8 @@ pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) kill_count: u32,
     /// Last attempts with equal outcomes, once there has been one.
     pub(in crate::prober) attempts: Option<AttemptRun>,
+    /// The attempt that is being made, if there is one.
+    pub(in crate::prober) attempt_in_flight: Option<AttemptInFlight>,
     /// Outcome of the last attempt of the kubelet that was seen.
     pub(super) last_kubelet_attempt: Option<String>,
     /// Number of failed attempts since the last success that were discarded because the prober was
@@ -103,6 +105,7 @@ impl ProbeWorker {
             last_duration: Duration::ZERO,
             kill_count: 0,
             attempts: None,
+            attempt_in_flight: None,
             last_kubelet_attempt: None,
             discarded_failures: 0,
         }
@@ -165,7 +168,7 @@ impl PodState {
         }
     }
 
-    /// Returns the next action of a worker.
+    /// Returns the next action of a worker. An attempt begins now.
     pub(in crate::prober) fn next_action(
         &mut self,
         handle: &Arc<ProbeWorkerHandle>,
@@ -184,8 +187,19 @@ impl PodState {
             // waits for the address.
             next = NextAction::Wait;
         }
+        if let Some(context) = &context {
+            let attempt = AttemptInFlight::new(&context.container_id, SystemTime::now());
+            self.workers[index].attempt_in_flight = Some(attempt);
+        }
         self.apply_updates(&name, probe_type, updates, now, effects);
         (next, context)
+    }
+
+    /// Called when the attempt of a worker has ended, with or without an outcome.
+    pub(in crate::prober) fn on_attempt_end(&mut self, handle: &Arc<ProbeWorkerHandle>) {
+        if let Some(index) = self.index_of(handle) {
+            self.workers[index].attempt_in_flight = None;
+        }
     }
 
     /// Records the result of a worker's attempt.

@@ -91,6 +91,22 @@ async fn attempts_that_error_are_counted_until_an_attempt_of_the_container_has_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_is_reported_as_running_until_it_ends_or_its_container_is_replaced() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"timeoutSeconds": 60}))]))]);
+    let mut node = Node::slow(&[web], |_| (Duration::from_secs(30), succeed()));
+    after(SETTLED.as_secs_f64()).await;
+    node.run_pod("web");
+    after(20.0).await;
+    let is_running =
+        |node: &Node| node.probe("web/main", LIVENESS).is_some_and(|it| it.running_since.is_some());
+    assert!(is_running(&node) && node.result("web/main", LIVENESS) == Some(ProbeResult::Success));
+    assert!(node.probe("web/main", LIVENESS).unwrap().attempts.is_none(), "it is the first attempt");
+    node.prober.set_mode(EnforcementMode::Off, "a test");
+    after(60.0).await;
+    assert!(!is_running(&node));
+}
+
+#[tokio::test(start_paused = true)]
 async fn readiness_is_probed_immediately_after_the_startup_probe_succeeds() {
     let slow = json!({"periodSeconds": 30});
     let begin = Instant::now();

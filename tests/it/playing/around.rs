@@ -182,9 +182,14 @@ async fn a_played_pod_is_described() {
     };
     assert!(has(&["Ready", "False", "ContainersNotReady"]) && has(&["Warning", "BackOff"]), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
-    assert!(page("test/a").await.stdout.contains(
-        "Readiness:        exec (manifest) delay=0s timeout=1s period=1s #success=1 #failure=3: ok since"
-    ));
+    let ready = page("test/a").await.stdout;
+    assert!(
+        ready.contains(
+            "    Readiness:        exec [true] delay=0s timeout=1s period=1s #success=1 #failure=3\n      \
+             Result:           ok since"
+        ),
+        "{ready}"
+    );
     let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
     let one = "error: POD \"a\" is ambiguous: it may be other/a, test/a\n";
     let none = "error: POD \"c\" not found; the pods are other/a, test/a, test/b\n";
