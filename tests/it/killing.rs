@@ -78,7 +78,9 @@ async fn the_enforcement_mode_can_be_changed_at_run_time() {
     let wrong = place.ask(&["mode", "restart"]).await;
     assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
     assert!(wrong.stderr.contains("mode \"restart\" needs --enforce restart at start"), "{wrong:?}");
-    assert_eq!(place.ask(&["mode", "kill"]).await.stdout, "kill\n");
+    let to_kill = place.ask(&["mode", "kill"]).await.stdout;
+    let sentence = "mode is now kill (was dry-run): probes run, and containers are killed for them\n";
+    assert_eq!(to_kill, sentence);
     told(
         &place,
         "",
@@ -88,7 +90,8 @@ async fn the_enforcement_mode_can_be_changed_at_run_time() {
     )
     .await;
     told(&place, "web", "Killing", "", 1).await;
-    assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
+    let to_dry_run = place.ask(&["mode", "dry-run"]).await.stdout;
+    assert_eq!(to_dry_run, "mode is now dry-run (was kill): probes run, and nothing is killed\n");
     told(
         &place,
         "",
@@ -112,6 +115,7 @@ async fn the_enforcement_mode_off_cannot_be_changed_at_run_time() {
         refused.stderr.contains("no probes are run, since probeshim was started with --enforce off"),
         "{refused:?}"
     );
-    assert_eq!(place.ask(&["mode", "off"]).await.stdout, "off\n");
+    let to_off = place.ask(&["mode", "off"]).await.stdout;
+    assert_eq!(to_off, "mode is off already: probes do not run, and nothing is killed\n");
     runtime.end().await;
 }

@@ -330,7 +330,8 @@ async fn played_pods_can_be_read_as_from_a_kubelet() {
     let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["test", "a", "1/1", "Running", "0"], "{shown}");
     assert_eq!(place.ask(&["mode", "kill"]).await.code, Some(2));
-    assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
+    let changed = place.ask(&["mode", "dry-run"]).await.stdout;
+    assert_eq!(changed, "mode is now dry-run (was restart): probes run, and nothing is killed\n");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
