@@ -148,6 +148,15 @@ fn find_container(
         container.name.as_deref() == Some(name)
             || (name.len() >= MIN_ID_PREFIX && container.id.starts_with(name))
     };
+    if let Some(namespace) = namespace.filter(|_| pod.is_none() && containers.is_empty()) {
+        // Other tools for benchmarks take a number of calls with -n.
+        let hint = match namespace.parse::<u32>() {
+            Ok(calls) => format!("; --calls {calls} sets the number of calls"),
+            Err(_) => String::new(),
+        };
+        let shown = harmless_name(namespace);
+        return Err(CliError::Usage(format!("no container runs in namespace {shown:?}{hint}")));
+    }
     let found: Vec<_> = containers.iter().filter(|(_, container)| is_it(container)).collect();
     let listed = |containers: &mut dyn Iterator<Item = &(&StatusPod, &StatusContainer)>| {
         let names: BTreeSet<String> = containers
@@ -285,6 +294,11 @@ mod tests {
         assert_eq!(find("0123", None).unwrap(), "0123", "the runtime may know it");
         let ambiguous = find("main", None).unwrap_err();
         assert!(ambiguous.contains("may be main of shop/api, main of shop/web; --pod"), "{ambiguous}");
+        let in_namespace =
+            |namespace| find_container(&pods, "main", None, Some(namespace)).unwrap_err().to_string();
+        let expected = "no container runs in namespace \"100\"; --calls 100 sets the number of calls";
+        assert_eq!(in_namespace("100"), expected);
+        assert_eq!(in_namespace("e2e"), "no container runs in namespace \"e2e\"");
         let unknown = find("stor", None).unwrap_err();
         assert!(unknown.contains("did you mean \"store\"?; the running containers are"), "{unknown}");
     }
