@@ -44,7 +44,7 @@ impl DeleteCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let Self { pod, namespace, grace_period, wait, at } = self;
         let name = match &pod[..] {
-            [name] => name.strip_prefix("pod/").unwrap_or(name),
+            [name] => name,
             [kind, name] if matches!(kind.as_str(), "pod" | "pods" | "po") => name,
             _ => return Err(CliError::Usage("only pods can be deleted: write delete POD".to_owned())),
         };

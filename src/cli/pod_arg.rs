@@ -33,9 +33,9 @@ pub(super) fn find_pod<'a>(
         pod.name.as_deref() == Some(name) || pod.uid.as_deref() == Some(name) || owner(pod) == name
     };
     let found: Vec<&StatusPod> = pods.iter().filter(is_it).copied().collect();
-    // The form of `-o name`, as in kubectl.
-    if let Some(name) = name.strip_prefix("pod/").filter(|_| found.is_empty()) {
-        return find_pod(all, name, namespace);
+    let plain = without_kind(name);
+    if plain != name && found.is_empty() {
+        return find_pod(all, plain, namespace);
     }
     let shown_name = shortened(name, MAX_NAME_WIDTH);
     match (found.last(), names(&found).len()) {
@@ -56,6 +56,11 @@ pub(super) fn find_pod<'a>(
             )))
         }
     }
+}
+
+/// Returns a name without the kind before it, which kubectl accepts and `-o name` prints.
+pub(super) fn without_kind(name: &str) -> &str {
+    ["pod/", "pods/", "po/"].iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
 /// Returns `NAMESPACE/NAME` of a pod.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::CliError;
 use super::admin_args::AdminArgs;
-use super::pod_arg::{NamespaceArg, find_pod, owner};
+use super::pod_arg::{NamespaceArg, find_pod, owner, without_kind};
 use crate::admin::api::{Status, StatusContainer, StatusPod};
 use crate::admin::{Client, ClientError};
 use crate::config::{BoundedDuration, Until, ValueError};
@@ -95,7 +95,7 @@ impl WaitCommand {
                         waiting.push(name);
                     }
                     WaitState::Met => {
-                        print(&format!("pod/{} condition met\n", sanitize(plain_name(&name))))?;
+                        print(&format!("pod/{} condition met\n", sanitize(without_kind(&name))))?;
                     }
                     WaitState::Failed(reason) => return Err(anyhow!("{reason}").into()),
                     WaitState::Pending(reason) => {
@@ -127,11 +127,6 @@ async fn pods(client: &Client) -> Result<Vec<StatusPod>, ClientError> {
     Ok(status.map_err(|error| client.invalid_response(&format!("{error:#}")))?.pods)
 }
 
-/// Returns a name without the kind that kubectl accepts before it.
-fn plain_name(name: &str) -> &str {
-    name.strip_prefix("pod/").or_else(|| name.strip_prefix("pods/")).unwrap_or(name)
-}
-
 /// Returns the state of the condition for the pod with this name. An ambiguous name is an error.
 fn state(
     pods: &[StatusPod],
@@ -139,7 +134,7 @@ fn state(
     namespace: Option<&str>,
     condition: WaitCondition,
 ) -> Result<WaitState, CliError> {
-    let plain = plain_name(name);
+    let plain = without_kind(name);
     let is_it = |pod: &&StatusPod| {
         namespace.is_none_or(|namespace| pod.namespace.as_deref() == Some(namespace))
             && (pod.name.as_deref() == Some(plain)
