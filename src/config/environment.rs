@@ -88,12 +88,26 @@ impl Environment {
         Ok(state.join(self.dir_name()))
     }
 
-    /// Returns the default socket of this name in the directory for sockets.
+    /// Returns the default socket of this name in the directory for sockets, for a process that
+    /// listens on it.
     pub(super) fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
+        self.socket(name, Self::private_dir)
+    }
+
+    /// Returns the default socket of this name, for a process that connects to it. Creates nothing.
+    pub(super) fn queried_socket(&self, name: &str) -> Result<SocketPath, String> {
+        self.socket(name, Self::checked_private_dir)
+    }
+
+    fn socket(
+        &self,
+        name: &str,
+        private_dir: impl FnOnce(&Self) -> Result<PathBuf, String>,
+    ) -> Result<SocketPath, String> {
         let run = match &self.runtime_dir {
             _ if self.is_root() => PathBuf::from("/run"),
             Some(run) => run.clone(),
-            None => self.private_dir()?,
+            None => private_dir(self)?,
         };
         SocketPath::new(&run.join(self.dir_name()).join(name))
             .map_err(|error| format!("is needed: its default {error}"))
@@ -108,29 +122,44 @@ impl Environment {
     }
 
     /// Returns the directory that takes the place of missing ones, and creates it if it does not
-    /// exist. Every user can create files beside it, so a directory of another user, a link, and a
-    /// directory that others may access are refused.
+    /// exist.
     fn private_dir(&self) -> Result<PathBuf, String> {
-        let path = self.temporary.join(format!("probeshim-{}", self.user));
-        let refused = |reason: String| {
-            format!("is needed: its default directory {} {reason}; set XDG_RUNTIME_DIR", path.display())
-        };
+        let path = self.private_path();
         match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(path),
-            Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {
-                if !is_dir_of(&path, self.user) {
-                    return Err(refused("is not a directory of this user".to_owned()));
-                }
-                let mode = fs::symlink_metadata(&path).map(|dir| dir.permissions().mode() & 0o777);
-                match mode {
-                    Ok(0o700) => Ok(path),
-                    Ok(mode) => Err(refused(format!("has the mode {mode:04o}, but must have 0700"))),
-                    Err(error) => Err(refused(format!("cannot be read: {error}"))),
-                }
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(refused(&path, &format!("cannot be created: {error}")))
             }
-            Err(error) => Err(refused(format!("cannot be created: {error}"))),
+            _ => self.checked_private_dir(),
         }
     }
+
+    /// Returns the directory that takes the place of missing ones, which need not exist. Every user
+    /// can create files beside it, so a directory of another user, a link, and a directory that
+    /// others may access are refused.
+    fn checked_private_dir(&self) -> Result<PathBuf, String> {
+        let path = self.private_path();
+        let found = match fs::symlink_metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
+            Err(error) => return Err(refused(&path, &format!("cannot be read: {error}"))),
+        };
+        if !is_dir_of(&path, self.user) {
+            return Err(refused(&path, "is not a directory of this user"));
+        }
+        match found.permissions().mode() & 0o777 {
+            0o700 => Ok(path),
+            mode => Err(refused(&path, &format!("has the mode {mode:04o}, but must have 0700"))),
+        }
+    }
+
+    fn private_path(&self) -> PathBuf {
+        self.temporary.join(format!("probeshim-{}", self.user))
+    }
+}
+
+/// Returns the error of a private directory that cannot be used.
+fn refused(path: &Path, reason: &str) -> String {
+    format!("is needed: its default directory {} {reason}; set XDG_RUNTIME_DIR", path.display())
 }
 
 /// Returns whether the path is a directory, not a link to one, which this user owns.
@@ -161,6 +190,10 @@ mod tests {
     #[test]
     fn a_private_directory_takes_the_place_of_missing_ones() {
         let temporary = tempfile::tempdir().unwrap();
+        let around = Environment { user: 1000, ..bare(temporary.path()) };
+        let queried = around.queried_socket("admin.sock").unwrap();
+        assert!(queried.as_path().starts_with(temporary.path().join("probeshim-1000/probeshim")));
+        assert!(!temporary.path().join("probeshim-1000").exists(), "a query creates nothing");
         let around = bare(temporary.path());
         let private = around.private_dir().unwrap();
         assert_eq!(private, temporary.path().join(format!("probeshim-{}", around.user)));

@@ -319,7 +319,8 @@ impl Settings {
             None => validator.default_from("--listen", around.default_socket("probeshim.sock")),
             listen => listen,
         };
-        let admin = validator.admin(flags.admin, around);
+        let admin =
+            flags.admin.or_else(|| validator.default_from("--admin", around.default_socket("admin.sock")));
         let upstream = flags.upstream.or_else(|| validator.default_upstream(around, listen.as_ref()));
         let (default_mode, default_limit) = match purpose {
             Purpose::Run => (EnforcementMode::default(), Some(MAX_KILLS)),
@@ -404,7 +405,8 @@ pub fn admin_socket(
     if !validator.problems.is_empty() {
         return Err(Problems(validator.problems));
     }
-    validator.admin(socket, &around).ok_or(Problems(validator.problems))
+    let socket = socket.or_else(|| validator.default_from("--admin", around.queried_socket("admin.sock")));
+    socket.ok_or(Problems(validator.problems))
 }
 
 #[cfg(test)]

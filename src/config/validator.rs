@@ -26,10 +26,6 @@ pub(super) struct Validator {
 }
 
 impl Validator {
-    pub(super) fn admin(&mut self, flag: Option<SocketPath>, around: &Environment) -> Option<SocketPath> {
-        flag.or_else(|| self.default_from("--admin", around.default_socket("admin.sock")))
-    }
-
     /// Returns the runtime's socket in the environment, or containerd's. A variable with the socket
     /// on which probeshim itself listens is for its clients, and is ignored.
     pub(super) fn default_upstream(
