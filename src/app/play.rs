@@ -25,9 +25,10 @@ use super::signals::{ShutdownSignal, ShutdownSignals};
 use super::test_command::{self, CommandEnd};
 use crate::config::{PlaySettings, Until};
 use crate::events::{EventFilter, EventRecorder};
-use crate::kubelet::{Kubelet, PodDirs, PublishedPod};
+use crate::kubelet::{Kubelet, PodDirs, PodStatusExt, PublishedPod};
 use crate::procrun;
 use crate::progress::{LOG_LINES, Progress, ProgressFormat, pod_table, render_unready, unready_containers};
+use crate::redact::without_queries;
 use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
@@ -98,6 +99,8 @@ struct Play {
     runtime_check: RuntimeCheck,
     progress: Progress,
     until: Option<Until>,
+    /// Whether query strings are omitted from messages.
+    redact: bool,
 }
 
 /// Runs pods until all have ended, the condition of `--until` is met, the timeout expires, or a
@@ -118,6 +121,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         Some(dir) => Some(EmbeddedRuntime::start(dir.path().join("procrun"), &upstream)?),
         None => None,
     };
+    let redact = shim.exec.redact_commands;
     let mut shim = Shim::open(shim.clone()).await?;
     let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
     let events = starter.deps.events.clone();
@@ -136,6 +140,9 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     } else if private_dir.is_some() && !settings.quiet {
         warn!("{}", procrun::WARNING);
     }
+    if documents.count() == 0 {
+        report_no_pods(&progress, settings.quiet);
+    }
     let (kubelet, reported) = (playing.kubelet.clone(), CancellationToken::new());
     let reporting = progress.follow(new_events, reported.clone(), move |event| {
         event.pod.as_ref().is_none_or(|pod| kubelet.manages(pod))
@@ -143,7 +150,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let for_hints = events.follow(&EventFilter::default()).1;
     let _hints = hint_at_local_images(playing.kubelet.clone(), for_hints);
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let mut play = Play { playing, events, runtime_check, progress, until: *until };
+    let mut play = Play { playing, events, runtime_check, progress, until: *until, redact };
     let end = tokio::select! {
         end = play.wait(timeout.zip(deadline), &mut signals) => end?,
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
@@ -157,10 +164,11 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     };
     let Play { playing, progress, .. } = play;
     let pods: Vec<PublishedPod> = wanted_pods(&playing.kubelet);
+    let title = table_title(&pods);
     let is_clean = playing.end(&mut signals).await;
     reported.cancel();
     let _ = reporting.await;
-    progress.say(&format!("\n{}", pod_table(&pods)));
+    progress.say(&format!("\n{title}{}", pod_table(&pods)));
     shim.drain().await;
     shim.ended().await?;
     if let Some(runtime) = runtime {
@@ -268,8 +276,17 @@ impl Play {
         let log = |published: &PublishedPod, status: &_| kubelet.last_log_lines(published, status, LOG_LINES);
         let unready = render_unready(&unready_containers(&pods, &events, log));
         let unreachable = self.runtime_check.unreachable().map(|reason| format!("  {reason}\n"));
-        [reason, "\n".to_owned(), unreachable.unwrap_or_default(), unready].concat().trim_end().to_owned()
+        let text = [reason, "\n".to_owned(), unreachable.unwrap_or_default(), unready].concat();
+        let text = text.trim_end();
+        if self.redact { without_queries(text).into_owned() } else { text.to_owned() }
     }
+}
+
+/// Returns the title of the final table. Pods that are running when `play` ends are shown in the
+/// state before their termination.
+fn table_title(pods: &[PublishedPod]) -> &'static str {
+    let has_ended = |pod: &PublishedPod| pod.status().is_some_and(PodStatusExt::is_terminal);
+    if pods.iter().all(has_ended) { "" } else { "pods before their termination:\n" }
 }
 
 /// Returns the pods whose manifests have not been removed.
@@ -284,6 +301,16 @@ fn progress_format(settings: &PlaySettings) -> ProgressFormat {
         () if !settings.command.is_empty() => ProgressFormat::TextOnStderr,
         () if io::stdout().is_terminal() => ProgressFormat::Text,
         () => ProgressFormat::Json,
+    }
+}
+
+/// Reports that the directories have no pods yet.
+fn report_no_pods(progress: &Progress, is_quiet: bool) {
+    const REPORT: &str = "no manifest has a pod yet: waiting for manifests in the directories";
+    if progress.is_text() {
+        progress.say(&format!("{REPORT}\n"));
+    } else if !is_quiet {
+        warn!("{REPORT}");
     }
 }
 
