@@ -15,6 +15,7 @@ mod runtime;
 mod runtime_check;
 mod server;
 mod signals;
+mod spec_updates;
 mod test_command;
 
 pub use demo::{DemoError, demo};

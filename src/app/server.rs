@@ -21,6 +21,7 @@ use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
 use super::listeners::Listeners;
 use super::prober_thread::{self, ProberThread};
+use super::spec_updates::SpecUpdates;
 use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
@@ -31,7 +32,7 @@ use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
-use crate::probe::{self, RefreshTrigger, SpecResolver};
+use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{BoundListener, BoundPath};
@@ -63,9 +64,6 @@ struct Servers {
     bound_paths: Vec<BoundPath>,
     servers: JoinSet<()>,
 }
-
-/// Capacity of the queue of spec updates.
-const UPDATE_QUEUE: usize = 4_096;
 
 /// Time at the end in which the last observations are decoded and shown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -99,7 +97,7 @@ impl Shim {
             kubelet: Arc::default(),
         };
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
-        let prober_thread = shared.start_prober(config.enforcement, inspect_requests)?;
+        let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone())?;
         let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
@@ -143,6 +141,7 @@ impl Shim {
             journal,
             traces,
             faults: metrics.panics,
+            inspect_requests,
             refresh: updates.refresh,
         };
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
@@ -333,36 +332,6 @@ fn runtime_events(
     }
     analyzer.events_disabled();
     mpsc::channel(1).1
-}
-
-/// Updates of probe specs.
-struct SpecUpdates {
-    /// Sends the specs of manifests, if the built-in kubelet runs manifests.
-    sender: Option<mpsc::Sender<SpecResolver>>,
-    receiver: mpsc::Receiver<SpecResolver>,
-    /// Triggers an immediate refresh of the other sources.
-    refresh: RefreshTrigger,
-}
-
-impl SpecUpdates {
-    /// Watches the sources of specs, unless the built-in kubelet sends its own.
-    fn start(
-        role: OperatingMode,
-        sources: probe::SpecSources,
-        specs: SpecResolver,
-        events: &Arc<EventRecorder>,
-    ) -> Self {
-        match role {
-            OperatingMode::Kubelet => {
-                let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
-                Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default() }
-            }
-            OperatingMode::Restart | OperatingMode::Observe => {
-                let (receiver, refresh) = sources.watch(specs, events.clone());
-                Self { sender: None, receiver, refresh }
-            }
-        }
-    }
 }
 
 /// Waits until followers have received the calls that the end of the drain aborted. The engine ends

@@ -5,7 +5,7 @@ use tracing::warn;
 
 use super::NodeEngine;
 use crate::events::{Event, reason};
-use crate::inventory::{Change, Sandbox, Source};
+use crate::inventory::{Change, InspectRequest, Sandbox, Source};
 use crate::tap::{Observation, Observations};
 use crate::terminal::sanitize;
 
@@ -81,8 +81,20 @@ impl NodeEngine {
             }
             if let Change::SandboxStarted(sandbox) = change {
                 self.outputs.refresh.trigger();
+                if is_mutating {
+                    self.request_addresses(sandbox);
+                }
                 self.report_invalid_annotations(sandbox);
             }
+        }
+    }
+
+    /// Requests the addresses of a sandbox that a client has started. They are in the response of
+    /// `PodSandboxStatus`, which the client need not call.
+    fn request_addresses(&self, sandbox: &Sandbox) {
+        if sandbox.addresses.is_empty() {
+            // Without a watcher of the runtime, no request is made.
+            let _ = self.outputs.inspect_requests.try_send(InspectRequest::Sandbox(sandbox.id.clone()));
         }
     }
 

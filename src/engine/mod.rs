@@ -24,7 +24,7 @@ use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
 use crate::history::{CallHistory, Journal};
-use crate::inventory::{Inventory, RuntimeEvent, RuntimeInfo, Source};
+use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, RuntimeInfo, Source};
 use crate::kubelet::{ClientActionRecorder, Kubelet};
 use crate::probe::{RefreshTrigger, SpecResolver};
 use crate::prober::ProbeManager;
@@ -64,6 +64,8 @@ pub(crate) struct Outputs {
     pub(crate) traces: Option<Traces>,
     /// Number of panics of the engine.
     pub(crate) faults: Counter,
+    /// Queue of requests for information that is missing about an object.
+    pub(crate) inspect_requests: mpsc::Sender<InspectRequest>,
     /// Refreshes the spec sources when a sandbox starts.
     pub(crate) refresh: RefreshTrigger,
 }
@@ -356,6 +358,7 @@ mod tests {
             journal: None,
             traces: None,
             faults: Counter::default(),
+            inspect_requests: mpsc::channel(1).0,
             refresh: RefreshTrigger::default(),
         };
         let mut engine = NodeEngine::new(analyzer.unwrap(), None, Arc::default(), None, outputs);

@@ -47,6 +47,22 @@ pub(crate) fn liveness(script: &str) -> String {
     )
 }
 
+/// No client calls `PodSandboxStatus`, and no container starts, of which an event would be sent.
+#[tokio::test]
+async fn the_address_of_a_sandbox_that_a_client_starts_is_shown() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = place.start_watching(&[]).await;
+    let mut owner = Owner::of(place);
+    owner.run("web", &[]).await;
+    let shown = async || {
+        until_shown(&owner.place, &["status"], |status| status["pods"][0]["ip"].as_str().map(str::to_owned))
+            .await
+    };
+    assert_eq!(shown().await, "127.0.0.1");
+    end(running, owner, runtime).await;
+}
+
 #[tokio::test]
 async fn a_client_container_is_restarted_until_its_client_stops_it() {
     let place = Place::new();

@@ -1,0 +1,42 @@
+//! Updates of probe specs from their sources.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::config::OperatingMode;
+use crate::events::EventRecorder;
+use crate::probe::{RefreshTrigger, SpecResolver, SpecSources};
+
+/// Capacity of the queue of spec updates.
+const UPDATE_QUEUE: usize = 4_096;
+
+/// Updates of probe specs.
+pub(super) struct SpecUpdates {
+    /// Sends the specs of manifests, if the built-in kubelet runs manifests.
+    pub(super) sender: Option<mpsc::Sender<SpecResolver>>,
+    pub(super) receiver: mpsc::Receiver<SpecResolver>,
+    /// Triggers an immediate refresh of the other sources.
+    pub(super) refresh: RefreshTrigger,
+}
+
+impl SpecUpdates {
+    /// Watches the sources of specs, unless the built-in kubelet sends its own.
+    pub(super) fn start(
+        role: OperatingMode,
+        sources: SpecSources,
+        specs: SpecResolver,
+        events: &Arc<EventRecorder>,
+    ) -> Self {
+        match role {
+            OperatingMode::Kubelet => {
+                let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
+                Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default() }
+            }
+            OperatingMode::Restart | OperatingMode::Observe => {
+                let (receiver, refresh) = sources.watch(specs, events.clone());
+                Self { sender: None, receiver, refresh }
+            }
+        }
+    }
+}
