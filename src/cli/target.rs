@@ -76,17 +76,20 @@ impl ContainerArgs {
             let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));
             return Err(anyhow!("{reason}").into());
         }
-        let socket = match via {
-            Via::Upstream => &status.upstream.socket,
-            Via::Relay => &status.listen,
+        let socket = |uri: &str| SocketPath::parse(uri).map_err(CliError::from_display);
+        let upstream = socket(&status.upstream.socket)?;
+        // The search is no call of a client, so it is not made through the relay, which records
+        // calls.
+        let mut lists = runtime_client(&upstream);
+        let runtime = match via {
+            Via::Upstream => lists.clone(),
+            Via::Relay => runtime_client(&socket(&status.listen)?),
         };
-        let socket = SocketPath::parse(socket).map_err(CliError::from_display)?;
-        let mut runtime = runtime_client(&socket);
-        let failed = |status: tonic::Status| anyhow!("{socket}: {}", status.message());
-        let sandboxes = runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
+        let failed = |status: tonic::Status| anyhow!("{upstream}: {}", status.message());
+        let sandboxes = lists.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
         let sandboxes: Vec<_> =
             sandboxes.into_inner().items.into_iter().filter(|it| is_of_pod(it, pod)).collect();
-        let containers = runtime.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
+        let containers = lists.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
         let mut containers = containers.into_inner().containers;
         containers.retain(|it| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
         containers.sort_by_key(|container| container.created_at);
