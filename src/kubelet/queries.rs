@@ -1,4 +1,4 @@
-//! What other modules read from the built-in kubelet: the status of its pods.
+//! Reads the status of pods, for other modules.
 
 use std::time::Duration;
 
