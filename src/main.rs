@@ -6,7 +6,6 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, CliCommand, CliError};
 use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
@@ -26,7 +25,8 @@ static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
     // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
-    let command = Cli::parse().command;
+    let line: Vec<_> = std::env::args_os().collect();
+    let command = Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command;
     match dispatch(command) {
         Ok(code) => ExitCode::from(code),
         Err(CliError::Usage(reason)) => {

@@ -1,18 +1,21 @@
 //! The call to which `explain` refers.
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 
 use super::CliError;
-use super::calls::check_names;
+use super::known_objects::check_call_names;
 use super::pod_arg::NamespaceArg;
 use super::query::query_calls;
 use crate::admin::Client;
 use crate::admin::api::CallsQuery;
 use crate::history::ProbeLabel;
 
+/// Hint of the error for a command line that selects no call.
+const HINT: &str = "hint: `probeshim explain --last` explains the last ExecSync, --slowest the slowest and --failed the last that \
+                    failed; `probeshim calls` shows the ids";
+
 /// The call to explain: its id, or the properties of an ExecSync.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("call_choice").required(true).multiple(true).args(["call", "last", "slowest", "failed", "probe", "pod", "namespace"]))]
 pub(super) struct CallArg {
     /// Id of the call, as shown by `probeshim calls`
     #[arg(value_name = "CALL", value_parser = number, conflicts_with_all = ["last", "slowest", "failed", "probe", "pod", "namespace"])]
@@ -51,16 +54,26 @@ impl CallArg {
         if let Some(id) = self.call {
             return Ok(id);
         }
+        if !self.is_chosen() {
+            return Err(CliError::Usage(format!(
+                "explain needs the id of a call, or a flag that selects one\n{HINT}"
+            )));
+        }
         let query = self.query();
         if let [call] = &query_calls(client, &query).await?[..] {
             return Ok(call.id());
         }
-        check_names(client, &query).await?;
+        check_call_names(client, &query).await?;
         let flags = self.flags();
         let that = if flags.is_empty() { String::new() } else { format!(" that matches {flags}") };
         Err(CliError::Usage(format!(
             "no ExecSync of this run is recorded{that}; `probeshim calls --method ExecSync` shows the recorded ones"
         )))
+    }
+
+    /// Returns whether the arguments select a call.
+    fn is_chosen(&self) -> bool {
+        self.call.is_some() || self.last || self.slowest || !self.flags().is_empty()
     }
 
     /// Returns the query for the call.
@@ -92,8 +105,13 @@ impl CallArg {
     }
 }
 
-fn number(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "must be the id of a call, such as 17; `probeshim calls` shows the ids")
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        let flag = ["last", "slowest", "failed"].into_iter().find(|flag| *flag == text);
+        let hint = flag.map(|flag| format!("; write `probeshim explain --{flag}` for that call"));
+        let hint = hint.unwrap_or_else(|| "; `probeshim calls` shows the ids".to_owned());
+        format!("must be the id of a call, such as 17{hint}")
+    })
 }
 
 #[cfg(test)]
@@ -119,15 +137,16 @@ mod tests {
             assert!(parsed(line).is_ok(), "{line:?}");
         }
         for (line, expected) in [
-            (&[][..], "the following required arguments were not provided"),
-            (&["17", "--last"], "cannot be used with"),
+            (&["17", "--last"][..], "cannot be used with"),
             (&["17", "--pod", "web"], "cannot be used with"),
             (&["--last", "--slowest"], "cannot be used with"),
-            (&["last"], "must be the id of a call"),
+            (&["last"], "such as 17; write `probeshim explain --last` for that call"),
+            (&["web"], "such as 17; `probeshim calls` shows the ids"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(expected), "{line:?}: {error}");
         }
+        assert!(!parsed(&[]).unwrap().is_chosen() && parsed(&["--pod", "web"]).unwrap().is_chosen());
     }
 
     #[test]

@@ -3,8 +3,6 @@
 mod empty;
 mod rows;
 
-pub(super) use empty::check_names;
-
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
@@ -13,13 +11,18 @@ use serde_json::value::RawValue;
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
+use super::known_objects::check_call_names;
+use super::label_selector::LabelSelector;
+use super::labelled_pods::LabelledPods;
 use super::pod_arg::NamespaceArg;
-use super::query::query_calls;
 use crate::admin::Client;
-use crate::admin::api::{CallsQuery, LogLine};
+use crate::admin::api::{CallsQuery, ListedCall, LogLine};
 use crate::config::{BoundedDuration, whole_number};
 use crate::history::{CodeLabel, MethodArg, ProbeLabel};
 use crate::terminal::screen::{Screen, print};
+
+/// Error of a response with another form.
+const NOT_CALLS: &str = "the response is not a list of calls";
 
 /// Default number of past calls that `--follow` shows first.
 const FOLLOW_BACKLOG: usize = 10;
@@ -57,6 +60,11 @@ pub struct CallsCommand {
     /// Show only calls of this client: the name of its program, such as kubelet, or its pid
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
+
+    /// Show only calls about pods with these labels, such as app=web, among the pods that exist.
+    /// The selectors are those of `probeshim pods`
+    #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true, conflicts_with = "follow")]
+    selector: Option<LabelSelector>,
 
     /// Show only calls with this CODE, such as DEADLINE_EXCEEDED or client-reset
     #[arg(long, value_name = "CODE")]
@@ -120,32 +128,75 @@ impl CallsCommand {
         };
         match (self.follow, self.output) {
             (true, output) => follow(&client, query, output).await,
-            (false, OutputFormat::Json | OutputFormat::Yaml) => documents(&client, &query, self.output).await,
-            (false, _) => table(&client, &query).await,
+            (false, output) => list(&client, &query, self.selector.as_ref(), output).await,
         }
     }
 }
 
-async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
-    let calls = query_calls(client, query).await?;
-    if calls.is_empty() {
-        print(&(empty::reason(client, query).await? + "\n"))?;
+async fn list(
+    client: &Client,
+    query: &CallsQuery,
+    selector: Option<&LabelSelector>,
+    output: OutputFormat,
+) -> Result<(), CliError> {
+    let answer = match selector {
+        Some(_) => client.calls(&without_number(query)).await?,
+        None => client.calls(query).await?,
+    };
+    let mut calls: Vec<&RawValue> = serde_json::from_slice(&answer).context(NOT_CALLS)?;
+    if let Some(selector) = selector {
+        let pods = LabelledPods::query(client, selector).await?;
+        calls = select(&calls, &pods, query)?;
+    }
+    let is_document = matches!(output, OutputFormat::Json | OutputFormat::Yaml);
+    if calls.is_empty() && !is_document {
+        print(&(empty::reason(client, query, selector.is_some()).await? + "\n"))?;
         return Ok(());
     }
+    if is_document {
+        if calls.is_empty() {
+            check_call_names(client, query).await?;
+        }
+        print(&output.list(&calls)?)?;
+        return Ok(());
+    }
+    let calls: Result<Vec<ListedCall>, _> =
+        calls.iter().map(|call| serde_json::from_str(call.get())).collect();
     let screen = Screen::stdout();
-    screen.print(&rows::render(&calls, screen, Timestamp::now()))?;
+    screen.print(&rows::render(&calls.context(NOT_CALLS)?, screen, Timestamp::now()))?;
     Ok(())
 }
 
-async fn documents(client: &Client, query: &CallsQuery, output: OutputFormat) -> Result<(), CliError> {
-    let answer = client.calls(query).await?;
-    let calls: Vec<&RawValue> =
-        serde_json::from_slice(&answer).context("the response is not a list of calls")?;
-    if calls.is_empty() {
-        empty::check_names(client, query).await?;
+/// Returns a query for all calls from which the number of a query is selected, in its order.
+fn without_number(query: &CallsQuery) -> CallsQuery {
+    let all = usize::MAX;
+    CallsQuery {
+        last: query.last.map(|last| last.min(1) * all),
+        slowest: query.slowest.map(|_| all),
+        ..query.clone()
     }
-    print(&output.list(&calls)?)?;
-    Ok(())
+}
+
+/// Returns the calls about these pods, at most as many as the query wants. Calls in flight, which
+/// come last, do not count.
+fn select<'a>(
+    calls: &[&'a RawValue],
+    pods: &LabelledPods,
+    query: &CallsQuery,
+) -> Result<Vec<&'a RawValue>, CliError> {
+    let (mut ended, mut in_flight) = (Vec::new(), Vec::new());
+    for call in calls {
+        let listed: ListedCall = serde_json::from_str(call.get()).context(NOT_CALLS)?;
+        if listed.pod().is_some_and(|pod| pods.has(pod.namespace.as_deref(), pod.name.as_deref())) {
+            let kind = if matches!(listed, ListedCall::Ended(_)) { &mut ended } else { &mut in_flight };
+            kind.push(*call);
+        }
+    }
+    let superfluous = query.last.map_or(0, |last| ended.len().saturating_sub(last));
+    ended.drain(..superfluous);
+    ended.truncate(query.slowest.unwrap_or(usize::MAX));
+    ended.append(&mut in_flight);
+    Ok(ended)
 }
 
 async fn follow(client: &Client, mut query: CallsQuery, output: OutputFormat) -> Result<(), CliError> {

@@ -10,12 +10,16 @@ use serde_json::value::RawValue;
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;
+use super::known_objects::check_event_names;
+use super::label_selector::LabelSelector;
+use super::labelled_pods::LabelledPods;
 use super::pod_arg::NamespaceArg;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Event, EventLine, EventsQuery};
 use crate::config::BoundedDuration;
-use crate::events::reason::UNHEALTHY;
+use crate::events::reason::{self, UNHEALTHY};
+use crate::suggest::did_you_mean;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
@@ -44,8 +48,13 @@ pub struct EventsCommand {
     r#type: Option<String>,
 
     /// Show only events with this reason, case-insensitive, such as Unhealthy
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", value_parser = known_reason)]
     reason: Option<String>,
+
+    /// Show only events about pods with these labels, such as app=web, among the pods that exist.
+    /// The selectors are those of `probeshim pods`
+    #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true, conflicts_with = "follow")]
+    selector: Option<LabelSelector>,
 
     /// Show events as they happen, after the recorded ones
     #[arg(short, long, visible_alias = "watch", visible_short_alias = 'w')]
@@ -69,28 +78,68 @@ impl EventsCommand {
         };
         match (self.follow, self.output) {
             (true, output) => follow(&client, &query, output).await,
-            (false, OutputFormat::Json | OutputFormat::Yaml) => {
-                let answer = client.events(&query).await?;
-                let events: Vec<&RawValue> =
-                    serde_json::from_slice(&answer).context("the response is not a list of events")?;
-                print(&self.output.list(&events)?)?;
-                Ok(())
-            }
-            (false, _) => table(&client, &query).await,
+            (false, output) => list(&client, &query, self.selector.as_ref(), output).await,
         }
     }
 }
 
-async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
-    let events: Vec<Event> = serde_json::from_slice(&client.events(query).await?)
-        .context("the response is not a list of events")?;
-    if events.is_empty() {
-        print("no events\n")?;
-        return Ok(());
+async fn list(
+    client: &Client,
+    query: &EventsQuery,
+    selector: Option<&LabelSelector>,
+    output: OutputFormat,
+) -> Result<(), CliError> {
+    let not_one = "the response is not a list of events";
+    let answer = client.events(query).await?;
+    let mut json: Vec<&RawValue> = serde_json::from_slice(&answer).context(not_one)?;
+    let events: Result<Vec<Event>, _> = json.iter().map(|event| serde_json::from_str(event.get())).collect();
+    let mut events = events.context(not_one)?;
+    if let Some(selector) = selector {
+        let pods = LabelledPods::query(client, selector).await?;
+        let is_selected: Vec<bool> =
+            events.iter().map(|event| pods.has(event.namespace.as_deref(), event.pod.as_deref())).collect();
+        retain(&mut json, &is_selected);
+        retain(&mut events, &is_selected);
     }
+    let remark = if events.is_empty() { Some(nothing(client, query, selector).await?) } else { None };
     let screen = Screen::stdout();
-    screen.print(&render(&events, Timestamp::now(), screen))?;
+    match (output, remark) {
+        (OutputFormat::Json | OutputFormat::Yaml, _) => print(&output.list(&json)?)?,
+        (_, Some(remark)) => print(&remark)?,
+        (_, None) => screen.print(&render(&events, Timestamp::now(), screen))?,
+    };
     Ok(())
+}
+
+/// Keeps the items at the indices that are selected.
+fn retain<T>(items: &mut Vec<T>, is_selected: &[bool]) {
+    let mut is_selected = is_selected.iter();
+    items.retain(|_| is_selected.next() == Some(&true));
+}
+
+/// Returns the remark about an empty list. An unknown pod or namespace is an error.
+async fn nothing(
+    client: &Client,
+    query: &EventsQuery,
+    selector: Option<&LabelSelector>,
+) -> Result<String, CliError> {
+    let recorded: Vec<Event> = serde_json::from_slice(&client.events(&EventsQuery::default()).await?)
+        .context("the response is not a list of events")?;
+    check_event_names(client, query, &recorded).await?;
+    Ok(match recorded.len() {
+        _ if *query == EventsQuery::default() && selector.is_none() => "no events\n".to_owned(),
+        1 => "no events match, of 1 recorded event\n".to_owned(),
+        count => format!("no events match, of {count} recorded events\n"),
+    })
+}
+
+/// Returns a reason in the letters of events. The error suggests a similar reason.
+fn known_reason(text: &str) -> Result<String, String> {
+    let known = reason::ALL.into_iter().find(|reason| reason.eq_ignore_ascii_case(text));
+    known.map(str::to_owned).ok_or_else(|| {
+        let hint = did_you_mean(text, reason::ALL);
+        format!("must be the reason of an event, such as Unhealthy or Killing{hint}")
+    })
 }
 
 /// Returns the table of events, with their messages wrapped.
@@ -158,6 +207,13 @@ mod tests {
 
     use super::super::snapshots::assert_screens;
     use super::*;
+
+    #[test]
+    fn an_unknown_reason_of_events_is_an_error_that_suggests_a_known_one() {
+        assert_eq!(known_reason("unhealthy").as_deref(), Ok("Unhealthy"));
+        let error = known_reason("Unhealty").unwrap_err();
+        assert!(error.ends_with("such as Unhealthy or Killing, did you mean \"Unhealthy\"?"), "{error}");
+    }
 
     #[test]
     fn messages_of_events_are_whole_on_a_narrow_terminal() {

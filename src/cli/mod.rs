@@ -17,10 +17,13 @@ mod explain;
 mod follow;
 mod get;
 mod instances;
+mod known_objects;
 mod label_selector;
+mod labelled_pods;
 mod line;
 mod logs;
 mod mode;
+mod parse;
 mod pod_arg;
 mod pod_list;
 mod pod_summary;
@@ -110,6 +113,8 @@ pub enum CliCommand {
     Calls(CallsCommand),
 
     /// Explain an ExecSync: its probe or hook, its phases, and the causes on the node
+    #[command(override_usage = "probeshim explain [OPTIONS] \
+        <CALL|--last|--slowest|--failed|--probe <PROBE>|--pod <POD>|--namespace <NAMESPACE>>")]
     Explain(ExplainCommand),
 
     /// Show recorded events of pods, containers, ExecSyncs and the runtime
@@ -270,6 +275,6 @@ impl From<ClientError> for CliError {
 }
 
 #[cfg(test)]
-mod snapshots;
+pub(crate) mod snapshots;
 #[cfg(test)]
 mod tests;

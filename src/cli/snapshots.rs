@@ -11,7 +11,7 @@ const WIDTHS: [usize; 2] = [80, 160];
 /// without colours, with and without UTF-8. The escape character is shown as `ESC`.
 ///
 /// `cargo insta review`, or `INSTA_UPDATE=always cargo test`, accepts a changed output.
-pub(super) fn assert_screens(name: &str, render: impl Fn(Screen) -> String) {
+pub(crate) fn assert_screens(name: &str, render: impl Fn(Screen) -> String) {
     let mut shown = String::new();
     for width in WIDTHS {
         for colour in [false, true] {

@@ -11,7 +11,7 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 15] = [
+const UNCHECKED: [&str; 14] = [
     "command",
     "config",
     "container",
@@ -24,7 +24,6 @@ const UNCHECKED: [&str; 15] = [
     "pod",
     "pod_logs",
     "pods",
-    "reason",
     "root",
     "state_dir",
 ];

@@ -123,3 +123,14 @@ impl EventFilter {
             && reason.as_deref().is_none_or(|reason| event.reason.eq_ignore_ascii_case(reason))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn every_reason_of_events_is_in_the_list_of_all() {
+        let constants = include_str!("reason.rs").matches(": &str = ").count();
+        assert_eq!(reason::ALL.len(), constants);
+    }
+}

@@ -92,6 +92,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::cli::snapshots::assert_screens;
     use crate::object_ref::{ContainerRef, PodRef};
 
     const PLAIN: Screen = Screen { width: Some(80), colour: false, utf8: true };
@@ -117,6 +118,24 @@ mod tests {
             " 12.3s  web main  ContainerExited: Exited with code 0 after it was killed\n"
         );
         assert!(line(exited()).ends_with("(Completed)\n"));
+    }
+
+    #[test]
+    fn the_events_of_play_are_shown_on_every_kind_of_screen() {
+        let events = [
+            about(Event::normal(reason::STARTED, "Started"), "web"),
+            about(Event::warning(reason::UNHEALTHY, "Liveness probe failed: größer als 5 µs\n"), "web"),
+            about(
+                Event::normal(reason::KILLING, "Container main failed liveness probe, will be restarted"),
+                "web",
+            ),
+            about(Event::normal(reason::CONTAINER_EXITED, "Exited with code 137 (Error)"), "web"),
+            about(Event::warning(reason::BACK_OFF, "Back-off restarting failed container"), "a-longer-name"),
+        ];
+        assert_screens("play_events", |screen| {
+            let mut lines = EventLines::new(screen);
+            events.iter().filter_map(|event| lines.line(event, Duration::from_millis(12_340))).collect()
+        });
     }
 
     #[test]

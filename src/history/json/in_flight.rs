@@ -61,6 +61,15 @@ impl ListedCall {
         }
     }
 
+    /// Returns the client of the call.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        match self {
+            Self::Ended(call) => call.peer.as_ref(),
+            Self::InFlight(call) => call.peer.as_ref(),
+        }
+    }
+
     /// Returns the container of the call.
     #[must_use]
     pub fn container(&self) -> Option<&Container> {

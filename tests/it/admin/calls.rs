@@ -127,7 +127,12 @@ async fn calls_are_filtered_by_flags() {
     assert_eq!(ids(&["--failed"]).await, [2, 3]);
     assert_eq!(ids(&["--code", "ok"]).await, [1, 2]);
     assert_eq!(ids(&["--peer", &std::process::id().to_string(), "--method", "Version"]).await, [1]);
-    assert_eq!(ids(&["--peer", "kubelet"]).await, [0; 0]);
+    let unknown = place.ask(&["calls", "--peer", "kubelet"]).await;
+    assert_eq!(unknown.code, Some(2));
+    assert!(
+        unknown.stderr.starts_with("error: --peer \"kubelet\" not found; the clients are it-"),
+        "{unknown:?}"
+    );
     let slowest = place.ask(&["calls", "-o", "json", "--slowest", "3"]).await.json();
     let durations: Vec<f64> =
         slowest.as_array().unwrap().iter().map(|call| call["durationMs"].as_f64().unwrap()).collect();

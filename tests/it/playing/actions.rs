@@ -36,10 +36,21 @@ async fn logs_and_exec_find_containers_by_the_names_of_their_pods() {
     let done = exec(&["a", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).await;
     let expected = (Some(7), "out\n".to_owned(), "err\n".to_owned());
     assert_eq!((done.code, done.stdout, done.stderr), expected);
+    let searches = place.ask(&["calls", "--method", "ListContainers", "-o", "json"]).await.json();
+    assert_eq!(searches, serde_json::json!([]), "only the ExecSync is a call of the user");
     let refused = exec(&["-it", "a", "--", "sh"]).await;
     assert!(refused.code == Some(2) && refused.stderr.contains("crictl exec -it"), "{refused:?}");
     let version = place.ask(&["version"]).await.stdout;
     assert!(version.contains("Server:   probeshim ") && version.contains("Runtime:  procrun "), "{version}");
+    for (arguments, expected) in [
+        (&["events", "--pod", "b"][..], "error: --pod \"b\" not found; the pods are test/a\n"),
+        (&["calls", "--peer", "kubelt"], "error: --peer \"kubelt\" not found; the clients are probeshim\n"),
+    ] {
+        let unknown = place.ask(arguments).await;
+        assert_eq!((unknown.code, unknown.stderr.as_str()), (Some(2), expected), "{arguments:?}");
+    }
+    let labelled = place.ask(&["calls", "-l", "app=web"]).await.stdout;
+    assert_eq!(labelled, "no calls about pods with these labels match\n");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;

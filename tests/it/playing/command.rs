@@ -1,6 +1,7 @@
 //! A command around which pods are played, and the embedded runtime.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,9 +18,14 @@ const READY: &str = ", readinessProbe: {exec: {command: ['true']}, periodSeconds
 /// Returns `probeshim play` with the runtime that it starts itself.
 fn embedded(place: &Place, manifest: &str, arguments: &[&str]) -> Command {
     fs::write(place.at("pods.yaml"), manifest).unwrap();
+    embedded_with(place, &place.at("pods.yaml"), arguments)
+}
+
+/// Returns `probeshim play` with the manifests at a path and the runtime that it starts itself.
+fn embedded_with(place: &Place, manifests: &Path, arguments: &[&str]) -> Command {
     fs::create_dir_all(place.at("tmp")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
-    command.arg("play").arg(place.at("pods.yaml")).args(["--runtime", "procrun", "--http", "off"]);
+    command.arg("play").arg(manifests).args(["--runtime", "procrun", "--http", "off"]);
     command.arg("--config").arg(place.at("config.yaml")).arg("--listen").arg(place.at("probeshim.sock"));
     command.arg("--admin").arg(place.at("admin.sock")).args(arguments).env("TMPDIR", place.at("tmp"));
     command
@@ -51,6 +57,37 @@ async fn play_runs_a_command_once_pods_are_ready_and_exits_with_its_code() {
     let answer = Answer::to(killed).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(137), ""), "{answer:?}");
     is_clean(&place);
+}
+
+#[tokio::test]
+async fn play_reports_that_it_waits_for_the_first_manifest_of_a_directory() {
+    let place = Place::new();
+    fs::create_dir(place.at("manifests")).unwrap();
+    let arguments = ["--timeout", "1s", "--", "echo", "ran"];
+    let answer = Answer::to(embedded_with(&place, &place.at("manifests"), &arguments)).await;
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{answer:?}");
+    assert!(answer.stderr.contains("no manifest has a pod yet: waiting for manifests"), "{answer:?}");
+    is_clean(&place);
+}
+
+#[tokio::test]
+async fn the_flag_that_selects_the_runtime_takes_precedence_over_variables() {
+    let place = Place::new();
+    let variables = |mut command: Command| {
+        command.env("PROBESHIM_UPSTREAM", "/nowhere.sock").env("PROBESHIM_INSTANCE", "ci");
+        command
+    };
+    let manifest = pod("a", POLITE, "", READY);
+    let ready = Answer::to(variables(embedded(&place, &manifest, &["--", "true"]))).await;
+    assert_eq!(ready.code, Some(0), "{ready:?}");
+    is_clean(&place);
+    let both = Answer::to(variables(embedded(&place, &manifest, &["--upstream", "/a.sock"]))).await;
+    assert_eq!(both.code, Some(2), "{both:?}");
+    assert!(both.stderr.contains("'--runtime <procrun>' cannot be used with '--upstream <URI>'"), "{both:?}");
+    let mut unknown = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    unknown.args(["calls", "--nope"]);
+    let usage = Answer::to(variables(unknown)).await.stderr;
+    assert!(usage.contains("Usage: probeshim calls") && !usage.contains("--instance <NAME>"), "{usage}");
 }
 
 #[tokio::test]
