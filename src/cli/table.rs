@@ -207,8 +207,8 @@ impl Table {
         text
     }
 
-    /// Returns the lines of a row, with the text of its last column wrapped. The column has at least
-    /// this width, and text beyond the screen is cut.
+    /// Returns the lines of a row, with the text of its last column wrapped. The column has at
+    /// least this width, and text beyond the screen is cut.
     fn wrapped_row(&self, row: &[Cell], min_width: usize) -> String {
         let Some((last, others)) = row.split_last() else { return String::new() };
         let start = self.start_of_last();
