@@ -48,7 +48,7 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
                 runtime_status: &before,
                 probe_result: &probe_result,
                 probe_spec: Some(&pod.spec),
-                probe_killed: &|_| false,
+                restart_pending: &|_| false,
             });
             assert!(!actions.kill_pod && actions.containers_to_start == ["main"], "{actions:?}");
             for _ in &actions.containers_to_kill {

@@ -90,7 +90,7 @@ impl PodWorker {
                     &self.pod,
                     container,
                     it,
-                    self.context.stores.probe_killed.has(&it.id),
+                    self.context.stores.probe_killed.has_pending_restart(&it.id),
                 )
             };
             if let Some(ended) = newest.filter(|instance| !is_back(instance)) {

@@ -61,8 +61,9 @@ pub(super) struct ActionInputs<'a> {
     pub(super) probe_result: &'a ProbeResults<'a>,
     /// Probe spec of the pod from all sources; `None` without a prober.
     pub(super) probe_spec: Option<&'a PodSpec>,
-    /// Whether the container with this id is being or was killed because of a probe.
-    pub(super) probe_killed: &'a dyn Fn(&str) -> bool,
+    /// Whether the container with this id was killed because of a probe, and the sync of the kill
+    /// has not tried its restart.
+    pub(super) restart_pending: &'a dyn Fn(&str) -> bool,
 }
 
 impl ActionInputs<'_> {
@@ -250,15 +251,15 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
 }
 
 fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
-    let ActionInputs { pod, runtime_status, probe_result, probe_killed, .. } = view;
+    let ActionInputs { pod, runtime_status, probe_result, restart_pending, .. } = view;
     let mut kept = 0;
     for container in pod.regular_containers() {
         let name = &container.name;
         let running = match runtime_status.latest(name) {
             Some(instance) if instance.state == InstanceState::Running => instance,
             other => {
-                let is_probe_killed = |instance: &ContainerInstance| probe_killed(&instance.id);
-                let is_back = |it: &ContainerInstance| should_start(pod, container, it, is_probe_killed(it));
+                let is_back =
+                    |it: &ContainerInstance| should_start(pod, container, it, restart_pending(&it.id));
                 if other.map_or(!pod.is_over(container), is_back) {
                     actions.containers_to_start.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == InstanceState::Unknown)
@@ -326,32 +327,33 @@ fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
         .collect()
 }
 
-/// Whether a container that does not run is started. A container that was killed because of a probe
-/// is started whatever its exit code, unless its policy is Never. The sync that kills a container
-/// starts it by the same rule; this function applies it if that sync was interrupted after the
-/// kill.
+/// Whether a container that does not run is started. The sync that kills a container because of a
+/// probe starts it whatever its exit code, unless its policy is Never. With `restart_pending` the
+/// same rule applies, because that sync was interrupted after the kill.
 fn should_start(
     pod: &Pod,
     container: &Container,
     instance: &ContainerInstance,
-    is_probe_killed: bool,
+    restart_pending: bool,
 ) -> bool {
     match instance.state {
         InstanceState::Running => false,
         InstanceState::Created | InstanceState::Unknown => true,
-        InstanceState::Exited => should_restart_after_kill(pod, container, instance, is_probe_killed),
+        InstanceState::Exited => should_restart_after_kill(pod, container, instance, restart_pending),
     }
 }
 
-/// Whether an exited container is restarted, if it may have been killed because of a probe.
+/// Whether an exited container is restarted. `restart_pending`: it was killed because of a probe,
+/// and the sync of the kill has not tried its restart. After that only policy and rules count, as
+/// with the kubelet (`container/helpers.go`: `ShouldContainerBeRestarted`).
 pub(super) fn should_restart_after_kill(
     pod: &Pod,
     container: &Container,
     instance: &ContainerInstance,
-    is_probe_killed: bool,
+    restart_pending: bool,
 ) -> bool {
     let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
-    should_restart(pod, container, instance) || is_probe_killed && policy != RestartPolicy::Never
+    should_restart(pod, container, instance) || restart_pending && policy != RestartPolicy::Never
 }
 
 /// Whether an exited container is restarted, by its restart policy and restart rules.

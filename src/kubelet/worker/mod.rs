@@ -252,7 +252,7 @@ impl PodWorker {
             runtime_status: &runtime_status,
             probe_result: &probe_result,
             probe_spec: self.probe_spec(report.as_ref()),
-            probe_killed: &|id| self.context.stores.probe_killed.has(id),
+            restart_pending: &|id| self.context.stores.probe_killed.has_pending_restart(id),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&ContainerInstance| {
@@ -325,9 +325,10 @@ impl PodWorker {
                 && runtime_status.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
         });
         ended.any(|instance| {
-            let container = self.pod.container(&instance.name);
-            container
-                .is_some_and(|container| !should_restart_after_kill(&self.pod, container, instance, true))
+            let restart_pending = self.context.stores.probe_killed.has_pending_restart(&instance.id);
+            self.pod.container(&instance.name).is_some_and(|container| {
+                !should_restart_after_kill(&self.pod, container, instance, restart_pending)
+            })
         })
     }
 

@@ -142,6 +142,9 @@ impl PodWorker {
             match self.start(&container, context).await {
                 Ok(()) => drop(self.lock().reasons.remove(name)),
                 Err(error) => {
+                    if let Some(instance) = context.runtime_status.latest(name) {
+                        self.context.stores.probe_killed.set_restart_tried(&instance.id);
+                    }
                     let waiting = waiting(error.reason, &error.message);
                     self.lock().reasons.insert(name.clone(), waiting);
                     failures.push(error);

@@ -64,6 +64,17 @@ fn act(
     runtime_status: &RuntimePodStatus,
     results: &[(&str, ProbeType, ProbeResult)],
 ) -> PodActions {
+    act_after_kill(pod, runtime_status, results, None)
+}
+
+/// Returns the pod actions if the restart of the container with the id `restart_pending` has not
+/// been tried after its kill.
+fn act_after_kill(
+    pod: &Pod,
+    runtime_status: &RuntimePodStatus,
+    results: &[(&str, ProbeType, ProbeResult)],
+    restart_pending: Option<&str>,
+) -> PodActions {
     let probe_result = |id: &str, kind| {
         let known = results.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
         known.map(|(_, _, result)| *result)
@@ -73,7 +84,7 @@ fn act(
         runtime_status,
         probe_result: &probe_result,
         probe_spec: Some(&pod.spec),
-        probe_killed: &|_| false,
+        restart_pending: &|id| restart_pending == Some(id),
     })
 }
 
@@ -217,6 +228,26 @@ fn upstream_test_compute_pod_actions() {
     let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
     let failed = act(&one, &runtime_status(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
     assert_eq!(steps(&failed), "kill pod");
+}
+
+/// A kubelet that is not interrupted tries the restart in the sync of the kill. Its next sync knows
+/// only the exit code.
+#[test]
+fn a_killed_container_is_restarted_by_its_policy_alone_after_its_restart_was_tried() {
+    for (policy, code, restart_pending, expected) in [
+        ("OnFailure", 0, true, "start a"),
+        ("OnFailure", 0, false, ""),
+        ("OnFailure", 137, false, "start a"),
+        ("Always", 0, false, "start a"),
+        ("Never", 137, true, ""),
+    ] {
+        let pod = three(policy);
+        let runtime_status =
+            runtime_status(vec![exited(&pod, "a", code), running(&pod, "b"), running(&pod, "c")]);
+        let restart_pending = restart_pending.then_some("a-0");
+        let actions = act_after_kill(&pod, &runtime_status, &[], restart_pending);
+        assert_eq!(steps(&actions), expected, "{policy}, {code}, {restart_pending:?}");
+    }
 }
 
 #[test]
