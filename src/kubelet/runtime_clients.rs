@@ -120,7 +120,8 @@ impl RuntimeClients {
             let status = ignore_not_found(
                 with_timeout(RUNTIME_REQUEST_TIMEOUT, client.container_status(request)).await,
             )?;
-            statuses.extend(status.and_then(|answer| answer.status));
+            let status = status.and_then(|answer| answer.status);
+            statuses.extend(status.map(|status| (status, container.pod_sandbox_id)));
         }
         let newest = |id: &str| {
             let containers =

@@ -36,6 +36,8 @@ pub(super) struct SandboxInstance {
 #[derive(Clone, Debug)]
 pub(super) struct ContainerInstance {
     pub(super) id: Arc<str>,
+    /// Id of the sandbox.
+    pub(super) sandbox: String,
     pub(super) name: String,
     pub(super) state: InstanceState,
     /// Time of creation in nanoseconds since 1970, as are the other times; 0 for an event that has
@@ -73,20 +75,23 @@ pub(super) enum InstanceState {
 }
 
 impl RuntimePodStatus {
-    /// Sorts sandboxes, each with whether it has no containers, and containers. `is_newer` returns
-    /// whether an object is known to be newer than all objects that existed at its creation,
-    /// whatever their attempts: clients count attempts from 0 again when they replace an object.
+    /// Sorts sandboxes, each with whether it has no containers, and containers, each with the id of
+    /// its sandbox. `is_newer` returns whether an object is known to be newer than all objects that
+    /// existed at its creation, whatever their attempts: clients count attempts from 0 again when
+    /// they replace an object.
     pub(super) fn new(
         sandboxes: Vec<(v1::PodSandboxStatus, bool)>,
-        containers: Vec<v1::ContainerStatus>,
+        containers: Vec<(v1::ContainerStatus, String)>,
         is_newer: impl Fn(&str) -> bool,
     ) -> Self {
         let mut sandboxes: Vec<SandboxInstance> = sandboxes
             .into_iter()
             .map(|(status, is_empty)| SandboxInstance { is_empty, ..SandboxInstance::from(status) })
             .collect();
-        let mut containers: Vec<ContainerInstance> =
-            containers.into_iter().map(ContainerInstance::from).collect();
+        let mut containers: Vec<ContainerInstance> = containers
+            .into_iter()
+            .map(|(status, sandbox)| ContainerInstance { sandbox, ..ContainerInstance::from(status) })
+            .collect();
         newest_first(&mut sandboxes, &is_newer, |it| ("", &it.id, (it.attempt, it.created_at)));
         newest_first(&mut containers, &is_newer, |it| (&it.name, &it.id, (it.attempt, it.created_at)));
         Self { sandboxes, containers }
@@ -110,6 +115,13 @@ impl RuntimePodStatus {
     /// Returns the newest container instance of a name that has exited.
     pub(super) fn latest_exited(&self, name: &str) -> Option<&ContainerInstance> {
         self.all(name).find(|instance| instance.state == InstanceState::Exited)
+    }
+
+    /// Returns the container instances in the newest sandbox; none if that sandbox is not ready
+    /// (kubelet: `ActiveContainerStatuses`).
+    pub(super) fn active(&self) -> impl Iterator<Item = &ContainerInstance> {
+        let sandbox = self.sandbox().filter(|sandbox| sandbox.is_ready).map(|sandbox| &*sandbox.id);
+        self.containers.iter().filter(move |instance| sandbox == Some(instance.sandbox.as_str()))
     }
 
     /// Returns all container instances of a name, the newest first.
@@ -226,6 +238,7 @@ impl From<v1::ContainerStatus> for ContainerInstance {
             reason: status.reason,
             message: status.message,
             log: status.log_path.into(),
+            sandbox: String::new(),
             id: status.id.into(),
         }
     }

@@ -182,7 +182,9 @@ impl PodEntry {
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
                 let is_protected = enforcement.is_protected(&self.sandbox, container);
                 let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
-                pod.upsert_container(ContainerUpdate { names, id, age, state, is_protected, hash }, effects);
+                let sandbox = container.sandbox.clone();
+                let update = ContainerUpdate { names, id, sandbox, age, state, is_protected, hash };
+                pod.upsert_container(update, effects);
             }
         }
         pod.sync(now, effects);

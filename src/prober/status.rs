@@ -88,15 +88,18 @@ pub(crate) enum ContainerProgress {
     },
     /// The container has ended with this exit code; `None` if the code is not known.
     Ended(Option<i32>),
-    /// The container has ended with this exit code and waits for its back-off.
+    /// The container has ended with this exit code and waits for its next start.
     BackOff(i32),
 }
 
 /// Returns the phase of a pod from the progress of its containers (`kubelet_pods.go`: `getPhase`).
-/// `is_terminal` is set if no container of the pod will run again.
+/// `is_terminal`: no container of the pod will run again. `has_initialized`: the newest sandbox is
+/// ready and has a regular container (`container/helpers.go`:
+/// `HasAnyActiveRegularContainerStarted`).
 pub(crate) fn phase(
     spec: &PodSpec,
     is_terminal: bool,
+    has_initialized: bool,
     stage: impl Fn(&str) -> ContainerProgress,
 ) -> PodPhase {
     let restarts = |container: &ContainerSpec, code: Option<i32>| {
@@ -109,10 +112,7 @@ pub(crate) fn phase(
             (
                 ContainerKind::Init,
                 ContainerProgress::Ended(Some(code)) | ContainerProgress::BackOff(code),
-            ) => {
-                has_failed_for_good |= code != 0 && !restarts(container, Some(code));
-                initialising += usize::from(code != 0);
-            }
+            ) => has_failed_for_good |= code != 0 && !restarts(container, Some(code)),
             (ContainerKind::Init, _) => initialising += 1,
             (ContainerKind::Sidecar, ContainerProgress::Running { is_started }) => {
                 running += 1;
@@ -130,20 +130,15 @@ pub(crate) fn phase(
                 succeeded += usize::from(code == Some(0));
                 restarting |= restarts(container, code);
             }
-            (ContainerKind::Regular, ContainerProgress::BackOff(_)) => {
+            (ContainerKind::Regular, ContainerProgress::BackOff(code)) => {
                 stopped += 1;
-                restarting = true;
+                restarting |= restarts(container, Some(code));
             }
         }
     }
-    // Once a regular container has been started, init containers and sidecars no longer keep the
-    // pod pending.
-    let has_started = spec.containers.iter().any(|container| {
-        container.role == ContainerKind::Regular && stage(&container.name) != ContainerProgress::Waiting
-    });
-    if has_failed_for_good && !has_started {
+    if has_failed_for_good {
         PodPhase::Failed
-    } else if !has_started && (initialising > 0 || sidecars_starting > 0) || waiting > 0 {
+    } else if initialising > 0 || sidecars_starting > 0 && !has_initialized || waiting > 0 {
         PodPhase::Pending
     } else if running > 0 {
         PodPhase::Running
@@ -286,7 +281,7 @@ mod tests {
             (RestartPolicy::OnFailure, ContainerProgress::BackOff(1), ended(0), PodPhase::Running),
             (RestartPolicy::Never, ended(0), ContainerProgress::Ended(None), PodPhase::Running),
         ] {
-            let actual = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
+            let actual = phase(&spec(policy), false, true, |name| if name == "a" { a } else { b });
             assert_eq!(actual, expected, "{policy:?} {a:?} {b:?}");
         }
         let first = ContainerSpec { role: ContainerKind::Init, ..ContainerSpec::named("first") };
@@ -297,12 +292,8 @@ mod tests {
         ] {
             let mut spec = spec(policy);
             spec.containers.push(first.clone().into());
-            let actual =
-                phase(
-                    &spec,
-                    false,
-                    |name| if name == "first" { ended(code) } else { ContainerProgress::Waiting },
-                );
+            let stage = |name: &str| if name == "first" { ended(code) } else { ContainerProgress::Waiting };
+            let actual = phase(&spec, false, false, stage);
             assert_eq!(actual, expected, "{policy:?}, and the first one has ended with {code}");
         }
         let mut spec = spec(RestartPolicy::Never);
@@ -320,8 +311,52 @@ mod tests {
             (ended(137), ended(0), false, PodPhase::Succeeded),
             (ended(0), ended(3), true, PodPhase::Failed),
         ] {
-            let actual = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
+            let has_initialized = main != ContainerProgress::Waiting;
+            let stage = |name: &str| if name == "side" { side } else { main };
+            let actual = phase(&spec, is_terminal, has_initialized, stage);
             assert_eq!(actual, expected, "a sidecar {side:?} next to {main:?}");
+        }
+    }
+
+    /// Regular containers of an earlier sandbox neither keep the pod running nor protect it from
+    /// its init containers, which run again in the new sandbox.
+    #[test]
+    fn init_containers_in_a_new_sandbox_determine_the_pod_phase_again() {
+        let spec = |policy| PodSpec {
+            restart_policy: RestartPolicy::Always,
+            containers: [
+                ContainerSpec {
+                    role: ContainerKind::Init,
+                    restart_policy: policy,
+                    ..ContainerSpec::named("init")
+                },
+                ContainerSpec { role: ContainerKind::Sidecar, ..ContainerSpec::named("side") },
+                ContainerSpec::named("main"),
+            ]
+            .map(Into::into)
+            .into(),
+            ..PodSpec::default()
+        };
+        let ended = |code| ContainerProgress::Ended(Some(code));
+        let running = |is_started| ContainerProgress::Running { is_started };
+        let never = Some(RestartPolicy::Never);
+        for (policy, init, side, has_initialized, expected) in [
+            (never, ended(1), ended(137), false, PodPhase::Failed),
+            (never, ended(1), running(true), true, PodPhase::Failed),
+            (None, ended(1), ended(137), false, PodPhase::Running),
+            (None, running(true), ended(137), false, PodPhase::Pending),
+            (None, ContainerProgress::Waiting, ended(137), false, PodPhase::Pending),
+            (None, ended(0), running(false), false, PodPhase::Pending),
+            (None, ended(0), running(true), false, PodPhase::Running),
+            (None, ended(0), running(false), true, PodPhase::Running),
+        ] {
+            let stage = |name: &str| match name {
+                "init" => init,
+                "side" => side,
+                _ => ended(137),
+            };
+            let actual = phase(&spec(policy), false, has_initialized, stage);
+            assert_eq!(actual, expected, "{policy:?}: {init:?}, {side:?}, {has_initialized}");
         }
     }
 }

@@ -53,7 +53,9 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     let regular: Vec<ContainerStatus> =
         pod.regular_containers().map(|container| basis.container(container)).collect();
     let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
-    let phase = phase(&pod.spec, basis.is_terminal, stage);
+    let has_initialized =
+        pod.regular_containers().any(|it| runtime_status.active().any(|active| active.name == it.name));
+    let phase = phase(&pod.spec, basis.is_terminal, has_initialized, stage);
     let addresses = if pod.host.network {
         vec![node.address.clone()]
     } else {

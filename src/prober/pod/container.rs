@@ -16,6 +16,8 @@ use crate::relay::CallInfo;
 pub(in crate::prober) struct ProbedContainer {
     pub(in crate::prober) names: Arc<ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
+    /// ID of the container's sandbox, if it is known.
+    pub(super) sandbox: Option<Arc<str>>,
     pub(super) age: Age,
     pub(in crate::prober) state: ObservedState,
     pub(in crate::prober) was_started: bool,
@@ -69,6 +71,7 @@ pub(in crate::prober) enum KubeletStop {
 pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) names: Arc<ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
+    pub(in crate::prober) sandbox: Option<Arc<str>>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: ObservedState,
     pub(in crate::prober) is_protected: bool,
@@ -115,8 +118,9 @@ impl ProbedContainer {
     }
 
     pub(super) fn update(&mut self, known: ContainerUpdate) {
-        let ContainerUpdate { names, id: _, age, state, is_protected, hash } = known;
+        let ContainerUpdate { names, id: _, sandbox, age, state, is_protected, hash } = known;
         (self.names, self.age, self.is_protected, self.hash) = (names, age, is_protected, hash);
+        self.sandbox = sandbox;
         // The start time is set once and does not change while the container runs.
         if !matches!((self.state, state), (ObservedState::Running(_), ObservedState::Running(_))) {
             self.state = state;

@@ -168,10 +168,11 @@ impl PodState {
     }
 
     pub(super) fn new_container(&self, known: ContainerUpdate) -> ProbedContainer {
-        let ContainerUpdate { names, id, age, state, is_protected, hash } = known;
+        let ContainerUpdate { names, id, sandbox, age, state, is_protected, hash } = known;
         let mut container = ProbedContainer {
             names,
             id,
+            sandbox,
             age,
             state,
             was_started: false,
@@ -344,9 +345,17 @@ impl PodState {
     }
 
     pub(super) fn phase(&self) -> PodPhase {
+        let is_init =
+            |name: &str| self.spec.container(name).is_some_and(|spec| spec.role == ContainerKind::Init);
+        let has_regular = self.regular_containers().next().is_some();
         let stage = |name: &str| {
             let index = self.index_by_name(name);
             match index.map_or(ObservedState::Waiting, |index| self.containers[index].state) {
+                // An init container that was removed has succeeded, because a later container
+                // exists (`kubelet_pods.go`: `convertToAPIContainerStatuses`).
+                ObservedState::Waiting if index.is_none() && has_regular && is_init(name) => {
+                    ContainerProgress::Ended(Some(0))
+                }
                 ObservedState::Waiting => ContainerProgress::Waiting,
                 ObservedState::Running(_) => ContainerProgress::Running {
                     is_started: index.is_some_and(|index| self.readiness_inputs(index).is_started()),
@@ -354,7 +363,16 @@ impl PodState {
                 ObservedState::Terminated(code) => ContainerProgress::Ended(code),
             }
         };
-        phase(&self.spec, false, stage)
+        let is_active = |container: &ProbedContainer| {
+            !self.has_ended && container.sandbox.as_ref().is_none_or(|sandbox| *sandbox == self.sandbox)
+        };
+        phase(&self.spec, false, self.regular_containers().any(is_active), stage)
+    }
+
+    fn regular_containers(&self) -> impl Iterator<Item = &ProbedContainer> {
+        self.containers.iter().filter(|container| {
+            self.spec_of(container).is_none_or(|spec| spec.role == ContainerKind::Regular)
+        })
     }
 
     pub(super) fn state_of(&self, name: &str) -> Option<ObservedState> {

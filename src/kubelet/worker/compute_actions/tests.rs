@@ -14,6 +14,7 @@ pub(in crate::kubelet::worker) fn instance(pod: &Pod, name: &str, state: Instanc
     let container = pod.container(name);
     ContainerInstance {
         id: format!("{name}-0").into(),
+        sandbox: "sandbox-0".to_owned(),
         name: name.to_owned(),
         state,
         created_at: 1,
@@ -457,6 +458,7 @@ fn an_instance_created_by_a_client_is_newer_than_dead_instances_of_higher_attemp
     };
     let statuses = || vec![status("dead", 1, 10), status("theirs", 0, 20), status("ours", 2, 30)];
     let order = |statuses: Vec<v1::ContainerStatus>, newest: &str| -> Vec<String> {
+        let statuses = statuses.into_iter().map(|status| (status, String::new())).collect();
         let runtime_status = RuntimePodStatus::new(Vec::new(), statuses, |id| id == newest);
         runtime_status.containers.iter().map(|instance| instance.id.to_string()).collect()
     };

@@ -121,6 +121,7 @@ fn runtime_status(containers: Vec<v1::ContainerStatus>) -> RuntimePodStatus {
         network: Some(network),
         ..v1::PodSandboxStatus::default()
     };
+    let containers = containers.into_iter().map(|container| (container, sandbox.id.clone())).collect();
     RuntimePodStatus::new(vec![(sandbox, false)], containers, |_| false)
 }
 
