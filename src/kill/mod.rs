@@ -76,7 +76,8 @@ impl KillAttempt<'_> {
             return KillResult::Aborted(reason);
         }
         let left = self.plan.grace_period_after(started.elapsed());
-        let grace_period = wait_for_predecessors(self.predecessors, left).await;
+        let left = wait_for_predecessors(self.predecessors, left).await;
+        let grace_period = KillPlan::stop_timeout(left);
         let HookContext { names, id, .. } = &self.container;
         let record = self.record.map(|record| KillRecord { grace_period, ..record });
         let stopped = self.executor.stop(names, id, grace_period, record).await;
@@ -116,7 +117,8 @@ impl KillAttempt<'_> {
     }
 }
 
-/// Waits at most `seconds` until the predecessors have ended. Returns the remaining seconds.
+/// Waits at most `seconds` until the predecessors have ended. Returns the remaining seconds. A
+/// container whose hook used up the grace period waits for none (`killContainer`).
 pub(crate) async fn wait_for_predecessors(predecessors: &[CancellationToken], seconds: u32) -> u32 {
     if predecessors.is_empty() {
         return seconds;
@@ -125,5 +127,5 @@ pub(crate) async fn wait_for_predecessors(predecessors: &[CancellationToken], se
     let all = join_all(predecessors.iter().map(CancellationToken::cancelled));
     let _ = timeout(Duration::from_secs(seconds.into()), all).await;
     let waited = u32::try_from(started.elapsed().as_secs()).unwrap_or(u32::MAX);
-    seconds.saturating_sub(waited).max(KillPlan::MIN_GRACE_PERIOD)
+    seconds.saturating_sub(waited)
 }

@@ -19,7 +19,7 @@ pub(crate) struct KillPlan {
 impl KillPlan {
     /// Shortest time that the kubelet gives a container for its end, in seconds
     /// (`minimumGracePeriodInSeconds`).
-    pub(crate) const MIN_GRACE_PERIOD: u32 = 2;
+    const MIN_GRACE_PERIOD: u32 = 2;
 
     /// Returns the time limit of the hook; `None` if the grace period is 0, because no hook runs
     /// then.
@@ -27,10 +27,15 @@ impl KillPlan {
         Some(Duration::from_secs(self.grace_period.into())).filter(|period| !period.is_zero())
     }
 
-    /// Returns the seconds that remain for the container after its hook took `hook`. As in the
-    /// kubelet, only whole seconds are subtracted.
+    /// Returns the seconds that remain for the predecessors and the container after its hook took
+    /// `hook`. As in the kubelet, only whole seconds are subtracted.
     pub(crate) fn grace_period_after(&self, hook: Duration) -> u32 {
         let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
-        self.grace_period.saturating_sub(taken).max(Self::MIN_GRACE_PERIOD)
+        self.grace_period.saturating_sub(taken)
+    }
+
+    /// Returns the timeout of `StopContainer` if `left` seconds of the grace period remain.
+    pub(crate) fn stop_timeout(left: u32) -> u32 {
+        left.max(Self::MIN_GRACE_PERIOD)
     }
 }

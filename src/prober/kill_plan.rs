@@ -70,7 +70,6 @@ pub(super) fn plan_kill(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use tokio::time::Instant;
 
@@ -137,7 +136,7 @@ mod tests {
             let kill = plan_kill(EnforcementMode::Restart, &spec, "main", ProbeType::Liveness, |_| {
                 sibling.flatten()
             });
-            let actual = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
+            let actual = (kill.message.as_str(), KillPlan::stop_timeout(kill.grace_period));
             assert_eq!(actual, expected, "{policy:?}");
         }
     }

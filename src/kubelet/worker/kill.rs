@@ -311,6 +311,8 @@ mod tests {
             // the minimum.
             (8, [3, 6, 100, 100], [("a", 0, 3), ("b", 0, 6), ("second", 6, 8), ("first", 8, 10)]),
             (5, [100, 100, 100, 100], [("a", 0, 5), ("b", 0, 5), ("second", 5, 7), ("first", 5, 7)]),
+            // No grace period is left after the hooks: all are stopped immediately.
+            (0, [100, 100, 100, 100], [("a", 0, 2), ("b", 0, 2), ("second", 0, 2), ("first", 0, 2)]),
         ] {
             let names = ["a", "b", "second", "first"];
             let turns: TerminationOrder =
@@ -318,6 +320,7 @@ mod tests {
             let started = Instant::now();
             let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
                 let left = wait_for_predecessors(&predecessors(&pod, name, &turns), grace).await;
+                let left = KillPlan::stop_timeout(left);
                 let seconds = started.elapsed().as_secs();
                 tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
                 turns[name].cancel();

@@ -151,7 +151,7 @@ impl PodState {
         now: Instant,
         effects: &mut Effects,
     ) -> Option<(&'static str, String)> {
-        let grace_period = kill.grace_period_after(Duration::ZERO);
+        let grace_period = KillPlan::stop_timeout(kill.grace_period);
         if !self.enforcement.mode().kills() {
             let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
