@@ -135,7 +135,7 @@ fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut P
     // kubelet.
     let is_done = |container: &&Arc<Container>| {
         let newest = runtime_status.latest(&container.name);
-        container.spec.restart_policy.unwrap_or(policy) == RestartPolicy::OnFailure
+        policy_of(pod, container) == RestartPolicy::OnFailure
             && newest
                 .is_some_and(|instance| instance.state == InstanceState::Exited && instance.exit_code == 0)
     };
@@ -229,7 +229,8 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
             }
             InstanceState::Exited => goes_on(),
             InstanceState::Unknown => {
-                if !is_sidecar && !should_restart(pod, container, instance) {
+                // Restart rules do not apply, because the container may not have exited.
+                if !is_sidecar && policy_of(pod, container) == RestartPolicy::Never {
                     actions.kill_pod = true;
                     return false;
                 }
@@ -276,7 +277,7 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
             }
         };
         // Restart rules do not apply, because there is no exit code yet.
-        let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
+        let policy = policy_of(pod, container);
         let failed = |kind| probe_result(&running.id, kind) == Some(ProbeResult::Failure);
         let (cause, reason, is_restarted) = if is_changed(container, running) {
             (KillCause::DefinitionChanged, KillReason::Other, true)
@@ -352,13 +353,18 @@ pub(super) fn should_restart_after_kill(
     instance: &ContainerInstance,
     restart_pending: bool,
 ) -> bool {
-    let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
-    should_restart(pod, container, instance) || restart_pending && policy != RestartPolicy::Never
+    should_restart(pod, container, instance)
+        || restart_pending && policy_of(pod, container) != RestartPolicy::Never
 }
 
 /// Whether an exited container is restarted, by its restart policy and restart rules.
 pub(super) fn should_restart(pod: &Pod, container: &Container, instance: &ContainerInstance) -> bool {
     container.spec.is_restarted(pod.restart_policy(), instance.exit_code)
+}
+
+/// Returns the restart policy of a container, or that of its pod.
+fn policy_of(pod: &Pod, container: &Container) -> RestartPolicy {
+    container.spec.restart_policy.unwrap_or(pod.restart_policy())
 }
 
 fn has_failed(instance: &ContainerInstance) -> bool {

@@ -318,6 +318,22 @@ fn upstream_test_compute_pod_actions_with_init_containers() {
     ] {
         assert_eq!(steps(&act(pod, &runtime_status(containers), &[])), expected, "{row}");
     }
+    // The exit code and the rules of a container in the unknown state do not count: it may run.
+    let rule = "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [0]}}]";
+    for (own, expected) in [
+        (
+            "OnFailure",
+            "kill i1 (Init container is in \"unknown\" state, try killing it before restart), start i1",
+        ),
+        ("Never", "kill pod"),
+    ] {
+        let pod = pod(&format!(
+            "{{restartPolicy: Never, initContainers: [{{name: i1, image: i, restartPolicy: {own}, {rule}}}], \
+             containers: [{{name: a, image: i}}]}}"
+        ));
+        let unknown = runtime_status(vec![instance(&pod, "i1", InstanceState::Unknown)]);
+        assert_eq!(steps(&act(&pod, &unknown, &[])), expected, "{own}");
+    }
     let killed = ContainerInstance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
     assert_eq!(steps(&act(&always, &runtime_status(vec![killed]), &[])), "start i1");
 }
