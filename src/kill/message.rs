@@ -1,6 +1,6 @@
-//! Messages of `Killing` events. All except [`restarting_all`] and [`killed`] are word for word
-//! those of the kubelet (`kuberuntime_manager.go`: `computePodActions` and
-//! `computeInitContainerActions`; `kuberuntime_container.go`: `killContainer`).
+//! Messages of `Killing` events. All except [`killed`] are word for word those of the kubelet
+//! (`kuberuntime_manager.go`: `computePodActions`, `computeInitContainerActions` and `SyncPod`;
+//! `kuberuntime_container.go`: `killContainer`).
 
 use crate::manifest::ProbeType;
 
@@ -44,10 +44,8 @@ pub(crate) fn stopping(name: &str) -> String {
     format!("Stopping container {name}")
 }
 
-/// Returns the message for a container that is restarted together with all others of its pod.
-pub(crate) fn restarting_all(name: &str) -> String {
-    format!("Container {name} is restarted with all containers of its pod")
-}
+/// Message for a container that is restarted together with all others of its pod.
+pub(crate) const RESTARTING_ALL: &str = "killing";
 
 impl KillCause {
     fn text(self) -> String {

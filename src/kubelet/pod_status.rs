@@ -139,6 +139,17 @@ fn terminate_container(container: &mut ContainerStatus) {
     (container.ready, container.started) = (false, Some(false));
 }
 
+/// Returns a container state that is terminated, of which the runtime knows nothing.
+pub(super) fn terminated_state(exit_code: i32, reason: &str, message: &str) -> ContainerState {
+    let terminated = ContainerStateTerminated {
+        exit_code,
+        reason: non_empty(reason),
+        message: non_empty(message),
+        ..ContainerStateTerminated::default()
+    };
+    ContainerState { terminated: Some(terminated), ..ContainerState::default() }
+}
+
 /// Returns a container state that is waiting.
 pub(super) fn waiting_state(reason: &str, message: &str) -> ContainerState {
     ContainerState { waiting: Some(waiting(reason, message)), ..ContainerState::default() }

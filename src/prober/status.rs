@@ -90,6 +90,8 @@ pub(crate) enum ContainerProgress {
     Ended(Option<i32>),
     /// The container has ended with this exit code and waits for its next start.
     BackOff(i32),
+    /// The container was removed because all containers are restarted.
+    RestartingAll,
 }
 
 /// Returns the phase of a pod from the progress of its containers (`kubelet_pods.go`: `getPhase`).
@@ -113,6 +115,7 @@ pub(crate) fn phase(
                 ContainerKind::Init,
                 ContainerProgress::Ended(Some(code)) | ContainerProgress::BackOff(code),
             ) => has_failed_for_good |= code != 0 && !restarts(container, Some(code)),
+            (ContainerKind::Init, ContainerProgress::RestartingAll) => {}
             (ContainerKind::Init, _) => initialising += 1,
             (ContainerKind::Sidecar, ContainerProgress::Running { is_started }) => {
                 running += 1;
@@ -133,6 +136,10 @@ pub(crate) fn phase(
             (ContainerKind::Regular, ContainerProgress::BackOff(code)) => {
                 stopped += 1;
                 restarting |= restarts(container, Some(code));
+            }
+            (ContainerKind::Regular, ContainerProgress::RestartingAll) => {
+                stopped += 1;
+                restarting = true;
             }
         }
     }

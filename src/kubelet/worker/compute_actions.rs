@@ -322,9 +322,7 @@ fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
     first
         .into_iter()
         .chain(last)
-        .map(|instance| {
-            container_to_kill(instance, message::restarting_all(&instance.name), KillReason::Reset)
-        })
+        .map(|instance| container_to_kill(instance, message::RESTARTING_ALL.to_owned(), KillReason::Reset))
         .collect()
 }
 

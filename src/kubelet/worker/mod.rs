@@ -104,8 +104,6 @@ pub(super) struct PodWorker {
 struct WorkerState {
     /// Reasons why containers have not been started.
     reasons: WaitingReasons,
-    /// Whether all containers are being removed because all are restarted.
-    is_resetting: bool,
     /// Reasons why volumes were not updated in the last sync.
     outdated_volumes: BTreeSet<String>,
     /// Names of containers whose subPaths could not be unmounted; the failure has been logged.
@@ -358,7 +356,6 @@ impl PodWorker {
             reasons: &state.reasons,
             before: before.as_ref(),
             is_terminal,
-            is_resetting: state.is_resetting,
             runtime,
             started,
         };

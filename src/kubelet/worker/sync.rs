@@ -87,8 +87,6 @@ impl PodWorker {
         runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<SyncResult, SyncError> {
-        self.lock().is_resetting = true;
-        self.update_status(runtime_status, report, false).await?;
         for to_kill in &actions.containers_to_reset {
             if runtime_status.live().any(|instance| instance.id == to_kill.id) {
                 self.kill_container(to_kill, runtime_status, report).await?;
@@ -155,7 +153,6 @@ impl PodWorker {
             }
         }
         if failures.is_empty() {
-            self.lock().is_resetting = false;
             return SyncResult::Changed;
         }
         SyncResult::Retry(failures.iter().filter_map(|failure| failure.until).min())

@@ -1,6 +1,8 @@
 //! Pods as `/pods` shows them. Kubernetes clients read the content of the snapshots: a changed line
 //! is a changed interface.
 
+mod transitions;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,20 +135,29 @@ fn status_at(
     before: Option<&PodStatus>,
     seconds: i64,
 ) -> PodStatus {
-    let inputs = StatusInputs {
+    let node = node();
+    status(&StatusInputs { before, ..inputs(pod, &node, runtime_status, reasons) }, at(seconds))
+}
+
+/// Returns the inputs of a first status, without a prober.
+fn inputs<'a>(
+    pod: &'a Pod,
+    node: &'a NodeInfo,
+    runtime_status: &'a RuntimePodStatus,
+    reasons: &'a WaitingReasons,
+) -> StatusInputs<'a> {
+    StatusInputs {
         pod,
-        node: &node(),
+        node,
         runtime_status,
         report: None,
         probe_spec: None,
         reasons,
-        before,
+        before: None,
         is_terminal: false,
-        is_resetting: false,
         runtime: "containerd",
         started: at(0),
-    };
-    status(&inputs, at(seconds))
+    }
 }
 
 fn published(pod: &Pod, status: Option<PodStatus>) -> PublishedPod {
