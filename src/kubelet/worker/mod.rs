@@ -30,7 +30,7 @@ use super::pod_dir::PodDir;
 use super::pod_status::PodStatusExt as _;
 use super::published_pod::{FailureCause, PublishedPod};
 use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
-use crate::events::{Event, reason};
+use crate::events::Event;
 use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
 use crate::manifest::{ObjectError, PodSpec, ProbeType};
@@ -41,15 +41,11 @@ use crate::terminal::sanitize;
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
 use requeue::{Requeue, RequeueDelay};
-use status::{StatusInputs, WaitingReasons};
+use status::{DEADLINE_EXCEEDED, StatusInputs, WaitingReasons};
 
 /// Delay before a failed termination or removal is tried again, or a sandbox without an address is
 /// replaced.
 const TERMINATION_RETRY: Duration = Duration::from_secs(1);
-
-/// Reason and message of a pod that exceeded its active deadline.
-const DEADLINE_EXCEEDED: (&str, &str) =
-    (reason::DEADLINE_EXCEEDED, "Pod was active on the node longer than the specified deadline");
 
 /// Signals to a pod worker.
 #[derive(Debug, Default)]
@@ -226,14 +222,13 @@ impl PodWorker {
         if self.killed_for_good(&runtime_status) {
             self.published.send_modify(|published| published.failure = Some(FailureCause::Killed));
         }
-        let status = self.update_status(&runtime_status, report.as_ref(), false).await?;
-        if status.is_terminal() {
-            return Ok(SyncResult::Terminal);
-        }
         if self.remaining_deadline().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE_EXCEEDED;
             self.record_event(None, Event::normal(reason, message));
             self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
+        }
+        let status = self.update_status(&runtime_status, report.as_ref(), false).await?;
+        if status.is_terminal() {
             return Ok(SyncResult::Terminal);
         }
         if self.is_paused() {
@@ -346,6 +341,7 @@ impl PodWorker {
     ) -> Result<PodStatus, Status> {
         let runtime = self.context.runtime.name().await?;
         let (before, started) = self.last_status();
+        let is_past_deadline = self.published.borrow().failure == Some(FailureCause::Deadline);
         let state = self.lock();
         let inputs = StatusInputs {
             pod: &self.pod,
@@ -355,17 +351,13 @@ impl PodWorker {
             probe_spec: self.probe_spec(report),
             reasons: &state.reasons,
             before: before.as_ref(),
+            is_past_deadline,
             is_terminal,
             runtime,
             started,
         };
-        let mut new = status::status(&inputs, SystemTime::now());
+        let new = status::status(&inputs, SystemTime::now());
         drop(state);
-        if self.published.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
-            let (reason, message) = DEADLINE_EXCEEDED;
-            let [phase, reason, message] = ["Failed", reason, message].map(|text| Some(text.to_owned()));
-            new = PodStatus { phase, reason, message, ..new };
-        }
         let sandbox = runtime_status.sandbox().map(|sandbox| sandbox.id.to_string());
         let (pod, status) = (self.pod.clone(), new.clone());
         self.published.send_modify(|published| {

@@ -11,15 +11,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, HostIP, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::events::reason;
 use crate::kubelet::node::NodeInfo;
-use crate::kubelet::pod_status::{ContainerStatusExt as _, non_empty};
+use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _, non_empty};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::PodSpec;
 use crate::manifest::pod::Pod;
-use crate::prober::{ContainerProgress, PodReport, phase};
+use crate::prober::{ContainerProgress, PodPhase, PodReport, phase};
 
 use conditions::conditions;
 use container_status::RESTARTING_ALL;
+
+/// Reason and message of a pod whose active deadline has passed (kubelet: `active_deadline.go`).
+pub(super) const DEADLINE_EXCEEDED: (&str, &str) =
+    (reason::DEADLINE_EXCEEDED, "Pod was active on the node longer than the specified deadline");
+
+/// Largest number of bytes of the termination messages of a pod, which its containers share
+/// (kubelet: `container/runtime.go`: `MaxPodTerminationMessageLogLength`).
+const MAX_POD_MESSAGE_BYTES: usize = 12 << 10;
 
 /// Reasons why containers have not been started, by container names.
 pub(super) type WaitingReasons = HashMap<String, ContainerStateWaiting>;
@@ -36,6 +45,8 @@ pub(super) struct StatusInputs<'a> {
     pub(super) reasons: &'a WaitingReasons,
     /// Last published status of the pod.
     pub(super) before: Option<&'a PodStatus>,
+    /// Whether the active deadline of the pod has passed.
+    pub(super) is_past_deadline: bool,
     /// Whether the status is final: no container will run again.
     pub(super) is_terminal: bool,
     /// Name of the runtime, the prefix of container ids.
@@ -49,12 +60,17 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     let StatusInputs { pod, node, runtime_status, before, .. } = *basis;
     let init: Vec<ContainerStatus> =
         pod.init_containers().map(|container| basis.container(container)).collect();
-    let regular: Vec<ContainerStatus> =
+    let mut regular: Vec<ContainerStatus> =
         pod.regular_containers().map(|container| basis.container(container)).collect();
+    regular.sort_by(|first, second| first.name.cmp(&second.name));
     let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
     let has_initialized =
         pod.regular_containers().any(|it| runtime_status.active().any(|active| active.name == it.name));
     let phase = phase(&pod.spec, basis.is_terminal, has_initialized, stage);
+    // The deadline determines the phase before the conditions follow from it (kubelet:
+    // `generateAPIPodStatus`: `ShouldEvict`).
+    let (phase, cause) =
+        if basis.is_past_deadline { (PodPhase::Failed, Some(DEADLINE_EXCEEDED)) } else { (phase, None) };
     let addresses = if pod.host.network {
         vec![node.address.clone()]
     } else {
@@ -69,6 +85,8 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     };
     let mut status = PodStatus {
         phase: Some(phase.name().to_owned()),
+        reason: cause.map(|(reason, _)| reason.to_owned()),
+        message: cause.map(|(_, message)| message.to_owned()),
         host_ip: non_empty(&node.address),
         host_ips: Some(vec![HostIP { ip: node.address.clone() }]),
         pod_ip: addresses.first().and_then(|ip| non_empty(ip)),
@@ -81,7 +99,25 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
         ..PodStatus::default()
     };
     status.conditions = Some(conditions(basis, phase, &status, now));
+    cut_messages(&mut status);
     status
+}
+
+/// Cuts the termination messages to the equal share of each container (kubelet:
+/// `status_manager.go`: `normalizeStatus`).
+fn cut_messages(status: &mut PodStatus) {
+    let limit = MAX_POD_MESSAGE_BYTES / status.containers().count().max(1);
+    let lists = [&mut status.init_container_statuses, &mut status.container_statuses];
+    for container in lists.into_iter().flatten().flatten() {
+        for state in [&mut container.state, &mut container.last_state].into_iter().flatten() {
+            let Some(message) = state.terminated.as_mut().and_then(|it| it.message.as_mut()) else {
+                continue;
+            };
+            while message.len() > limit {
+                message.pop();
+            }
+        }
+    }
 }
 
 /// Returns the progress of a container, from which the pod phase is computed.

@@ -154,6 +154,7 @@ fn inputs<'a>(
         probe_spec: None,
         reasons,
         before: None,
+        is_past_deadline: false,
         is_terminal: false,
         runtime: "containerd",
         started: at(0),
@@ -172,7 +173,7 @@ fn published(pod: &Pod, status: Option<PodStatus>) -> PublishedPod {
 fn pods() -> Vec<(&'static str, PublishedPod)> {
     use v1::ContainerState::{ContainerExited, ContainerRunning};
     let pod = whole_pod();
-    let running = runtime_status(vec![
+    let runs = runtime_status(vec![
         container("first", 0, ContainerExited, 0),
         container("side", 0, ContainerRunning, 0),
         container("main", 0, ContainerExited, 3),
@@ -183,17 +184,18 @@ fn pods() -> Vec<(&'static str, PublishedPod)> {
     let reasons = WaitingReasons::from([("other".to_owned(), back_off)]);
     let starting = runtime_status(vec![container("first", 0, ContainerRunning, 0)]);
     let first_status = status_at(&pod, &starting, &WaitingReasons::new(), None, 2);
-    let running = status_at(&pod, &running, &reasons, Some(&first_status), 200);
+    let running = status_at(&pod, &runs, &reasons, Some(&first_status), 200);
     let mut ended = published(&pod, Some(running.clone()));
     ended.finish();
     let mut rejected =
         published(&pod, Some(status_at(&pod, &RuntimePodStatus::default(), &reasons, None, 1)));
     rejected.finish();
     rejected.removed = Some(at(300));
-    let [phase, reason, message] =
-        ["Failed", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"]
-            .map(|text| Some(text.to_owned()));
-    let exceeded = PodStatus { phase, reason, message, ..running.clone() };
+    let exceeded = {
+        let (node, before) = (node(), Some(&running));
+        let inputs = StatusInputs { before, is_past_deadline: true, ..inputs(&pod, &node, &runs, &reasons) };
+        status(&inputs, at(201))
+    };
     let identity = ["test", "client", "uid-of-client"].map(str::to_owned);
     let mut client = Pod::identity_only(identity, PodOrigin::Manifest);
     let container = corev1::Container {

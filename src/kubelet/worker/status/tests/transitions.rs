@@ -165,3 +165,67 @@ fn containers_that_are_removed_to_restart_all_say_so_in_their_last_state() {
         assert_eq!(describe(&all[3], name), waiting("running"));
     }
 }
+
+#[test]
+fn a_pod_past_its_deadline_has_failed_while_its_containers_still_stop() {
+    let pod =
+        pod("{activeDeadlineSeconds: 1, containers: [{name: main, image: i}, {name: other, image: i}]}");
+    let (node, reasons) = (node(), WaitingReasons::new());
+    for main in [container("main", 0, ContainerRunning, 0), container("main", 0, ContainerExited, 0)] {
+        let runtime_status = runtime_status(vec![main]);
+        let inputs =
+            StatusInputs { is_past_deadline: true, ..inputs(&pod, &node, &runtime_status, &reasons) };
+        let status = status(&inputs, at(2));
+        assert_eq!((status.phase(), status.reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+        let conditions: Vec<(&str, &str, Option<&str>)> = status
+            .conditions
+            .iter()
+            .flatten()
+            .map(|it| (it.type_.as_str(), it.status.as_str(), it.reason.as_deref()))
+            .collect();
+        let expected = [
+            ("PodReadyToStartContainers", "True", None),
+            ("Initialized", "True", None),
+            ("Ready", "False", Some("PodFailed")),
+            ("ContainersReady", "False", Some("PodFailed")),
+            ("PodScheduled", "True", None),
+        ];
+        assert_eq!(conditions, expected);
+    }
+}
+
+#[test]
+fn regular_containers_are_sorted_by_name_and_init_containers_as_in_the_spec() {
+    let pod = pod("{initContainers: [{name: z-init, image: i}, {name: a-init, image: i}], \
+         containers: [{name: z, image: i}, {name: a, image: i}]}");
+    let all = statuses(&pod, [vec![container("a-init", 0, ContainerExited, 0)]], &WaitingReasons::new());
+    let names: Vec<&str> = all[0].containers().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["z-init", "a-init", "a", "z"]);
+    let ready = all[0].conditions.iter().flatten().find(|it| it.type_ == "Ready").unwrap();
+    assert_eq!(ready.message.as_deref(), Some("containers with unready status: [z a]"));
+}
+
+#[test]
+fn containers_share_twelve_kibibytes_of_termination_messages() {
+    let pod = pod("{initContainers: [{name: init, image: i}], \
+         containers: [{name: a, image: i}, {name: b, image: i}, {name: c, image: i}]}");
+    let ended = |name: &str, attempt, message: String| v1::ContainerStatus {
+        message,
+        ..container(name, attempt, ContainerExited, 1)
+    };
+    let containers = vec![
+        ended("init", 0, "x".repeat(4096)),
+        ended("a", 1, "é".repeat(2000)),
+        ended("a", 0, "x".repeat(4096)),
+        ended("b", 0, "é".repeat(1537) + "x"),
+        ended("c", 0, "short".to_owned()),
+    ];
+    let all = statuses(&pod, [containers], &WaitingReasons::new());
+    let bytes = |ended: Option<&corev1::ContainerStateTerminated>| {
+        ended.and_then(|ended| ended.message.as_ref()).map(String::len)
+    };
+    let lengths: Vec<_> =
+        all[0].containers().map(|it| (bytes(it.terminated()), bytes(it.last_terminated()))).collect();
+    let most = Some(3072);
+    assert_eq!(lengths, [(most, None), (most, most), (most, None), (Some(5), None)]);
+}
