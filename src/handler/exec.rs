@@ -62,7 +62,7 @@ fn interpret(
 
 /// Returns the output of the command, stdout before stderr, cut to the length that the kubelet
 /// keeps.
-fn output(response: &ExecSyncResponse) -> String {
+pub(super) fn output(response: &ExecSyncResponse) -> String {
     let written = response.stdout.iter().chain(&response.stderr).copied();
     let written: Vec<u8> = written.take(MAX_OUTPUT_BYTES).collect();
     String::from_utf8_lossy(&written).into_owned()

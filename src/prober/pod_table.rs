@@ -172,6 +172,7 @@ impl PodEntry {
         }
         pod.set_sandbox(&self.sandbox.id);
         pod.address = address(&self.sandbox);
+        pod.sandbox_address = self.sandbox.addresses.first().map(|address| address.as_str().into());
         if *pod.spec != spec {
             pod.specify(spec);
         }

@@ -93,7 +93,7 @@ impl PodWorker {
         let attempt = KillAttempt {
             executor: &self.context.executor,
             events: &self.context.events,
-            container: self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default()),
+            container: self.hook_context(&container, names, id, &self.sandbox_address()),
             plan: &plan,
             record,
             predecessors,
@@ -106,6 +106,12 @@ impl PodWorker {
             KillResult::Stopped => Ok(()),
             KillResult::Failed(status) => Err(status),
         }
+    }
+
+    /// Returns the address that the runtime reports for the sandbox. In the host's network there is
+    /// none; the address in the status is that of the node.
+    fn sandbox_address(&self) -> String {
+        if self.pod.host.network { String::new() } else { self.pod_ip().unwrap_or_default() }
     }
 
     /// Returns the context in which hooks of a container run.

@@ -115,7 +115,7 @@ impl KillTask {
         let name = self.order.container.name.as_deref().unwrap_or_default();
         let container = state.spec.container(name).cloned();
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-        let address = state.address.clone().unwrap_or_else(|| "".into());
+        let address = state.sandbox_address.clone().unwrap_or_else(|| "".into());
         HookContext { names, id, container, address }
     }
 

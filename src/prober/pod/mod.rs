@@ -51,6 +51,8 @@ pub(in crate::prober) struct PodState {
     sandbox: Arc<str>,
     /// Address of the pod, once it is known.
     pub(in crate::prober) address: Option<Arc<str>>,
+    /// Address that the runtime reports for the sandbox; `None` in the host's network.
+    pub(in crate::prober) sandbox_address: Option<Arc<str>>,
     /// Whether the sandbox no longer runs.
     pub(in crate::prober) has_ended: bool,
     /// Call that stops the pod, while it is in flight.
@@ -98,6 +100,7 @@ impl ProbedPod {
             spec: Arc::default(),
             sandbox: "".into(),
             address: None,
+            sandbox_address: None,
             has_ended: false,
             stopper: Weak::new(),
             played: Management::External,
