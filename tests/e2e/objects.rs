@@ -70,6 +70,10 @@ fn a_pod_waits_for_missing_objects_runs_once_they_exist_and_follows_their_change
     let class = "Failed to create pod sandbox: runtimeclass.node.k8s.io \"plain\" not found";
     told("class", "FailedCreatePodSandBox", class);
     assert!(!crictl.ok(&["pods", "-o", "json"]).contains("\"name\": \"class\""));
+    player.run("odd", "{kind: RuntimeClass, metadata: {name: odd}, handler: odd}");
+    player.run("handler", &pod("handler", ", runtimeClassName: odd", ""));
+    told("handler", "FailedCreatePodSandBox", "Failed to create pod sandbox: rpc error: code = ");
+    player.forget("handler");
 
     player.run("settings", &config_map("fast"));
     player.run("keys", &secret("first"));

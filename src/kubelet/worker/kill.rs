@@ -15,6 +15,7 @@ use super::PodWorker;
 use super::compute_actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+use crate::gofmt::{quote, rpc_error};
 use crate::handler::{ContainerNames, HookContext};
 use crate::kill::{KillAttempt, KillPlan, KillResult, message};
 use crate::kubelet::cri_config;
@@ -25,6 +26,7 @@ use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeTy
 use crate::object_ref::ContainerRef;
 use crate::prober::{PodReport, ProbeReport};
 use crate::tap;
+use crate::terminal::sanitize;
 
 /// Tokens that are cancelled when a container has ended, by container names (kubelet:
 /// `terminationOrdering`).
@@ -36,6 +38,26 @@ pub(super) struct GracePeriodRules {
     /// Replaces the pod's own grace period.
     pub(super) override_seconds: Option<u32>,
     pub(super) minimum: u32,
+}
+
+/// Errors of the containers and sandboxes of a pod that were not stopped. The text is the kubelet's
+/// (`container/sync_result.go`: `PodSyncResult`).
+#[derive(Debug, thiserror::Error)]
+#[error("{}", aggregate(.0))]
+pub(super) struct KillPodError(Vec<String>);
+
+/// Joins errors as a Go aggregate does.
+fn aggregate(errors: &[String]) -> String {
+    match errors {
+        [error] => error.clone(),
+        errors => format!("[{}]", errors.join(", ")),
+    }
+}
+
+/// Returns the error of an action on a container or sandbox.
+fn kill_error(action: &str, target: &str, status: &Status) -> String {
+    let error = quote(&sanitize(&rpc_error(status)));
+    format!("failed to \"{action}\" for \"{target}\" with {action}Error: {error}")
 }
 
 impl GracePeriodRules {
@@ -130,31 +152,40 @@ impl PodWorker {
         }
     }
 
-    /// Stops all containers, then the sandboxes. The containers stop at the same time, except
-    /// sidecars, which stop last and in reverse order.
+    /// Stops all containers, then the sandboxes, even if a container does not stop. The containers
+    /// stop at the same time, except sidecars, which stop last and in reverse order (kubelet:
+    /// `kuberuntime_manager.go`: `killPodWithSyncResult`).
     pub(super) async fn kill_all(
         &self,
         runtime_status: &RuntimePodStatus,
         grace: GracePeriodRules,
-    ) -> Result<(), Status> {
+    ) -> Result<(), KillPodError> {
         let alive: Vec<&ContainerInstance> = runtime_status.live().collect();
         let turns: TerminationOrder =
             alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
         let kills = alive.iter().map(|instance| self.kill_in_order(instance, runtime_status, &turns, grace));
-        for killed in join_all(kills).await {
-            killed?;
-        }
+        let killed = join_all(kills).await;
+        let mut errors: Vec<String> = alive
+            .iter()
+            .zip(killed)
+            .filter_map(|(instance, killed)| Some((instance, killed.err()?)))
+            .map(|(instance, status)| kill_error("KillContainer", &instance.name, &status))
+            .collect();
+        let mut sandbox_error = None;
         for sandbox in &runtime_status.sandboxes {
-            let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
-            ignore_not_found(
-                with_timeout(
-                    RUNTIME_REQUEST_TIMEOUT,
-                    self.context.runtime.relay_client.clone().stop_pod_sandbox(request),
-                )
-                .await,
-            )?;
+            if let Err(status) = self.stop_sandbox(&sandbox.id).await {
+                sandbox_error = Some(kill_error("KillPodSandbox", &self.pod.uid, &status));
+            }
         }
-        Ok(())
+        errors.extend(sandbox_error);
+        if errors.is_empty() { Ok(()) } else { Err(KillPodError(errors)) }
+    }
+
+    async fn stop_sandbox(&self, id: &str) -> Result<(), Status> {
+        let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let mut client = self.context.runtime.relay_client.clone();
+        ignore_not_found(with_timeout(RUNTIME_REQUEST_TIMEOUT, client.stop_pod_sandbox(request)).await)
+            .map(drop)
     }
 
     async fn kill_in_order(
@@ -297,6 +328,20 @@ mod tests {
             let of = |kind| pod.containers[0].spec.probe(kind).cloned();
             assert_eq!(grace_period(of_pod, reason, of), expected, "{reason:?}: {pod:?}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_pod_that_is_not_killed_has_the_text_of_the_kubelet() {
+        let container = kill_error("KillContainer", "main", &Status::unknown("a \"b\""));
+        let sandbox = kill_error("KillPodSandbox", "uid", &Status::deadline_exceeded("late"));
+        let expected = [
+            r#"failed to "KillContainer" for "main" with KillContainerError: "rpc error: code = Unknown desc = a \"b\"""#,
+            r#"failed to "KillPodSandbox" for "uid" with KillPodSandboxError: "rpc error: code = DeadlineExceeded desc = late""#,
+        ];
+        assert_eq!([&container, &sandbox], expected);
+        assert_eq!(KillPodError(vec![container.clone()]).to_string(), container);
+        let both = KillPodError(vec![container, sandbox]).to_string();
+        assert_eq!(both, format!("[{}, {}]", expected[0], expected[1]));
     }
 
     /// Kubernetes' `TestTerminationOrderingSidecarStopAfterMain`,

@@ -40,6 +40,7 @@ use crate::terminal::sanitize;
 
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
+use kill::KillPodError;
 use requeue::{Requeue, RequeueDelay};
 use status::{DEADLINE_EXCEEDED, StatusInputs, WaitingReasons};
 
@@ -127,6 +128,9 @@ enum SyncError {
     /// A CRI call failed.
     #[error("{}", sanitize(.0.message()))]
     Runtime(#[from] Status),
+    /// Containers or sandboxes of the pod were not stopped.
+    #[error(transparent)]
+    KillPod(#[from] KillPodError),
     /// An object that the pod refers to does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -16,6 +16,7 @@ use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::events::{Event, reason};
+use crate::gofmt::rpc_error;
 use crate::kubelet::cri_config::{self, EnvFacts};
 use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
 use crate::kubelet::pod_status::waiting;
@@ -113,8 +114,8 @@ impl PodWorker {
             any_killed |= runtime_status.live().next().is_some()
                 || runtime_status.sandboxes.iter().any(|it| it.is_ready);
             let killed = self.kill_all(runtime_status, GracePeriodRules::default()).await;
-            killed.inspect_err(|status| {
-                let message = format!("error killing pod: {}", sanitize(status.message()));
+            killed.inspect_err(|error| {
+                let message = format!("error killing pod: {error}");
                 self.record_event(None, Event::warning(reason::FAILED_KILL_POD, message));
             })?;
             if actions.create_sandbox.is_some() {
@@ -215,7 +216,7 @@ impl PodWorker {
                 .await
             }
         };
-        let id: Arc<str> = run.inspect_err(|status| failed(status.message()))?.pod_sandbox_id.into();
+        let id: Arc<str> = run.inspect_err(|status| failed(&rpc_error(status)))?.pod_sandbox_id.into();
         let runtime_status = self.context.pod_status(&self.pod).await?;
         let sandbox = runtime_status.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
