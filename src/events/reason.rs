@@ -34,6 +34,8 @@ pub const FAILED_MOUNT: &str = "FailedMount";
 pub const FAILED_KILL_POD: &str = "FailedKillPod";
 /// The sandbox of a pod cannot be created.
 pub const FAILED_CREATE_POD_SAND_BOX: &str = "FailedCreatePodSandBox";
+/// A pod is not started because the network of the runtime is not ready.
+pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
 /// The sandbox of a pod is replaced.
 pub const SANDBOX_CHANGED: &str = "SandboxChanged";
 /// A pod has run longer than its activeDeadlineSeconds.

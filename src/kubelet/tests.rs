@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::cri::MeteredChannel;
+use crate::events::{EventFilter, EventRecorder};
 use crate::handler::Executor;
-use crate::manifest::pod::Deletion;
+use crate::manifest::pod::{Deletion, HostNamespaces};
 use crate::manifest::reader::tests::{pod, pod_set};
 use crate::relay::CallIds;
 use crate::socket::SocketPath;
@@ -33,6 +34,7 @@ impl PodSource for TestSource {
 struct Node {
     kubelet: Kubelet,
     runtime: FakeRuntime,
+    events: Arc<EventRecorder>,
     pods: watch::Sender<Vec<Arc<Pod>>>,
     end: CancellationToken,
     run: tokio::task::JoinHandle<bool>,
@@ -42,6 +44,7 @@ struct Node {
 impl Node {
     fn start() -> Self {
         let (dir, runtime) = (tempfile::tempdir().unwrap(), FakeRuntime::default());
+        let events = Arc::<EventRecorder>::default();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
         runtime.serve(&at("runtime.sock"));
         let socket = SocketPath::new(&at("runtime.sock")).unwrap();
@@ -52,7 +55,7 @@ impl Node {
             runtime: channel,
             internal_calls: tap.internal_calls(CallIds::starting_at(1)),
             prober: None,
-            events: Arc::default(),
+            events: events.clone(),
             spec_updates: None,
             store: ClientPodStore::open(&at("state")).unwrap(),
         };
@@ -68,7 +71,7 @@ impl Node {
         let (pods, source) = watch::channel(Vec::new());
         let (running, until) = (kubelet.clone(), end.clone());
         let run = tokio::spawn(async move { running.run(TestSource(source), until).await });
-        Self { kubelet, runtime, pods, end, run, _dir: dir }
+        Self { kubelet, runtime, events, pods, end, run, _dir: dir }
     }
 
     /// Waits until a pod is published in a state that `is_it` accepts. Returns its status.
@@ -153,6 +156,34 @@ async fn the_grace_period_of_a_terminating_pod_only_shrinks_and_its_final_status
     node.kubelet.force_terminate();
     node.end.cancel();
     assert!(node.run.await.unwrap() && node.runtime.is_empty());
+}
+
+#[tokio::test]
+async fn a_pod_waits_until_the_network_of_the_runtime_is_ready() {
+    let node = Node::start();
+    node.runtime.set_network_ready(false);
+    let (_, mut events) = node.events.follow(&EventFilter::default());
+    let in_host_network = Pod {
+        host: HostNamespaces { network: true, ..HostNamespaces::default() },
+        ..Pod::clone(&named("host", None))
+    };
+    node.pods.send_replace(vec![named("waits", None), Arc::new(in_host_network)]);
+    node.until("host", is_running).await;
+    let event = loop {
+        let event = events.recv().await.unwrap();
+        if event.reason == "NetworkNotReady" {
+            break event;
+        }
+    };
+    assert_eq!(event.pod.as_ref().and_then(|pod| pod.name.as_deref()), Some("waits"));
+    let expected = "network is not ready: container runtime network not ready: \
+                    NetworkReady=false reason: message:";
+    assert_eq!((event.message.as_str(), node.runtime.created()), (expected, 1));
+    node.runtime.set_network_ready(true);
+    node.until("waits", is_running).await;
+    node.kubelet.force_terminate();
+    node.end.cancel();
+    assert!(node.run.await.unwrap());
 }
 
 #[tokio::test]

@@ -25,8 +25,8 @@ use crate::cri::v1::{
     ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
     PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
     PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
-    RunPodSandboxResponse, StartContainerRequest, StatusResponse, StopContainerRequest,
-    StopPodSandboxRequest, VersionResponse,
+    RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
+    StopContainerRequest, StopPodSandboxRequest, VersionResponse,
 };
 
 /// A runtime in memory. Clones share it.
@@ -39,6 +39,7 @@ struct Objects {
     containers: Vec<(Container, i64)>,
     created: usize,
     sandboxes_created: usize,
+    lacks_network: bool,
     /// Number of commands that were executed, and of those in flight.
     execs: usize,
     execs_in_flight: usize,
@@ -75,6 +76,11 @@ impl FakeRuntime {
     /// Waits for the next StopContainer call, or start or end of a command.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.1.notified()
+    }
+
+    /// Sets whether the network is ready.
+    pub(super) fn set_network_ready(&self, is_ready: bool) {
+        self.0.lock().unwrap().lacks_network = !is_ready;
     }
 
     /// Returns the number of containers that were created.
@@ -159,7 +165,15 @@ impl Objects {
                 let runtime_name = "fake".to_owned();
                 VersionResponse { runtime_name, ..VersionResponse::default() }.encode_to_vec()
             }
-            "Status" => StatusResponse::default().encode_to_vec(),
+            "Status" => {
+                let network = RuntimeCondition {
+                    r#type: "NetworkReady".to_owned(),
+                    status: !self.lacks_network,
+                    ..RuntimeCondition::default()
+                };
+                let status = Some(RuntimeStatus { conditions: vec![network] });
+                StatusResponse { status, ..StatusResponse::default() }.encode_to_vec()
+            }
             "ImageStatus" => {
                 let image = Image { id: "image".to_owned(), ..Image::default() };
                 ImageStatusResponse { image: Some(image), ..ImageStatusResponse::default() }.encode_to_vec()

@@ -6,11 +6,13 @@ mod compute_actions;
 mod image;
 mod kill;
 mod mounts;
+mod network;
 mod requeue;
 mod start_container;
 mod start_context;
 mod status;
 mod sync;
+mod sync_result;
 mod terminate;
 
 use std::collections::{BTreeSet, HashSet};
@@ -33,16 +35,15 @@ use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
 use crate::events::Event;
 use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
-use crate::manifest::{ObjectError, PodSpec, ProbeType};
+use crate::manifest::{PodSpec, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::{EnforcementMode, PodReport, ProbeResult};
-use crate::terminal::sanitize;
 
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
-use kill::KillPodError;
 use requeue::{Requeue, RequeueDelay};
 use status::{DEADLINE_EXCEEDED, StatusInputs, WaitingReasons};
+use sync_result::{SyncError, SyncResult};
 
 /// Delay before a failed termination or removal is tried again, or a sandbox without an address is
 /// replaced.
@@ -108,35 +109,6 @@ struct WorkerState {
     /// Sandbox and containers created for a client since the last check whether the client still
     /// wants them.
     created: Created,
-}
-
-/// Result of a successful sync.
-enum SyncResult {
-    /// The sync changed something. The next sync follows after a short delay.
-    Changed,
-    /// There was nothing to do.
-    NoChange,
-    /// A step failed. The next sync is at this time, or after the default delay.
-    Retry(Option<SystemTime>),
-    /// The pod has ended and is to be terminated.
-    Terminal,
-}
-
-/// Reason why a sync failed.
-#[derive(Debug, thiserror::Error)]
-enum SyncError {
-    /// A CRI call failed.
-    #[error("{}", sanitize(.0.message()))]
-    Runtime(#[from] Status),
-    /// Containers or sandboxes of the pod were not stopped.
-    #[error(transparent)]
-    KillPod(#[from] KillPodError),
-    /// An object that the pod refers to does not exist.
-    #[error(transparent)]
-    Object(#[from] ObjectError),
-    /// The files of the pod could not be prepared.
-    #[error("{0}")]
-    Volumes(String),
 }
 
 impl PodWorker {
@@ -238,6 +210,7 @@ impl PodWorker {
         if self.is_paused() {
             return Ok(SyncResult::Retry(None));
         }
+        self.check_network().await?;
         self.prune_exited(&runtime_status).await;
         if !self.pod.is_client_pod() {
             self.release_subpaths(&runtime_status).await;

@@ -11,6 +11,10 @@ use crate::manifest::pod::Pod;
 /// Delay before a failed sync is repeated (`kubelet.go`: `backOffPeriod`).
 const SYNC_RETRY_DELAY: Duration = Duration::from_secs(10);
 
+/// Delay before a sync is repeated that failed because the network is not ready (`pod_workers.go`:
+/// `backOffOnTransientErrorPeriod`).
+const NETWORK_RETRY_DELAY: Duration = Duration::from_secs(1);
+
 /// Largest random addition to a delay, as a fraction of the delay (`pod_workers.go`:
 /// `workerResyncIntervalJitterFactor`).
 const JITTER: f64 = 0.5;
@@ -56,7 +60,10 @@ impl Requeue {
             }
             Err(error) => {
                 warn!(pod = pod.full_name(), "pod sync failed: {error}");
-                SYNC_RETRY_DELAY
+                match error {
+                    SyncError::NetworkNotReady(_) => NETWORK_RETRY_DELAY,
+                    _ => SYNC_RETRY_DELAY,
+                }
             }
         };
         self.in_a_row = 0;
