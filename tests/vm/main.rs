@@ -27,7 +27,9 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
         .images(&Store::new(&busybox))
         .file("pod.json", pod().to_string().as_bytes())
         .file("container.json", container().to_string().as_bytes())
-        .file("manifests/static.json", static_pod().to_string().as_bytes());
+        .file("manifests/static.json", static_pod().to_string().as_bytes())
+        .file("oom.json", oom_pod().to_string().as_bytes())
+        .file("runtime-class.json", runtime_class().to_string().as_bytes());
 
     let outcome = vm.run(payload);
 
@@ -53,6 +55,11 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
         assert!(answer.contains(&format!("RuntimeVersion:  {version}")), "{answer}");
     }
     assert_eq!(outcome.text("kubelet/apparmor").trim_end_matches('\0'), PROFILE);
+
+    // The memory limit was exceeded by a child of the container's first process.
+    let pods = outcome.json("oom.json");
+    let ended = &pods[0]["status"]["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{pods}");
 
     // All calls went through probeshim.
     for (version, program, pods, expected) in [
@@ -108,5 +115,36 @@ fn static_pod() -> Value {
             }],
             "volumes": [{"name": "fifo", "hostPath": {"path": "/payload/fifo"}}],
         },
+    })
+}
+
+/// Returns a pod of `play` whose first process does not exceed the memory limit, but has a child
+/// that does.
+fn oom_pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "oom", "namespace": "vm"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "runtimeClassName": "cgroupfs",
+            "containers": [{
+                "name": "main",
+                "image": BUSYBOX,
+                "imagePullPolicy": "Never",
+                "command": ["/bin/sh", "-c", "tail /dev/zero & sleep 600"],
+                "resources": {"limits": {"memory": "32Mi"}},
+            }],
+        },
+    })
+}
+
+/// Returns the runtime class of `play`'s pod.
+fn runtime_class() -> Value {
+    json!({
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "cgroupfs"},
+        "handler": "cgroupfs",
     })
 }

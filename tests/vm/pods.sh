@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs pods behind probeshim: with crictl on each containerd, then with a kubelet.
+# Runs pods behind probeshim: with crictl on each containerd, then with a kubelet and with play.
 . node/node.sh
 
 cat /proc/1/comm >out/init
@@ -43,3 +43,8 @@ mkfifo fifo
 start_kubelet
 cat fifo >out/kubelet/apparmor
 probeshim calls --output json >out/calls-2.2.json
+systemctl stop kubelet probeshim.socket probeshim.service
+
+echo "pod: play"
+probeshim play oom.json runtime-class.json --upstream /run/containerd-2.2/containerd.sock --instance play \
+  --until restarts=1 -- sh -c 'probeshim pods --output json >out/oom.json'

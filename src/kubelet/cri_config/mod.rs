@@ -71,7 +71,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
             security_context: Some(security::sandbox_security(pod)),
             sysctls: string_map(&pod.security.sysctls),
             overhead: Some(resources::none()),
-            resources: Some(resources::pod_resources(pod)),
+            resources: Some(resources::pod_resources(pod, node)),
         }),
         windows: None,
     }

@@ -1,7 +1,7 @@
 //! Resources of containers and pods in terms of the kernel: CPU shares and quota, memory, OOM score
 //! (kubelet: `kuberuntime/kuberuntime_container_linux.go`, `cm/helpers_linux.go`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::kubelet::node::NodeInfo;
@@ -14,6 +14,10 @@ const PERIOD: i64 = 100_000;
 
 /// Minimum CFS quota in microseconds that the kernel accepts.
 const MIN_QUOTA_PERIOD: i64 = 1_000;
+
+/// Setting of a cgroup of version 2. With the value 1, the kernel kills all processes of the
+/// container when one of them exceeds the memory limit.
+const OOM_GROUP: &str = "memory.oom.group";
 
 /// CPU shares of one processor, and the minimum and maximum that the kernel accepts.
 const SHARES_PER_CPU: i64 = 1_024;
@@ -43,7 +47,7 @@ pub(super) fn container_resources(
         let limit = limits.get(&key).map_or(0, |limit| limit.units().unsigned_abs());
         HugepageLimit { page_size: page_size.clone(), limit }
     };
-    let common = linux_resources(&container.resources);
+    let common = linux_resources(&container.resources, node);
     LinuxContainerResources {
         oom_score_adj: oom_score(pod, container, node),
         hugepage_limits: node.page_sizes.iter().map(limit).collect(),
@@ -56,7 +60,7 @@ pub(super) fn container_resources(
 /// Returns the resources of a pod: the sum of its lasting containers, or those of an init container
 /// where these are higher (kubelet: `kuberuntime/kuberuntime_sandbox_linux.go`:
 /// `calculateSandboxResources`).
-pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
+pub(super) fn pod_resources(pod: &Pod, node: &NodeInfo) -> LinuxContainerResources {
     let mut all = Resources::default();
     let sum = |into: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
         for (name, quantity) in more {
@@ -78,10 +82,11 @@ pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
             }
         }
     }
-    linux_resources(&all)
+    linux_resources(&all, node)
 }
 
-fn linux_resources(resources: &Resources) -> LinuxContainerResources {
+/// Converts resources (kubelet: `kuberuntime_container_linux.go`: `calculateLinuxResources`).
+fn linux_resources(resources: &Resources, node: &NodeInfo) -> LinuxContainerResources {
     let Resources { requests, limits } = resources;
     let cpu = requests.get("cpu").or_else(|| limits.get("cpu"));
     let shares = cpu.map_or(MIN_SHARES, |cpu| cpu.thousandths().saturating_mul(SHARES_PER_CPU) / 1_000);
@@ -93,8 +98,15 @@ fn linux_resources(resources: &Resources) -> LinuxContainerResources {
         cpu_quota: quota,
         cpu_shares: shares.clamp(MIN_SHARES, MAX_SHARES),
         memory_limit_in_bytes: limits.get("memory").map_or(0, |limit| limit.units()),
+        unified: if node.is_cgroup_v2 { oom_group() } else { HashMap::new() },
         ..LinuxContainerResources::default()
     }
+}
+
+/// Returns the cgroup settings that let an OOM kill end the container as a whole. The kubelet sets
+/// them unless `singleProcessOOMKill` is configured (`kubelet.go`: `NewMainKubelet`).
+fn oom_group() -> HashMap<String, String> {
+    HashMap::from([(OOM_GROUP.to_owned(), "1".to_owned())])
 }
 
 fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {

@@ -11,6 +11,7 @@ fn node() -> NodeInfo {
         name: "node".to_owned(),
         address: "192.0.2.2".to_owned(),
         memory: 25 << 30,
+        is_cgroup_v2: false,
         page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
         dns: Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
         cpus: 2,
@@ -23,16 +24,20 @@ fn node() -> NodeInfo {
 }
 
 fn made(pod: &Pod, name: &str) -> ContainerConfig {
-    let (node, container) = (node(), pod.container(name).unwrap());
+    made_on(pod, name, &node())
+}
+
+fn made_on(pod: &Pod, name: &str, node: &NodeInfo) -> ContainerConfig {
+    let container = pod.container(name).unwrap();
     let addresses = ["10.0.0.4".to_owned()];
     let variables = variables(
         container,
-        &EnvFacts { pod, node: &node, addresses: &addresses, objects: &ConfigObjects::default() },
+        &EnvFacts { pod, node, addresses: &addresses, objects: &ConfigObjects::default() },
     )
     .unwrap();
     let inputs =
         ContainerInputs { attempt: 3, image: "sha256:1", image_status: None, variables, mounts: Vec::new() };
-    super::container(pod, container, &node, inputs)
+    super::container(pod, container, node, inputs)
 }
 
 #[test]
@@ -164,5 +169,19 @@ fn qos_class_and_oom_score_follow_from_the_resources_of_a_pod() {
         let pod = pod(&format!("{{containers: [{{name: a, image: i, resources: {resources}}}]}}"));
         let made = made(&pod, "a").linux.unwrap().resources.unwrap();
         assert_eq!((pod.qos().name(), made.oom_score_adj), (expected, score), "{resources}");
+    }
+}
+
+#[test]
+fn on_cgroup_v2_an_oom_kill_ends_all_processes_of_the_container() {
+    let pod = pod("{containers: [{name: a, image: i, resources: {limits: {memory: 32Mi}}}]}");
+    for (is_cgroup_v2, expected) in [(true, Some("1")), (false, None)] {
+        let node = NodeInfo { is_cgroup_v2, ..node() };
+        let container = made_on(&pod, "a", &node).linux.unwrap().resources.unwrap();
+        let sandbox = sandbox(&pod, &node, 0, "").linux.unwrap();
+        for unified in [container.unified, sandbox.resources.unwrap().unified] {
+            assert_eq!(unified.get("memory.oom.group").map(String::as_str), expected);
+        }
+        assert!(sandbox.overhead.unwrap().unified.is_empty(), "there is no overhead");
     }
 }

@@ -34,6 +34,7 @@ fn node() -> NodeInfo {
         memory: 0,
         page_sizes: Vec::new(),
         dns: Dns::default(),
+        is_cgroup_v2: false,
         cpus: 1,
         etc_hosts: String::new(),
         logs: PathBuf::new(),

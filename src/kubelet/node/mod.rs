@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use procfs::Current as _;
+use rustix::fs::statfs;
 
 use crate::manifest::pod::Dns;
 use crate::net::node_ip;
@@ -11,6 +12,12 @@ use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
 /// Path of the node's resolver configuration.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Mount point of the control groups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// File system type of version 2 of control groups (`linux/magic.h`).
+const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
 /// Directory in which the kernel lists the sizes of huge pages.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
@@ -27,6 +34,8 @@ pub(super) struct NodeInfo {
     pub(super) address: String,
     /// Size of the memory in bytes.
     pub(super) memory: u64,
+    /// Whether version 2 of control groups has all controllers.
+    pub(super) is_cgroup_v2: bool,
     /// Sizes of huge pages in the notation of the CRI: `2MB`, `1GB`.
     pub(super) page_sizes: Vec<String>,
     pub(super) dns: Dns,
@@ -55,9 +64,27 @@ impl NodeInfo {
         let cpus = std::thread::available_parallelism().map_or(1, Into::into);
         let etc_hosts = read("/etc/hosts");
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
-        let address = node_ip();
-        Self { name, address, memory, page_sizes, dns, cpus, etc_hosts, logs, keep_logs, pods, state }
+        Self {
+            name,
+            address: node_ip(),
+            memory,
+            is_cgroup_v2: is_cgroup_v2(Path::new(CGROUPS)),
+            page_sizes,
+            dns,
+            cpus,
+            etc_hosts,
+            logs,
+            keep_logs,
+            pods,
+            state,
+        }
     }
+}
+
+/// Returns whether a mount point of control groups has version 2, as opposed to version 1 or both
+/// (kubelet: `libcontainer/cgroups`: `IsCgroup2UnifiedMode`).
+fn is_cgroup_v2(root: &Path) -> bool {
+    statfs(root).is_ok_and(|found| u64::try_from(found.f_type) == Ok(CGROUP2_SUPER_MAGIC))
 }
 
 /// Parses a resolver configuration.
