@@ -111,6 +111,7 @@ fn oom_group() -> HashMap<String, String> {
 
 fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
     match pod.qos() {
+        _ if pod.is_node_critical => GUARANTEED_OOM_SCORE_ADJ,
         Qos::Guaranteed => GUARANTEED_OOM_SCORE_ADJ,
         Qos::BestEffort => BEST_EFFORT_OOM_SCORE_ADJ,
         Qos::Burstable => {

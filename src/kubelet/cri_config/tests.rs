@@ -185,3 +185,13 @@ fn on_cgroup_v2_an_oom_kill_ends_all_processes_of_the_container() {
         assert!(sandbox.overhead.unwrap().unified.is_empty(), "there is no overhead");
     }
 }
+
+#[test]
+fn containers_of_node_critical_pods_are_killed_last_whatever_they_request() {
+    for (class, expected) in
+        [("system-node-critical", -997), ("system-cluster-critical", 1_000), ("other", 1_000)]
+    {
+        let pod = pod(&format!("{{priorityClassName: {class}, containers: [{{name: a, image: i}}]}}"));
+        assert_eq!(made(&pod, "a").linux.unwrap().resources.unwrap().oom_score_adj, expected, "{class}");
+    }
+}

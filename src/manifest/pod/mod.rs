@@ -67,6 +67,8 @@ pub(crate) struct Pod {
     /// Deletion of the pod, if an API server is deleting it.
     pub(crate) deletion: Option<Deletion>,
     pub(crate) runtime_handler: RuntimeHandler,
+    /// Whether the pod has the priority class of pods that a node cannot do without.
+    pub(crate) is_node_critical: bool,
     /// Names of the Secrets with credentials for pulling images.
     pub(crate) pull_secrets: Vec<String>,
     /// Spec as written, for `/pods`.
@@ -292,6 +294,7 @@ impl Pod {
             active_deadline: None,
             deletion: None,
             runtime_handler: RuntimeHandler::default(),
+            is_node_critical: false,
             pull_secrets: Vec::new(),
             written_spec: Arc::default(),
         }

@@ -66,6 +66,7 @@ const SPEC: FieldSet = FieldSet {
         "dnsConfig",
         "securityContext",
         "runtimeClassName",
+        "priorityClassName",
         "imagePullSecrets",
         "serviceAccountName",
         "serviceAccount",
@@ -83,7 +84,6 @@ const SPEC: FieldSet = FieldSet {
         "schedulerName",
         "schedulingGates",
         "priority",
-        "priorityClassName",
         "preemptionPolicy",
     ],
     unsupported: &[
@@ -121,6 +121,9 @@ struct MaxItems {
     count: usize,
     reason: &'static str,
 }
+
+/// Priority class of pods that a node cannot do without.
+const SYSTEM_NODE_CRITICAL: &str = "system-node-critical";
 
 /// Annotation with the source of a pod. The value `file` marks a static pod, which the API server
 /// does not know.
@@ -231,6 +234,7 @@ pub(in crate::manifest) fn read(
     let dns = dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
     let runtime_class = text(&spec, "runtimeClassName", problems);
+    let is_node_critical = is_node_critical(&spec, problems);
     let pull_secrets = pull_secrets(&spec, problems);
     if problems[before..].iter().any(|problem| !problem.is_unsupported) {
         return None;
@@ -257,6 +261,7 @@ pub(in crate::manifest) fn read(
         active_deadline,
         deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
+        is_node_critical,
         pull_secrets,
         written_spec: Arc::new(written_spec),
     };
@@ -421,6 +426,19 @@ fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
             problems,
         );
     }
+}
+
+/// Returns whether a pod has the priority class of node-critical pods. For a static pod, and for a
+/// pod that an API server admitted, the class alone decides (kubelet: `types/pod_update.go`:
+/// `IsNodeCriticalPod`).
+fn is_node_critical(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> bool {
+    let class = text(spec, "priorityClassName", problems);
+    if let Some(at) =
+        spec.field("priorityClassName").filter(|_| class.as_deref().is_some_and(|it| !is_dns_subdomain(it)))
+    {
+        at.error(DNS_SUBDOMAIN, problems);
+    }
+    class.as_deref() == Some(SYSTEM_NODE_CRITICAL)
 }
 
 fn pull_secrets(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<String> {
