@@ -239,3 +239,17 @@ fn pods_are_distinguished_by_name_and_manifest() {
     let found = problems(&format!("{twice}\n---\n{twice}"));
     assert_eq!(found, ["doc 2: Pod default/p already exists in doc 1"]);
 }
+
+#[test]
+fn a_volume_without_a_source_is_an_empty_dir() {
+    for volume in ["{name: v}", "{name: v, emptyDir: }", "{name: v, emptyDir: {}}", "{name: v, hostPath: null}"] {
+        let pod = pod(&format!(
+            "{{volumes: [{volume}], containers: [{{name: a, image: i, volumeMounts: [{{name: v, mountPath: /v}}]}}]}}"
+        ));
+        let source = VolumeSource::EmptyDir { is_memory: false, size: None };
+        assert_eq!(pod.volumes[0].source, source, "{volume}");
+    }
+    // A misspelt source is an error, not an emptyDir.
+    let misspelt = "{volumes: [{name: v, emptydir: {}}], containers: [{name: a, image: i}]}";
+    assert_eq!(problems_of("spec.volumes[0].emptydir", misspelt).len(), 1);
+}

@@ -120,20 +120,22 @@ pub(super) fn volumes(spec: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Viola
     volumes
 }
 
+/// Reads the source of a volume. A volume without a source is an emptyDir, as in Kubernetes
+/// (`pkg/apis/core/v1/defaults.go`: `SetDefaults_Volume`).
 fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
-    let kinds = &VOLUME.known[1..];
-    let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
+    let there = VOLUME.known[1..].iter().filter(|kind| node.field(kind).is_some()).count();
     let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
     if !node.value().is_object() {
         return None;
     }
-    if there != 1 || is_other {
-        if there > 1 {
-            node.forbidden("may not specify more than 1 volume type", problems);
-        } else if !is_other {
-            node.empty(&format!("must specify a volume type: {}", kinds.join(", ")), problems);
-        }
+    if there > 1 {
+        node.forbidden("may not specify more than 1 volume type", problems);
+    }
+    if there > 1 || is_other {
         return None;
+    }
+    if there == 0 {
+        return Some(VolumeSource::EmptyDir { is_memory: false, size: None });
     }
     if let Some(node) = node.field("emptyDir") {
         EMPTY_DIR.check(&node, problems);

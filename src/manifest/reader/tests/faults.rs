@@ -91,10 +91,6 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None",
         ),
         (
-            "{volumes: [{name: v}], containers: [{name: a, image: i}]}".into(),
-            "spec.volumes[0]: Required value: must specify a volume type: emptyDir, hostPath",
-        ),
-        (
             "{volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}], containers: [{name: a, image: i}]}"
                 .into(),
             "spec.volumes[0]: Forbidden: may not specify more than 1 volume type",
