@@ -12,6 +12,9 @@ pub(crate) struct Quantity(i128);
 impl Quantity {
     pub(crate) const ONE: Self = Self(THOUSAND);
 
+    /// A thousandth, in the notation of Kubernetes `1m`.
+    pub(crate) const MILLI: Self = Self(1);
+
     /// Parses a quantity that is not negative.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -25,6 +28,10 @@ impl Quantity {
         let (factor, divisor) = unit(suffix)?;
         let (above, below) = (digits.checked_mul(factor)?.checked_mul(THOUSAND)?, scale * divisor);
         Some(Self((above + below - 1) / below))
+    }
+
+    pub(crate) fn from_units(units: u64) -> Self {
+        Self(i128::from(units) * THOUSAND)
     }
 
     pub(crate) fn is_zero(self) -> bool {

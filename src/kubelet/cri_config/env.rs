@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, StringMap, VariableValue};
-use crate::manifest::{ConfigObjects, ObjectError};
+use crate::manifest::{ConfigObjects, ContainerKind, ObjectError};
 use crate::probe::expand_word;
 
 /// The pod, the node and the objects from which variables and files get their values.
@@ -35,7 +35,7 @@ pub(in crate::kubelet) fn variables(
         let value = match &variable.value {
             VariableValue::Literal(text) => expand_word(text, &known),
             VariableValue::Field(of) => field(of, facts),
-            VariableValue::Resource(of) => resource(of, &container.name, facts),
+            VariableValue::Resource(of) => resource(of, Some(container), facts),
             VariableValue::Key { object, key } => {
                 let Some(data) = resolve(object)? else { continue };
                 let Some(value) = data.variable(key, object.is_optional)? else { continue };
@@ -80,20 +80,23 @@ fn map(texts: &StringMap) -> String {
     texts.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a limit or request of a container in units of the divisor, rounded up. A limit that is
-/// not set is the node's capacity (kubelet: `kubelet_pods.go`: `containerResourceRuntimeValue`).
-pub(in crate::kubelet) fn resource(of: &ResourceField, container: &str, facts: &EnvFacts<'_>) -> String {
-    let EnvFacts { pod, node, .. } = *facts;
-    let name = of.container.as_deref().unwrap_or(container);
-    let resources = pod.container(name).map(|container| &container.resources);
+/// Returns a limit or request of a container in units of the divisor, rounded up, for a variable of
+/// a container or, with `None`, for a file. A limit that is not set or zero is the allocatable
+/// amount of the node. A variable that names another container gets that amount for regular
+/// containers only (kubelet: `kubelet_resources.go`: `defaultPodLimitsForDownwardAPI`;
+/// `pkg/api/v1/resource/helpers.go`: `ExtractContainerResourceValue`).
+pub(in crate::kubelet) fn resource(
+    of: &ResourceField,
+    owner: Option<&Container>,
+    facts: &EnvFacts<'_>,
+) -> String {
+    let named = of.container.as_ref().and_then(|name| facts.pod.container(name));
+    let container = if of.container.is_some() { named.map(|named| &**named) } else { owner };
+    let has_default = of.is_limit
+        && (owner.is_none() || named.is_none_or(|named| named.spec.role == ContainerKind::Regular));
+    let resources = container.map(|container| &container.resources);
     let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
-    match map.and_then(|map| map.get(&of.resource)) {
-        Some(quantity) => quantity.div_ceil(of.divisor).to_string(),
-        None if of.is_limit && of.resource == "cpu" => node.cpus.to_string(),
-        None if of.is_limit && of.resource == "memory" => {
-            let divisor = of.divisor.units().max(1).unsigned_abs();
-            node.memory.div_ceil(divisor).to_string()
-        }
-        None => "0".to_owned(),
-    }
+    let set = map.and_then(|map| map.get(&of.resource)).copied().filter(|quantity| !quantity.is_zero());
+    let default = || facts.node.allocatable(&of.resource).filter(|_| has_default);
+    set.or_else(default).unwrap_or_default().div_ceil(of.divisor).to_string()
 }

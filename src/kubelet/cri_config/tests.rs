@@ -12,6 +12,8 @@ fn node() -> NodeInfo {
         address: "192.0.2.2".to_owned(),
         memory: 25 << 30,
         is_cgroup_v2: false,
+        huge_pages: 0,
+        storage: 1_000,
         page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
         dns: Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
         cpus: 2,
@@ -194,4 +196,47 @@ fn containers_of_node_critical_pods_are_killed_last_whatever_they_request() {
         let pod = pod(&format!("{{priorityClassName: {class}, containers: [{{name: a, image: i}}]}}"));
         assert_eq!(made(&pod, "a").linux.unwrap().resources.unwrap().oom_score_adj, expected, "{class}");
     }
+}
+
+#[test]
+fn limits_that_are_not_set_are_the_allocatable_amounts_of_the_node_in_units_of_the_divisor() {
+    let field = |name: &str, container: &str, of: &str, divisor: &str| {
+        format!(
+            "{{name: {name}, valueFrom: {{resourceFieldRef: {{{container}resource: {of}, divisor: {divisor}}}}}}}"
+        )
+    };
+    let fields = [
+        field("CPU", "", "limits.cpu", "1"),
+        field("EPHEMERAL", "", "limits.ephemeral-storage", "1"),
+        field("INIT", "containerName: init, ", "limits.cpu", "1"),
+        field("MEMORY", "", "limits.memory", "1Mi"),
+        field("MILLI_CPU", "", "limits.cpu", "1m"),
+        field("REQUEST", "", "requests.cpu", "1m"),
+        field("SET", "containerName: other, ", "limits.cpu", "1m"),
+        field("ZERO", "containerName: other, ", "limits.memory", "1Ki"),
+    ];
+    let pod = pod(&format!(
+        "{{initContainers: [{{name: init, image: i, env: [{own}]}}], containers: [{{name: a, image: i, env: [{all}]}},
+          {{name: other, image: i, resources: {{limits: {{cpu: 1500m, memory: 0}}}}}}]}}",
+        own = fields[0],
+        all = fields.join(", ")
+    ));
+    let variables = |name: &str| -> Vec<String> {
+        let envs = made(&pod, name).envs.into_iter();
+        envs.map(|env| format!("{}={}", env.key, String::from_utf8(env.value).unwrap())).collect()
+    };
+    // The node has 2 processors, 25 GiB of memory and 1,000 bytes of storage.
+    let expected = [
+        "CPU=2",
+        "EPHEMERAL=900",
+        // The kubelet has no defaults for an init container that a variable names.
+        "INIT=0",
+        "MEMORY=25500",
+        "MILLI_CPU=2000",
+        "REQUEST=0",
+        "SET=1500",
+        "ZERO=26112000",
+    ];
+    assert_eq!(variables("a"), expected);
+    assert_eq!(variables("init"), ["CPU=2"], "it has defaults for the container's own limits");
 }

@@ -1,10 +1,13 @@
 //! Properties of this node that become part of pods.
 
+mod allocatable;
+mod cpus;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use procfs::Current as _;
-use rustix::fs::statfs;
+use rustix::fs::{statfs, statvfs};
 
 use crate::manifest::pod::Dns;
 use crate::net::node_ip;
@@ -18,6 +21,9 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// File system type of version 2 of control groups (`linux/magic.h`).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
+
+/// Mount point of sysfs.
+const SYSFS: &str = "/sys";
 
 /// Directory in which the kernel lists the sizes of huge pages.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
@@ -36,6 +42,10 @@ pub(super) struct NodeInfo {
     pub(super) memory: u64,
     /// Whether version 2 of control groups has all controllers.
     pub(super) is_cgroup_v2: bool,
+    /// Size of all preallocated huge pages in bytes.
+    pub(super) huge_pages: u64,
+    /// Size of the file system with the pods' directories in bytes.
+    pub(super) storage: u64,
     /// Sizes of huge pages in the notation of the CRI: `2MB`, `1GB`.
     pub(super) page_sizes: Vec<String>,
     pub(super) dns: Dns,
@@ -61,17 +71,18 @@ impl NodeInfo {
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
         let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
         let dns = dns(&read(RESOLV_CONF));
-        let cpus = std::thread::available_parallelism().map_or(1, Into::into);
         let etc_hosts = read("/etc/hosts");
-        let page_sizes = page_sizes(Path::new(HUGE_PAGES));
+        let pages = huge_pages(Path::new(HUGE_PAGES));
         Self {
             name,
             address: node_ip(),
             memory,
             is_cgroup_v2: is_cgroup_v2(Path::new(CGROUPS)),
-            page_sizes,
+            huge_pages: pages.iter().map(HugePages::total).sum(),
+            storage: storage_size(&pods),
+            page_sizes: pages.iter().map(HugePages::size_name).collect(),
             dns,
-            cpus,
+            cpus: cpus::online_cpus(Path::new(SYSFS)),
             etc_hosts,
             logs,
             keep_logs,
@@ -105,21 +116,48 @@ fn dns(text: &str) -> Dns {
     dns
 }
 
-/// Returns the sizes of huge pages. The kernel names each directory by the size in kB:
+/// Returns the size in bytes of the file system of a directory, which may not exist yet.
+fn storage_size(dir: &Path) -> u64 {
+    let found = dir.ancestors().find_map(|dir| statvfs(dir).ok());
+    found.map_or(0, |found| found.f_blocks.saturating_mul(found.f_frsize))
+}
+
+/// Huge pages of one size.
+struct HugePages {
+    /// Size of a page in KiB.
+    size: u64,
+    /// Number of preallocated pages.
+    count: u64,
+}
+
+impl HugePages {
+    /// Returns the size of all pages in bytes.
+    fn total(&self) -> u64 {
+        self.size.saturating_mul(self.count).saturating_mul(1 << 10)
+    }
+
+    /// Returns the size of a page in the notation of the CRI.
+    fn size_name(&self) -> String {
+        match self.size {
+            size if size % (1 << 20) == 0 => format!("{}GB", size >> 20),
+            size if size % (1 << 10) == 0 => format!("{}MB", size >> 10),
+            size => format!("{size}KB"),
+        }
+    }
+}
+
+/// Returns the huge pages of the node, by size. The kernel names each directory by the size in kB:
 /// `hugepages-2048kB`.
-fn page_sizes(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let size =
-        |name: String| -> Option<u64> { name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok() };
-    let mut sizes: Vec<u64> =
-        entries.filter_map(|entry| size(entry.file_name().to_string_lossy().into_owned())).collect();
-    sizes.sort_unstable();
-    let named = |kilobytes: u64| match kilobytes {
-        size if size % (1 << 20) == 0 => format!("{}GB", size >> 20),
-        size if size % (1 << 10) == 0 => format!("{}MB", size >> 10),
-        size => format!("{size}KB"),
+fn huge_pages(dir: &Path) -> Vec<HugePages> {
+    let pages = |entry: fs::DirEntry| -> Option<HugePages> {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let count = fs::read_to_string(entry.path().join("nr_hugepages")).ok();
+        Some(HugePages { size, count: count.and_then(|count| count.trim().parse().ok()).unwrap_or(0) })
     };
-    sizes.into_iter().map(named).collect()
+    let mut all: Vec<HugePages> = fs::read_dir(dir).into_iter().flatten().flatten().filter_map(pages).collect();
+    all.sort_unstable_by_key(|pages| pages.size);
+    all
 }
 
 #[cfg(test)]
@@ -138,11 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn huge_page_sizes_have_the_names_of_the_cri() {
+    fn huge_pages_have_the_names_of_the_cri_and_are_counted_where_they_are_preallocated() {
         let dir = tempfile::tempdir().unwrap();
-        for size in ["1048576", "2048", "64"] {
-            fs::create_dir(dir.path().join(format!("hugepages-{size}kB"))).unwrap();
+        for (size, count) in [("1048576", "0\n"), ("2048", "3\n"), ("64", "")] {
+            let pages = dir.path().join(format!("hugepages-{size}kB"));
+            fs::create_dir(&pages).unwrap();
+            fs::write(pages.join("nr_hugepages"), count).unwrap();
         }
-        assert_eq!(page_sizes(dir.path()), ["64KB", "2MB", "1GB"]);
+        let pages = huge_pages(dir.path());
+        let names: Vec<String> = pages.iter().map(HugePages::size_name).collect();
+        let totals: Vec<u64> = pages.iter().map(HugePages::total).collect();
+        assert_eq!((names.join(" "), totals), ("64KB 2MB 1GB".to_owned(), vec![0, 6 << 20, 0]));
     }
 }

@@ -61,7 +61,7 @@ fn resolve_source(source: &FileSource, mode: u32, facts: &EnvFacts<'_>) -> Resul
             for DownwardApiFile { path, mode: own, content } in files {
                 let content = match content {
                     PodField::Field(of) => field(of, facts),
-                    PodField::Resource(of) => resource(of, "", facts),
+                    PodField::Resource(of) => resource(of, None, facts),
                 };
                 let file = PayloadFile { mode: own.unwrap_or(mode), content: content.into_bytes() };
                 payload.insert(path.clone(), file);

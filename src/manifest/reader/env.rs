@@ -33,6 +33,11 @@ const ONE_FIELD: &str = "may not have more than one field specified at a time";
 /// Resources to which a variable may refer, in addition to huge pages.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
+/// Errors about divisors.
+const CPU_DIVISORS: &str = "only divisor's values 1m and 1 are supported with the cpu resource";
+const DIVISORS: &str =
+    "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported";
+
 /// Limits and requests to which a variable may refer, for errors.
 const RESOURCE_FIELDS: [&str; 8] = [
     "limits.cpu",
@@ -244,7 +249,22 @@ pub(super) fn resource(
     };
     let divisor = node.field("divisor").map(|divisor| quantity(&divisor, problems));
     let divisor = divisor.map_or(Some(Quantity::ONE), |read| read)?;
+    if !is_divisor(name, divisor) {
+        let reason = if name == "cpu" { CPU_DIVISORS } else { DIVISORS };
+        node.field("divisor")?.error(reason, problems);
+    }
     Some(ResourceField { container, is_limit, resource: name.to_owned(), divisor })
+}
+
+/// Returns whether a quantity is a valid divisor of a resource, by the rules of the API server
+/// (`core/validation/validation.go`: `validateContainerResourceDivisor`). 0 counts as absent.
+fn is_divisor(resource: &str, divisor: Quantity) -> bool {
+    let is_power = |base: u64| (0..=6).any(|power| divisor == Quantity::from_units(base.pow(power)));
+    match resource {
+        _ if divisor.is_zero() => true,
+        "cpu" => divisor == Quantity::ONE || divisor == Quantity::MILLI,
+        _ => is_power(1_000) || is_power(1_024),
+    }
 }
 
 /// Reads a quantity, which may be a string or a number.

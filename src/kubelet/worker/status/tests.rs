@@ -35,6 +35,8 @@ fn node() -> NodeInfo {
         page_sizes: Vec::new(),
         dns: Dns::default(),
         is_cgroup_v2: false,
+        huge_pages: 0,
+        storage: 0,
         cpus: 1,
         etc_hosts: String::new(),
         logs: PathBuf::new(),

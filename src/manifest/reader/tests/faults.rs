@@ -87,6 +87,14 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "livenessProbe.tcpSocket.port: Invalid value: 0: must be",
         ),
         (
+            container(", env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1Mi}}}]"),
+            "resourceFieldRef.divisor: Invalid value: \"1Mi\": only divisor's values 1m and 1 are supported",
+        ),
+        (
+            container(", env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 5}}}]"),
+            "resourceFieldRef.divisor: Invalid value: 5: only divisor's values 1, 1k",
+        ),
+        (
             "{dnsPolicy: None, containers: [{name: a, image: i}]}".into(),
             "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None",
         ),
