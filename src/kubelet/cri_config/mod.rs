@@ -3,6 +3,7 @@
 
 mod annotations;
 mod env;
+mod pod_resources;
 mod resources;
 mod security;
 
@@ -19,6 +20,7 @@ use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, variables};
+pub(super) use pod_resources::memory_limit;
 
 /// Maximum length of a host name (kubelet: `kubelet_pods.go`: `truncatePodHostnameIfNeeded`).
 const MAX_HOSTNAME_LEN: usize = 63;

@@ -12,11 +12,22 @@ use rustix::mount::{MountFlags, mount};
 use super::beneath::{Links, descriptor_path, make, open, open_on_same_mount};
 use super::{removal, volumes};
 
-/// Mode of an emptyDir: every user in the pod may use it.
+/// Mode of an emptyDir on disk: every user in the pod may use it.
 const MODE: u32 = 0o777;
+
+/// Mode of an emptyDir in memory: the kernel's default for a tmpfs.
+const TMPFS_MODE: u32 = 0o1777;
 
 /// Name of the directory until it is complete. It is not a valid name of a volume.
 const UNFINISHED: &str = "..unfinished";
+
+/// Returns the size of an emptyDir in memory: the smallest of the node's allocatable memory, the
+/// memory limit of the pod and the size limit of the volume. `None` for the kernel's default
+/// (kubelet: `calculateEmptyDirMemorySize`, `generateTmpfsMountOptions`).
+pub(super) fn memory_size(allocatable: u64, pod_limit: Option<u64>, size_limit: Option<u64>) -> Option<u64> {
+    let limits = [pod_limit, size_limit].into_iter().flatten().filter(|limit| *limit > 0);
+    Some(limits.fold(allocatable, u64::min)).filter(|size| *size > 0)
+}
 
 /// Settings of an emptyDir volume.
 #[derive(Clone, Copy, Debug)]
@@ -61,14 +72,22 @@ impl EmptyDir {
         }
     }
 
+    /// Mounts a tmpfs, whose pages are not swapped out if the kernel supports it (Linux 6.4).
     fn mount(self, point: &OwnedFd) -> io::Result<()> {
-        let mode = self.group.map_or(MODE, |_| volumes::GROUP_DIRECTORY_MODE | MODE);
+        let mode = self.group.map_or(TMPFS_MODE, |_| volumes::GROUP_DIRECTORY_MODE | TMPFS_MODE);
         let mut options = format!("mode={mode:o}");
         options.extend(self.group.map(|group| format!(",gid={group}")));
         options.extend(self.size.map(|size| format!(",size={size}")));
-        let options = CString::new(options).unwrap_or_default();
-        Ok(mount("tmpfs", descriptor_path(point), "tmpfs", MountFlags::empty(), options.as_c_str())?)
+        match mount_tmpfs(point, &format!("{options},noswap")) {
+            Err(Errno::INVAL) => Ok(mount_tmpfs(point, &options)?),
+            mounted => Ok(mounted?),
+        }
     }
+}
+
+fn mount_tmpfs(point: &OwnedFd, options: &str) -> Result<(), Errno> {
+    let options = CString::new(options).unwrap_or_default();
+    mount("tmpfs", descriptor_path(point), "tmpfs", MountFlags::empty(), options.as_c_str())
 }
 
 #[cfg(test)]
@@ -117,11 +136,49 @@ mod tests {
         let volume = EmptyDir { in_memory: true, size: Some(1 << 20), group: Some(4_242) };
         let ensured = [(); 2].map(|()| volume.ensure(&parent, OsStr::new("v")));
         let (mounted, found) = (mounted_below(&root).unwrap(), fs::metadata(&path).unwrap());
+        let options = tmpfs_options(&path);
+        let size = rustix::fs::statvfs(&path).unwrap();
         for point in &mounted {
             unmount(point, UnmountFlags::NOFOLLOW).unwrap();
         }
         assert!(ensured.iter().all(Result::is_ok), "{ensured:?}");
         assert_eq!(mounted, [path]);
-        assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, 4_242));
+        assert_eq!((found.mode() & 0o7777, found.gid()), (0o3777, 4_242));
+        assert_eq!(size.f_blocks * size.f_frsize, 1 << 20);
+        assert_eq!(options.split(',').any(|option| option == "noswap"), supports_noswap(), "{options}");
+    }
+
+    /// Returns the options of the tmpfs that is mounted at a path.
+    fn tmpfs_options(point: &Path) -> String {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let fields = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut mounts = mounts.lines().map(fields);
+        mounts.find(|fields| Path::new(&fields[1]) == point).map(|fields| fields[3].clone()).unwrap()
+    }
+
+    fn supports_noswap() -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let point = trusted(dir.path()).unwrap();
+        let mounted = mount_tmpfs(&point, "noswap").is_ok();
+        if mounted {
+            unmount(dir.path(), UnmountFlags::NOFOLLOW).unwrap();
+        }
+        mounted
+    }
+
+    #[test]
+    fn an_empty_dir_in_memory_is_limited_by_the_node_the_pod_and_the_volume() {
+        for (allocatable, pod_limit, size_limit, expected) in [
+            (100, None, None, Some(100)),
+            (100, Some(50), None, Some(50)),
+            (100, Some(50), Some(20), Some(20)),
+            (100, Some(50), Some(70), Some(50)),
+            (100, Some(200), Some(200), Some(100)),
+            (100, None, Some(0), Some(100)),
+            (0, Some(50), Some(50), None),
+        ] {
+            let size = memory_size(allocatable, pod_limit, size_limit);
+            assert_eq!(size, expected, "{allocatable} {pod_limit:?} {size_limit:?}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::cri_config::{EnvFacts, hostname};
+use super::cri_config::{EnvFacts, hostname, memory_limit};
 use crate::cri::v1;
 use crate::manifest::pod::{
     Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
@@ -111,8 +111,10 @@ impl PodDir {
             let failed = |source| VolumeError::SetUp { volume: name.clone(), source: Box::new(source) };
             let prepared = match source {
                 VolumeSource::EmptyDir { is_memory, size } => {
+                    let allocatable = facts.node.allocatable_memory();
+                    let size = empty_dir::memory_size(allocatable, memory_limit(facts.pod), *size);
                     // Without root, an emptyDir in memory is a plain directory.
-                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size: *size, group };
+                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size, group };
                     open_or_make(&root, &below(None), 0o755, Links::Refuse)
                         .and_then(|above| volume.ensure(above, OsStr::new(name)))
                 }

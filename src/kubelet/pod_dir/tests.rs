@@ -280,3 +280,23 @@ fn a_host_path_is_created_without_following_a_dangling_link() {
     volumes::host_path(&path.join("new/deep"), HostPathKind::DirectoryOrCreate).unwrap();
     assert_eq!(fs::metadata(path.join("new/deep")).unwrap().mode() & 0o777, 0o755);
 }
+
+#[test]
+fn an_empty_dir_in_memory_has_the_size_of_the_memory_limit_of_its_pod() {
+    if !may_mount() {
+        return fixtures::skip::skip("mounts take the right to mount");
+    }
+    let mut host = TestHost::new();
+    let pod = host.read(
+        "{kind: Pod, metadata: {name: p, uid: u}, spec: {volumes: [{name: v, emptyDir: {medium: Memory}}],
+          containers: [{name: a, image: i, resources: {limits: {memory: 8Mi}}}]}}",
+    );
+    let dir = PodDir::for_pod(&pod, &host.node.pods);
+    let prepared = dir.prepare(&host.facts(&pod, &[]));
+    let volume = host.node.pods.join("u/volumes/kubernetes.io~empty-dir/v");
+    let (size, mode) = (rustix::fs::statvfs(&volume), fs::metadata(&volume).map(|found| found.mode()));
+    dir.remove().unwrap();
+    prepared.unwrap();
+    let size = size.unwrap();
+    assert_eq!((size.f_blocks * size.f_frsize, mode.unwrap() & 0o7777), (8 << 20, 0o1777));
+}
