@@ -1,13 +1,13 @@
 //! Resources of containers and pods in terms of the kernel: CPU shares and quota, memory, OOM score
 //! (kubelet: `kuberuntime/kuberuntime_container_linux.go`, `cm/helpers_linux.go`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::pod_resources;
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::{Container, Pod, Qos, Resources};
-use crate::manifest::quantity::Quantity;
 
 /// CFS quota period in microseconds.
 const PERIOD: i64 = 100_000;
@@ -57,32 +57,10 @@ pub(super) fn container_resources(
     }
 }
 
-/// Returns the resources of a pod: the sum of its lasting containers, or those of an init container
-/// where these are higher (kubelet: `kuberuntime/kuberuntime_sandbox_linux.go`:
+/// Returns the resources of a pod (kubelet: `kuberuntime/kuberuntime_sandbox_linux.go`:
 /// `calculateSandboxResources`).
 pub(super) fn pod_resources(pod: &Pod, node: &NodeInfo) -> LinuxContainerResources {
-    let mut all = Resources::default();
-    let sum = |into: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
-        for (name, quantity) in more {
-            let before = into.get(name).copied().unwrap_or_default();
-            into.insert(name.clone(), before + *quantity);
-        }
-    };
-    for container in pod.containers.iter().filter(|container| container.spec.role != ContainerKind::Init) {
-        sum(&mut all.requests, &container.resources.requests);
-        sum(&mut all.limits, &container.resources.limits);
-    }
-    // An init container runs alone, so the higher of both values counts.
-    for container in pod.containers.iter().filter(|container| container.spec.role == ContainerKind::Init) {
-        let Resources { requests, limits } = &container.resources;
-        for (into, own) in [(&mut all.requests, requests), (&mut all.limits, limits)] {
-            for (name, quantity) in own {
-                let known = into.entry(name.clone()).or_default();
-                *known = (*known).max(*quantity);
-            }
-        }
-    }
-    linux_resources(&all, node)
+    linux_resources(&pod_resources::total(pod), node)
 }
 
 /// Converts resources (kubelet: `kuberuntime_container_linux.go`: `calculateLinuxResources`).

@@ -240,3 +240,13 @@ fn limits_that_are_not_set_are_the_allocatable_amounts_of_the_node_in_units_of_t
     assert_eq!(variables("a"), expected);
     assert_eq!(variables("init"), ["CPU=2"], "it has defaults for the container's own limits");
 }
+
+#[test]
+fn the_resources_of_a_sandbox_include_sidecars_beside_an_init_container() {
+    let pod = pod("{initContainers: [{name: s, image: i, restartPolicy: Always, resources: {limits: {cpu: 1, memory: 64Mi}}},
+        {name: b, image: i, resources: {limits: {cpu: 2, memory: 128Mi}}}],
+        containers: [{name: a, image: i, resources: {limits: {cpu: 500m, memory: 32Mi}}}]}");
+    let resources = sandbox(&pod, &node(), 0, "").linux.unwrap().resources.unwrap();
+    assert_eq!((resources.memory_limit_in_bytes, resources.cpu_quota), (192 << 20, 300_000));
+    assert_eq!(resources.cpu_shares, 3_072);
+}
