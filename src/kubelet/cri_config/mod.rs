@@ -110,7 +110,7 @@ pub(super) fn container(
         tty: container.streams.tty,
         linux: Some(LinuxContainerConfig {
             resources: Some(resources::container_resources(pod, container, node)),
-            security_context: Some(security::container_security(pod, container, image_status)),
+            security_context: Some(security::container_security(pod, container, node, image_status)),
         }),
         ..ContainerConfig::default()
     }

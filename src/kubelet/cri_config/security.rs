@@ -6,10 +6,11 @@ use crate::cri::v1::{
     Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
     NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
+use crate::kubelet::node::NodeInfo;
 use crate::manifest::pod::{Container, Pod};
 
-/// Paths of `/proc` and `/sys` that are hidden from containers, and paths that are read-only
-/// (kubelet: `pkg/securitycontext/util.go`).
+/// Paths of `/proc` and `/sys` that are hidden from containers on every node, and paths that are
+/// read-only (kubelet: `pkg/securitycontext/util.go`).
 const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
@@ -46,16 +47,14 @@ pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
 pub(super) fn container_security(
     pod: &Pod,
     container: &Container,
+    node: &NodeInfo,
     image: Option<&Image>,
 ) -> LinuxContainerSecurityContext {
     let (container_context, pod_context) = (&container.security, &pod.security.common);
     let user = container_context.common.user.or(pod_context.user);
     let of_image = image.filter(|_| user.is_none());
     let has_capabilities = !container_context.add.is_empty() || !container_context.drop.is_empty();
-    let paths = |paths: &[&str]| {
-        let is_shown = container_context.sees_all_of_proc;
-        paths.iter().filter(|_| !is_shown).map(|path| (*path).to_owned()).collect()
-    };
+    let is_masked = !container_context.sees_all_of_proc;
     LinuxContainerSecurityContext {
         capabilities: has_capabilities.then(|| Capability {
             add_capabilities: container_context.add.clone(),
@@ -72,8 +71,8 @@ pub(super) fn container_security(
         supplemental_groups: groups(pod),
         supplemental_groups_policy: groups_policy(pod),
         no_new_privs: container_context.may_gain_privileges == Some(false),
-        masked_paths: paths(&MASKED),
-        readonly_paths: paths(&READ_ONLY),
+        masked_paths: if is_masked { masked_paths(node) } else { Vec::new() },
+        readonly_paths: if is_masked { READ_ONLY.map(str::to_owned).to_vec() } else { Vec::new() },
         seccomp: Some(
             container_context
                 .common
@@ -85,6 +84,11 @@ pub(super) fn container_security(
         apparmor: container_context.common.apparmor.clone().or_else(|| pod_context.apparmor.clone()),
         ..LinuxContainerSecurityContext::default()
     }
+}
+
+/// Returns the paths that are hidden from containers.
+fn masked_paths(node: &NodeInfo) -> Vec<String> {
+    MASKED.map(str::to_owned).into_iter().chain(node.thermal_throttle.iter().cloned()).collect()
 }
 
 /// Returns the uid of an image's user; root if the image names none.

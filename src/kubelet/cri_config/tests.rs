@@ -17,6 +17,7 @@ fn node() -> NodeInfo {
         page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
         dns: Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
         cpus: 2,
+        thermal_throttle: Vec::new(),
         etc_hosts: String::new(),
         logs: PathBuf::from("/logs"),
         keep_logs: false,
@@ -249,4 +250,13 @@ fn the_resources_of_a_sandbox_include_sidecars_beside_an_init_container() {
     let resources = sandbox(&pod, &node(), 0, "").linux.unwrap().resources.unwrap();
     assert_eq!((resources.memory_limit_in_bytes, resources.cpu_quota), (192 << 20, 300_000));
     assert_eq!(resources.cpu_shares, 3_072);
+}
+
+#[test]
+fn thermal_counters_of_the_node_are_masked_after_the_fixed_paths() {
+    let counters = "/sys/devices/system/cpu/cpu0/thermal_throttle".to_owned();
+    let node = NodeInfo { thermal_throttle: vec![counters.clone()], ..node() };
+    let pod = pod("{containers: [{name: a, image: i}]}");
+    let masked = made_on(&pod, "a", &node).linux.unwrap().security_context.unwrap().masked_paths;
+    assert_eq!((masked.len(), masked.last()), (13, Some(&counters)));
 }

@@ -51,6 +51,8 @@ pub(super) struct NodeInfo {
     pub(super) dns: Dns,
     /// Number of processors.
     pub(super) cpus: usize,
+    /// Paths of sysfs that are hidden from containers on this node.
+    pub(super) thermal_throttle: Vec<String>,
     /// Content of the node's `/etc/hosts`.
     pub(super) etc_hosts: String,
     /// Directory of the pods' logs.
@@ -83,6 +85,7 @@ impl NodeInfo {
             page_sizes: pages.iter().map(HugePages::size_name).collect(),
             dns,
             cpus: cpus::online_cpus(Path::new(SYSFS)),
+            thermal_throttle: cpus::thermal_throttle_paths(Path::new(SYSFS)),
             etc_hosts,
             logs,
             keep_logs,

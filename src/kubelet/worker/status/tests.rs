@@ -38,6 +38,7 @@ fn node() -> NodeInfo {
         huge_pages: 0,
         storage: 0,
         cpus: 1,
+        thermal_throttle: Vec::new(),
         etc_hosts: String::new(),
         logs: PathBuf::new(),
         keep_logs: false,
