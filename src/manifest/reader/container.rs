@@ -69,6 +69,8 @@ pub(super) struct PodContext<'a> {
     pub(super) spec: &'a PodSpec,
     pub(super) volumes: &'a Volumes,
     pub(super) is_host_network: bool,
+    /// Whether the pod has its own user namespace.
+    pub(super) has_user_namespace: bool,
 }
 
 /// Names and host ports that the containers of a pod must not share.
@@ -125,7 +127,7 @@ pub(super) fn read(
     let message_policies = [("File", false), ("FallbackToLogsOnError", true)];
     let message_policy = node.field("terminationMessagePolicy").filter(|policy| policy.value() != "");
     let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
-    let security = security::read_container_security(node, problems);
+    let security = security::read_container_security(node, around.has_user_namespace, problems);
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) = (env::variables(node, around.spec, problems), env::env_from(node, problems));
     let (ports, resources) =

@@ -202,7 +202,12 @@ pub(in crate::manifest) fn read(
         at.error("ShareProcessNamespace and HostPID cannot both be enabled", problems);
     }
     ignored_fields(&spec, problems);
-    let around = PodContext { spec: &pod_spec, volumes: &volumes, is_host_network: host.network };
+    let around = PodContext {
+        spec: &pod_spec,
+        volumes: &volumes,
+        is_host_network: host.network,
+        has_user_namespace: spec.field("hostUsers").is_some_and(|users| users.value() == false),
+    };
     let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
     let (regular, init): (Vec<_>, Vec<_>) =
         nodes.into_iter().partition(|(_, spec)| spec.role == ContainerKind::Regular);

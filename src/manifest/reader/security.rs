@@ -120,8 +120,13 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
     sysctls
 }
 
-/// Reads the security context of a container.
-pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
+/// Reads the security context of a container. `has_user_namespace`: the pod has its own
+/// (`hostUsers: false`).
+pub(super) fn read_container_security(
+    container: &Cursor<'_>,
+    has_user_namespace: bool,
+    problems: &mut Vec<Violation>,
+) -> Security {
     let Some(node) = container.field("securityContext") else { return Security::default() };
     OF_CONTAINER.check(&node, problems);
     if let Some(capabilities) = node.field("capabilities") {
@@ -134,19 +139,33 @@ pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec
     let is_privileged = flag(&node, "privileged", problems);
     let may_gain = node.field("allowPrivilegeEscalation");
     let may_gain_privileges = may_gain.as_ref().and_then(|may| may.flag(problems));
-    if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false) && is_privileged) {
-        may_gain.error("cannot set `allowPrivilegeEscalation` to false and `privileged` to true", problems);
+    let add = capabilities("add", problems);
+    if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false)) {
+        if is_privileged {
+            may_gain
+                .error("cannot set `allowPrivilegeEscalation` to false and `privileged` to true", problems);
+        }
+        // The API server knows this spelling of the capability only.
+        if add.iter().any(|capability| capability == "CAP_SYS_ADMIN") {
+            let reason =
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+            may_gain.error(reason, problems);
+        }
     }
-    let mounts = node.field("procMount");
-    let mounts = mounts.and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
+    let mount = node.field("procMount");
+    let is_unmasked =
+        mount.as_ref().and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
+    if let Some(at) = mount.filter(|_| is_unmasked == Some(true) && !has_user_namespace) {
+        at.error("`hostUsers` must be false to use `Unmasked`", problems);
+    }
     Security {
         common: common(&node, problems),
-        add: capabilities("add", problems),
+        add,
         drop: capabilities("drop", problems),
         is_privileged,
         may_gain_privileges,
         has_read_only_root: flag(&node, "readOnlyRootFilesystem", problems),
-        sees_all_of_proc: mounts.unwrap_or(false),
+        sees_all_of_proc: is_unmasked.unwrap_or(false),
     }
 }
 

@@ -253,3 +253,15 @@ fn a_volume_without_a_source_is_an_empty_dir() {
     let misspelt = "{volumes: [{name: v, emptydir: {}}], containers: [{name: a, image: i}]}";
     assert_eq!(problems_of("spec.volumes[0].emptydir", misspelt).len(), 1);
 }
+
+#[test]
+fn an_unmasked_proc_mount_requires_a_user_namespace() {
+    let spec = |users: bool| {
+        format!(
+            "{{hostUsers: {users}, containers: [{{name: a, image: i, securityContext: {{procMount: Unmasked}}}}]}}"
+        )
+    };
+    let [kept, own] = [true, false].map(|users| problems_of("", &spec(users)));
+    assert!(kept.len() == 1 && kept[0].contains("procMount: Invalid value"), "{kept:?}");
+    assert!(own.len() == 1 && own[0].contains("spec.hostUsers: Unsupported by probeshim"), "{own:?}");
+}

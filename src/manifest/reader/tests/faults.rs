@@ -95,6 +95,14 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "resourceFieldRef.divisor: Invalid value: 5: only divisor's values 1, 1k",
         ),
         (
+            container(", securityContext: {allowPrivilegeEscalation: false, capabilities: {add: [CAP_SYS_ADMIN]}}"),
+            "allowPrivilegeEscalation: Invalid value: false: cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+        ),
+        (
+            container(", securityContext: {procMount: Unmasked}"),
+            "securityContext.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`",
+        ),
+        (
             "{dnsPolicy: None, containers: [{name: a, image: i}]}".into(),
             "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None",
         ),
