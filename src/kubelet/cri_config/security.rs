@@ -42,6 +42,10 @@ pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
     }
 }
 
+/// Prefix of the annotations that named the AppArmor profile of a container before the field
+/// `appArmorProfile` did. Static pods may still have them.
+const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
+
 /// Returns the security context of a container. Without `runAsUser` the container runs as the user
 /// of its image.
 pub(super) fn container_security(
@@ -54,6 +58,7 @@ pub(super) fn container_security(
     let user = container_context.common.user.or(pod_context.user);
     let of_image = image.filter(|_| user.is_none());
     let has_capabilities = !container_context.add.is_empty() || !container_context.drop.is_empty();
+    let apparmor = apparmor(pod, container);
     let is_masked = !container_context.sees_all_of_proc;
     LinuxContainerSecurityContext {
         capabilities: has_capabilities.then(|| Capability {
@@ -81,8 +86,40 @@ pub(super) fn container_security(
                 .or_else(|| pod_context.seccomp.clone())
                 .unwrap_or_else(|| profile(ProfileType::Unconfined)),
         ),
-        apparmor: container_context.common.apparmor.clone().or_else(|| pod_context.apparmor.clone()),
+        apparmor_profile: apparmor.as_ref().map(superseded_profile).unwrap_or_default(),
+        apparmor,
         ..LinuxContainerSecurityContext::default()
+    }
+}
+
+/// Returns the AppArmor profile of a container: of its field, else of its annotation, else of the
+/// pod's field (`pkg/security/apparmor/helpers.go`: `GetProfile`).
+fn apparmor(pod: &Pod, container: &Container) -> Option<SecurityProfile> {
+    let annotation = || pod.annotations.get(&format!("{APPARMOR_ANNOTATION}{}", container.name));
+    let own = container.security.common.apparmor.clone();
+    own.or_else(|| annotation().and_then(|text| annotated_profile(text)))
+        .or_else(|| pod.security.common.apparmor.clone())
+}
+
+/// Parses the value of an annotation with an AppArmor profile.
+fn annotated_profile(text: &str) -> Option<SecurityProfile> {
+    match text {
+        "runtime/default" => Some(profile(ProfileType::RuntimeDefault)),
+        "unconfined" => Some(profile(ProfileType::Unconfined)),
+        other => other.strip_prefix("localhost/").map(|name| SecurityProfile {
+            localhost_ref: name.to_owned(),
+            ..profile(ProfileType::Localhost)
+        }),
+    }
+}
+
+/// Returns a profile in the notation of the annotation, for runtimes that do not know the field
+/// `apparmor` (kubelet: `kuberuntime/helpers.go`: `getAppArmorProfile`).
+fn superseded_profile(profile: &SecurityProfile) -> String {
+    match profile.profile_type() {
+        ProfileType::RuntimeDefault => "runtime/default".to_owned(),
+        ProfileType::Unconfined => "unconfined".to_owned(),
+        ProfileType::Localhost => format!("localhost/{}", profile.localhost_ref),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::cri::v1::LinuxContainerSecurityContext;
+use crate::cri::v1::security_profile::ProfileType;
 use crate::manifest::ConfigObjects;
 use crate::manifest::reader::tests::{play, pod, pod_set};
 
@@ -259,4 +261,34 @@ fn thermal_counters_of_the_node_are_masked_after_the_fixed_paths() {
     let pod = pod("{containers: [{name: a, image: i}]}");
     let masked = made_on(&pod, "a", &node).linux.unwrap().security_context.unwrap().masked_paths;
     assert_eq!((masked.len(), masked.last()), (13, Some(&counters)));
+}
+
+#[test]
+fn the_apparmor_profile_is_that_of_the_container_the_annotation_or_the_pod() {
+    let read = |annotation: &str, spec: &str| {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p, annotations: {{container.apparmor.security.beta.kubernetes.io/a: {annotation}}}}},
+              spec: {{securityContext: {{appArmorProfile: {{type: RuntimeDefault}}}}, containers: [{{name: a, image: i{spec}}}, {{name: b, image: i}}]}}}}"
+        );
+        let pod = play(&text).unwrap().remove(0);
+        ["a", "b"].map(|name| made(&pod, name).linux.unwrap().security_context.unwrap())
+    };
+    let profile = |security: &LinuxContainerSecurityContext| {
+        let apparmor = security.apparmor.clone().unwrap();
+        (apparmor.profile_type(), apparmor.localhost_ref, security.apparmor_profile.clone())
+    };
+    let of_pod = (ProfileType::RuntimeDefault, String::new(), "runtime/default".to_owned());
+    let unconfined = (ProfileType::Unconfined, String::new(), "unconfined".to_owned());
+    let localhost = (ProfileType::Localhost, "k8s-nginx".to_owned(), "localhost/k8s-nginx".to_owned());
+    for (annotation, spec, expected) in [
+        ("localhost/k8s-nginx", "", &localhost),
+        ("unconfined", "", &unconfined),
+        ("runtime/default", "", &of_pod),
+        ("''", "", &of_pod),
+        ("runtime/default", ", securityContext: {appArmorProfile: {type: Unconfined}}", &unconfined),
+    ] {
+        let [annotated, other] = read(annotation, spec);
+        assert_eq!(profile(&annotated), *expected, "{annotation}{spec}");
+        assert_eq!(profile(&other), of_pod, "the annotation of another container");
+    }
 }

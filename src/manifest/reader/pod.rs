@@ -194,6 +194,9 @@ pub(in crate::manifest) fn read(
     };
     let SpecReading { spec: pod_spec, containers: nodes } = read_spec(pod, &spec, Source::Manifest, problems);
     SPEC.check(&spec, problems);
+    if let Some(metadata) = &metadata {
+        security::check_apparmor_annotations(metadata, &pod_spec, problems);
+    }
     let volumes = volume::volumes(&spec, &pod_spec, problems);
     let mut is = |field: &str| flag(&spec, field, problems);
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };

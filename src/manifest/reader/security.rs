@@ -6,8 +6,12 @@ use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
+use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
 use crate::manifest::validation::{self, NON_NEGATIVE};
+
+/// Prefix of annotations with the AppArmor profile of a container.
+const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
@@ -118,6 +122,29 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
         }
     }
     sysctls
+}
+
+/// Reports annotations with AppArmor profiles that name no container of the pod or no valid profile
+/// (`core/validation/validation.go`: `ValidateAppArmorPodAnnotations`).
+pub(super) fn check_apparmor_annotations(
+    metadata: &Cursor<'_>,
+    pod: &PodSpec,
+    problems: &mut Vec<Violation>,
+) {
+    let Some(annotations) = metadata.field("annotations") else { return };
+    for key in annotations.value().as_object().into_iter().flat_map(|object| object.keys()) {
+        let Some(container) = key.strip_prefix(APPARMOR_ANNOTATION) else { continue };
+        let Some(at) = annotations.field(key) else { continue };
+        if pod.container(container).is_none() {
+            at.error(format!("container {container:?} not found"), problems);
+        }
+        let is_valid = |profile: &str| {
+            ["", "runtime/default", "unconfined"].contains(&profile) || profile.starts_with("localhost/")
+        };
+        if at.value().as_str().is_some_and(|profile| !is_valid(profile)) {
+            at.error("invalid AppArmor profile name", problems);
+        }
+    }
 }
 
 /// Reads the security context of a container. `has_user_namespace`: the pod has its own

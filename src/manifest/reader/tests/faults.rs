@@ -209,6 +209,10 @@ fn all_manifest_errors_outside_the_pod_spec_are_reported() {
     for (text, expected) in [
         (pod("labels: {a b: c}"), "metadata.labels: Invalid value: \"a b\": name part must consist of"),
         (pod("labels: {a: b c}"), "metadata.labels.a: Invalid value: \"b c\": a valid label must be an empty string"),
+        (
+            pod("annotations: {container.apparmor.security.beta.kubernetes.io/none: unconfined}"),
+            "Invalid value: \"unconfined\": container \"none\" not found",
+        ),
         (pod("annotations: {a b: c}"), "metadata.annotations: Invalid value: \"a b\": name part must consist of"),
         (
             format!("{{apiVersion: v2, kind: Pod, metadata: {{name: p}}, spec: {SPEC}}}"),
