@@ -9,12 +9,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, readlinkat, renameat, statat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, fchmod, readlinkat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::beneath::{self, Links, make, open_or_make};
 use super::payload::{Payload, PayloadFile};
+use super::volumes::GroupAccess;
 use super::{removal, volumes};
 
 /// Link to the current directory of files.
@@ -32,8 +33,8 @@ pub(super) fn has_files(volume: &OwnedFd) -> bool {
 }
 
 /// Writes the files of a volume, and assigns new files to a group. If the files are up to date,
-/// only completes an update that a crash interrupted.
-pub(super) fn write(volume: &OwnedFd, files: &Payload, group: Option<u32>) -> io::Result<()> {
+/// only completes an update that a crash interrupted. `mode`: mode of the volume's directory.
+pub(super) fn write(volume: &OwnedFd, files: &Payload, mode: u32, group: Option<u32>) -> io::Result<()> {
     let mut digest = Sha256::new();
     for (path, PayloadFile { mode, content }) in files {
         digest.update(format!("{path}\0{mode:o}\0{}\0", content.len()));
@@ -47,8 +48,9 @@ pub(super) fn write(volume: &OwnedFd, files: &Payload, group: Option<u32>) -> io
         for (path, PayloadFile { mode, content }) in files {
             write_file(&dir, path, content, *mode)?;
         }
+        fchmod(volume, Mode::from_raw_mode(mode))?;
         if let Some(group) = group {
-            volumes::give(volume, group)?;
+            volumes::give(volume, group, GroupAccess::ReadOnly)?;
             volumes::apply_fs_group(&dir, group)?;
         }
         ignore_missing(unlinkat(volume, NEXT, AtFlags::empty()))?;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
 use super::beneath::{Links, descriptor_path, make, open, open_on_same_mount};
+use super::volumes::GroupAccess;
 use super::{removal, volumes};
 
 /// Mode of an emptyDir on disk: every user in the pod may use it.
@@ -64,7 +65,7 @@ impl EmptyDir {
         let directory = make(&parent, OsStr::new(UNFINISHED), MODE)?;
         fchmod(&directory, Mode::from_raw_mode(MODE))?;
         if let Some(group) = self.group {
-            volumes::give(&directory, group)?;
+            volumes::give(&directory, group, GroupAccess::ReadWrite)?;
         }
         match renameat_with(&parent, UNFINISHED, &parent, name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => Ok(renameat(&parent, UNFINISHED, &parent, name)?),
@@ -74,7 +75,7 @@ impl EmptyDir {
 
     /// Mounts a tmpfs, whose pages are not swapped out if the kernel supports it (Linux 6.4).
     fn mount(self, point: &OwnedFd) -> io::Result<()> {
-        let mode = self.group.map_or(TMPFS_MODE, |_| volumes::GROUP_DIRECTORY_MODE | TMPFS_MODE);
+        let mode = self.group.map_or(TMPFS_MODE, |_| TMPFS_MODE | GroupAccess::ReadWrite.mask(true));
         let mut options = format!("mode={mode:o}");
         options.extend(self.group.map(|group| format!(",gid={group}")));
         options.extend(self.size.map(|size| format!(",size={size}")));

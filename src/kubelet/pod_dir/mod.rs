@@ -136,9 +136,10 @@ impl PodDir {
                             continue;
                         }
                     };
+                    let root_mode = volumes::root_mode(*kind);
                     open_or_make(&root, &above, 0o755, Links::Refuse)
-                        .and_then(|above| make(above, OsStr::new(name), 0o755))
-                        .and_then(|volume| atomic_writer::write(&volume, &files, group))
+                        .and_then(|above| make(above, OsStr::new(name), root_mode))
+                        .and_then(|volume| atomic_writer::write(&volume, &files, root_mode, group))
                 }
             };
             prepared.map_err(with_path(&path)).map_err(failed)?;

@@ -258,10 +258,11 @@ fn files_of_new_volumes_belong_to_the_fs_group_of_the_pod() {
     let volumes = host.node.pods.join("u/volumes");
     for (path, mode) in [
         ("kubernetes.io~empty-dir/empty", 0o2777),
-        ("kubernetes.io~configmap/files", 0o2775),
-        ("kubernetes.io~configmap/files/a", 0o2775),
-        ("kubernetes.io~configmap/files/a/mode", 0o660),
-        ("kubernetes.io~configmap/files/other", 0o664),
+        ("kubernetes.io~configmap/files", 0o2777),
+        ("kubernetes.io~configmap/files/a", 0o2755),
+        ("kubernetes.io~configmap/files/a/mode", 0o640),
+        ("kubernetes.io~configmap/files/other", 0o644),
+        ("kubernetes.io~downward-api/down", 0o3777),
     ] {
         let found = fs::metadata(volumes.join(path)).unwrap();
         assert_eq!((found.gid(), found.mode() & 0o7777), (4242, mode), "{path}");
@@ -299,4 +300,28 @@ fn an_empty_dir_in_memory_has_the_size_of_the_memory_limit_of_its_pod() {
     prepared.unwrap();
     let size = size.unwrap();
     assert_eq!((size.f_blocks * size.f_frsize, mode.unwrap() & 0o7777), (8 << 20, 0o1777));
+}
+
+#[test]
+fn roots_of_file_volumes_have_the_modes_that_a_kubelet_gives_them() {
+    let mut host = TestHost::new();
+    let pod = host.read(
+        "{kind: Secret, metadata: {name: s}, stringData: {a: x}}
+---
+{kind: ConfigMap, metadata: {name: c}, data: {a: x}}
+---
+{kind: Pod, metadata: {name: p, uid: u}, spec: {containers: [{name: a, image: i}], volumes: [
+  {name: c, configMap: {name: c}}, {name: s, secret: {secretName: s}}, {name: d, downwardAPI: {}},
+  {name: r, projected: {sources: []}}]}}",
+    );
+    PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[])).unwrap();
+    for (path, mode) in [
+        ("kubernetes.io~configmap/c", 0o777),
+        ("kubernetes.io~secret/s", 0o1777),
+        ("kubernetes.io~downward-api/d", 0o1777),
+        ("kubernetes.io~projected/r", 0o1777),
+    ] {
+        let found = fs::metadata(host.node.pods.join("u/volumes").join(path)).unwrap();
+        assert_eq!(found.mode() & 0o7777, mode, "{path}");
+    }
 }

@@ -15,9 +15,36 @@ use super::beneath::{Links, make, open, trusted};
 use super::error::{VolumeError, with_path};
 use crate::manifest::pod::{FilesKind, HostPathKind};
 
-/// Mode bits that a directory of the group gets: the group may use it, and new files inherit the
-/// group.
-pub(super) const GROUP_DIRECTORY_MODE: u32 = 0o2070;
+/// Access of the pod's group to a volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GroupAccess {
+    /// The group may read and write, as in an emptyDir.
+    ReadWrite,
+    /// The group may read, as in a volume of files.
+    ReadOnly,
+}
+
+impl GroupAccess {
+    /// Returns the mode bits that files, or directories, get in addition. New files inherit the
+    /// group of their directory (kubelet: `pkg/volume/volume_linux.go`: `changeFilePermission`).
+    pub(super) fn mask(self, is_directory: bool) -> u32 {
+        let mask = match self {
+            Self::ReadWrite => 0o660,
+            Self::ReadOnly => 0o440,
+        };
+        if is_directory { mask | 0o2110 } else { mask }
+    }
+}
+
+/// Returns the mode of the root of a volume of files. The kubelet has ConfigMaps on disk, and the
+/// other kinds in a tmpfs (`configmap.go`, `secret.go`, `downwardapi.go`, `projected.go`:
+/// `wrappedVolumeSpec`).
+pub(super) fn root_mode(kind: FilesKind) -> u32 {
+    match kind {
+        FilesKind::ConfigMap => 0o777,
+        FilesKind::Secret | FilesKind::DownwardApi | FilesKind::Projected => 0o1777,
+    }
+}
 
 /// Returns the kubelet's name of the directory of a kind of volumes.
 pub(super) fn dir(kind: FilesKind) -> &'static str {
@@ -63,14 +90,14 @@ fn host_directory(path: &Path) -> io::Result<()> {
     make(trusted(above)?, name, 0o755).map(drop)
 }
 
-/// Assigns a directory with all files and directories below it to a group, with the permissions of
-/// their owner. Links are skipped (kubelet: `pkg/volume/volume_linux.go`: `changeFilePermission`).
+/// Assigns a directory with all files and directories below it to a group, which may read them.
+/// Links are skipped.
 pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
     // Paths of the directories still to do. Only one of them is open at a time.
     let mut left = vec![PathBuf::new()];
     while let Some(path) = left.pop() {
         let directory = open(top, &path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
-        give(&directory, group)?;
+        give(&directory, group, GroupAccess::ReadOnly)?;
         for entry in Dir::read_from(&directory)? {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -84,7 +111,7 @@ pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
             };
             match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
                 FileType::Directory => left.push(path.join(name)),
-                FileType::RegularFile => give(&opened, group)?,
+                FileType::RegularFile => give(&opened, group, GroupAccess::ReadOnly)?,
                 _ => {}
             }
         }
@@ -93,13 +120,12 @@ pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
 }
 
 /// Assigns one file or directory to a group.
-pub(super) fn give(file: &OwnedFd, group: u32) -> io::Result<()> {
+pub(super) fn give(file: &OwnedFd, group: u32, access: GroupAccess) -> io::Result<()> {
     let found = fstat(file)?;
     fchown(file, None, Some(Gid::from_raw(group)))?;
-    let mode = found.st_mode & 0o7777;
     let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-    let of_group = if is_directory { GROUP_DIRECTORY_MODE } else { (mode & 0o600) >> 3 };
-    Ok(fchmod(file, Mode::from_raw_mode(mode | of_group))?)
+    let mode = found.st_mode & 0o7777 | access.mask(is_directory);
+    Ok(fchmod(file, Mode::from_raw_mode(mode))?)
 }
 
 #[cfg(test)]
@@ -130,7 +156,7 @@ mod tests {
             dir.path(),
         );
         for path in ["v", "v/0", "v/57/a", "v/99/a/b"] {
-            assert_eq!(fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777, 0o2770, "{path}");
+            assert_eq!(fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777, 0o2750, "{path}");
         }
     }
 }
