@@ -2,6 +2,7 @@
 //! (kubelet: `kuberuntime/kuberuntime_sandbox.go`, `kuberuntime_container.go`).
 
 mod annotations;
+mod dns;
 mod env;
 mod pod_resources;
 mod resources;
@@ -10,13 +11,13 @@ mod security;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::node::{MAX_DNS_NAMESERVERS, NodeInfo};
+use super::node::NodeInfo;
 use crate::cri::labels;
 use crate::cri::v1::{
-    ContainerConfig, ContainerMetadata, DnsConfig, Image, ImageSpec, KeyValue, LinuxContainerConfig,
+    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
 };
-use crate::manifest::pod::{Container, Dns, Pod, StringMap};
+use crate::manifest::pod::{Container, Pod, StringMap};
 
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, variables};
@@ -64,7 +65,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
         }),
         hostname: if pod.host.network { String::new() } else { hostname(pod) },
         log_directory: log_dir(pod, &node.logs).display().to_string(),
-        dns_config: Some(dns(&pod.dns, &node.dns)),
+        dns_config: Some(dns::dns(&pod.dns, &node.dns)),
         port_mappings: ports.map(port).collect(),
         labels,
         annotations,
@@ -133,26 +134,6 @@ pub(super) fn hostname(pod: &Pod) -> String {
     // Names in Kubernetes are ASCII.
     let cut = name.get(..end).unwrap_or(name);
     if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
-}
-
-/// Merges the DNS settings of a pod with those of the node, if the pod includes them (kubelet:
-/// `network/dns/dns.go`: `GetPodDNS`).
-fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
-    let mut dns = if pod.include_node_config { node.clone() } else { Dns::default() };
-    let add = |all: &mut Vec<String>, more: &[String]| {
-        for one in more {
-            if !all.contains(one) {
-                all.push(one.clone());
-            }
-        }
-    };
-    add(&mut dns.servers, &pod.servers);
-    dns.servers.truncate(MAX_DNS_NAMESERVERS);
-    add(&mut dns.searches, &pod.searches);
-    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
-    dns.options.retain(|known| !pod.options.iter().any(|more| name(more) == name(known)));
-    dns.options.extend(pod.options.iter().cloned());
-    DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }
 }
 
 fn string_map(texts: &StringMap) -> HashMap<String, String> {

@@ -6,6 +6,7 @@ use super::*;
 use crate::cri::v1::LinuxContainerSecurityContext;
 use crate::cri::v1::security_profile::ProfileType;
 use crate::manifest::ConfigObjects;
+use crate::manifest::pod::Dns;
 use crate::manifest::reader::tests::{play, pod, pod_set};
 
 fn node() -> NodeInfo {

@@ -2,6 +2,7 @@
 
 mod allocatable;
 mod cpus;
+mod resolv_conf;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,6 @@ const SYSFS: &str = "/sys";
 
 /// Directory in which the kernel lists the sizes of huge pages.
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
-
-/// Maximum number of nameservers that a resolver uses (kubelet: `network/dns/dns.go`;
-/// `validation.MaxDNSNameservers`).
-pub(super) const MAX_DNS_NAMESERVERS: usize = 3;
 
 /// Properties of this node.
 #[derive(Clone, Debug)]
@@ -72,7 +69,7 @@ impl NodeInfo {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
         let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
-        let dns = dns(&read(RESOLV_CONF));
+        let dns = resolv_conf::parse(&read(RESOLV_CONF));
         let etc_hosts = read("/etc/hosts");
         let pages = huge_pages(Path::new(HUGE_PAGES));
         Self {
@@ -99,24 +96,6 @@ impl NodeInfo {
 /// (kubelet: `libcontainer/cgroups`: `IsCgroup2UnifiedMode`).
 fn is_cgroup_v2(root: &Path) -> bool {
     statfs(root).is_ok_and(|found| u64::try_from(found.f_type) == Ok(CGROUP2_SUPER_MAGIC))
-}
-
-/// Parses a resolver configuration.
-fn dns(text: &str) -> Dns {
-    let mut dns = Dns { include_node_config: true, ..Dns::default() };
-    for line in text.lines() {
-        let mut fields = line.split_whitespace();
-        let keyword = fields.next().unwrap_or_default();
-        let rest = fields.map(str::to_owned);
-        match keyword {
-            "nameserver" => dns.servers.extend(rest.take(1)),
-            "search" => dns.searches = rest.collect(),
-            "options" => dns.options = rest.collect(),
-            _ => {}
-        }
-    }
-    dns.servers.truncate(MAX_DNS_NAMESERVERS);
-    dns
 }
 
 /// Returns the size in bytes of the file system of a directory, which may not exist yet.
@@ -166,17 +145,6 @@ fn huge_pages(dir: &Path) -> Vec<HugePages> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn resolv_conf_is_parsed_as_by_a_resolver() {
-        let text = "# x\nnameserver 1.1.1.1\nsearch a.b c\noptions ndots:2 edns0\nnameserver 2.2.2.2\nnameserver ::1\nnameserver 3.3.3.3\n";
-        let read = dns(text);
-        assert_eq!(read.servers, ["1.1.1.1", "2.2.2.2", "::1"]);
-        assert_eq!(
-            (read.searches.join(" "), read.options.join(" ")),
-            ("a.b c".into(), "ndots:2 edns0".into())
-        );
-    }
 
     #[test]
     fn huge_pages_have_the_names_of_the_cri_and_are_counted_where_they_are_preallocated() {
