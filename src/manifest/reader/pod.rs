@@ -249,12 +249,11 @@ pub(in crate::manifest) fn read(
     }
     let written_spec = written::pod_spec(&spec, problems)?;
     let manifest = json!({"metadata": pod.value()["metadata"], "spec": pod.value()["spec"]});
-    let hash = hash(namespace, name, &manifest);
     let mut pod = Pod {
         origin: PodOrigin::Manifest,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        uid: own_uid.unwrap_or_else(|| hash.clone()),
+        uid: own_uid.unwrap_or_else(|| hash(namespace, name, &manifest)),
         labels,
         annotations,
         spec: Arc::new(pod_spec),
@@ -274,9 +273,9 @@ pub(in crate::manifest) fn read(
         written_spec: Arc::new(written_spec),
     };
     // The kubelet adds these annotations to pods from files (`config/config.go`,
-    // `config/common.go`).
+    // `config/common.go`). The hash is the uid, also one that the manifest has.
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
-    pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
+    pod.annotations.insert("kubernetes.io/config.hash".to_owned(), pod.uid.clone());
     Some(pod)
 }
 

@@ -265,3 +265,14 @@ fn an_unmasked_proc_mount_requires_a_user_namespace() {
     assert!(kept.len() == 1 && kept[0].contains("procMount: Invalid value"), "{kept:?}");
     assert!(own.len() == 1 && own[0].contains("spec.hostUsers: Unsupported by probeshim"), "{own:?}");
 }
+
+#[test]
+fn the_config_hash_of_a_pod_is_its_uid() {
+    for uid in ["", ", uid: given"] {
+        let text =
+            format!("{{kind: Pod, metadata: {{name: p{uid}}}, spec: {{containers: [{{name: a, image: i}}]}}}}");
+        let pod = play(&text).unwrap().remove(0);
+        assert_eq!(pod.annotations["kubernetes.io/config.hash"], pod.uid);
+        assert_eq!(pod.uid == "given", !uid.is_empty());
+    }
+}
