@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::CONFIG_SEEN;
+use crate::gofmt::quote;
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, StringMap, VariableValue};
 use crate::manifest::{ConfigObjects, ContainerKind, ObjectError};
@@ -12,6 +14,8 @@ use crate::probe::expand_word;
 pub(in crate::kubelet) struct EnvFacts<'a> {
     pub(in crate::kubelet) pod: &'a Pod,
     pub(in crate::kubelet) node: &'a NodeInfo,
+    /// Time at which the pod was seen first, which the kubelet adds to its annotations.
+    pub(in crate::kubelet) seen: &'a str,
     /// Addresses of the pod, the primary one first.
     pub(in crate::kubelet) addresses: &'a [String],
     /// Objects that the pod may refer to.
@@ -52,7 +56,7 @@ pub(in crate::kubelet) fn variables(
 /// Returns the value of a field of a pod (kubelet: `kubelet_pods.go`:
 /// `podFieldSelectorRuntimeValue`).
 pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> String {
-    let EnvFacts { pod, node, addresses, .. } = *facts;
+    let EnvFacts { pod, node, addresses, seen, .. } = *facts;
     let get = |texts: &StringMap, key: &String| texts.get(key).cloned().unwrap_or_default();
     let of_host = || vec![node.address.clone()];
     match field {
@@ -60,9 +64,13 @@ pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> Strin
         EnvField::Namespace => pod.namespace.clone(),
         EnvField::Uid => pod.uid.clone(),
         EnvField::Label(key) => get(&pod.labels, key),
+        EnvField::Annotation(key) if key == CONFIG_SEEN => seen.to_owned(),
         EnvField::Annotation(key) => get(&pod.annotations, key),
         EnvField::Labels => map(&pod.labels),
-        EnvField::Annotations => map(&pod.annotations),
+        EnvField::Annotations => {
+            let seen = (CONFIG_SEEN.to_owned(), seen.to_owned());
+            map(&pod.annotations.clone().into_iter().chain([seen]).collect())
+        }
         EnvField::NodeName => node.name.clone(),
         // The built-in kubelet has no service accounts.
         EnvField::ServiceAccount => String::new(),
@@ -76,7 +84,7 @@ pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> Strin
 /// Returns one line per entry, as the kubelet writes maps to files (`pkg/fieldpath/fieldpath.go`:
 /// `FormatMap`).
 fn map(texts: &StringMap) -> String {
-    let line = |(key, text): (&String, &String)| format!("{key}={}", serde_json::json!(text));
+    let line = |(key, text): (&String, &String)| format!("{key}={}", quote(text));
     texts.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -38,7 +38,7 @@ fn made_on(pod: &Pod, name: &str, node: &NodeInfo) -> ContainerConfig {
     let addresses = ["10.0.0.4".to_owned()];
     let variables = variables(
         container,
-        &EnvFacts { pod, node, addresses: &addresses, objects: &ConfigObjects::default() },
+        &EnvFacts { pod, node, seen: "", addresses: &addresses, objects: &ConfigObjects::default() },
     )
     .unwrap();
     let inputs =
@@ -67,7 +67,7 @@ fn environment_variables_come_from_the_objects_that_exist_at_container_start() {
     let keys = "{kind: Secret, metadata: {name: keys, namespace: test}, stringData: {token: secret}}";
     let read = |objects: &[&str]| {
         let objects = pod_set(&objects.join("\n---\n")).unwrap().objects;
-        let facts = EnvFacts { pod: &pod, node: &node(), addresses: &[], objects: &objects };
+        let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
         variables(&pod.containers[0], &facts).map_err(|error| error.to_string())
     };
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

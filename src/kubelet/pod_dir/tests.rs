@@ -42,7 +42,7 @@ impl TestHost {
     }
 
     fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> EnvFacts<'a> {
-        EnvFacts { pod, node: &self.node, addresses, objects: &self.objects }
+        EnvFacts { pod, node: &self.node, seen: "then", addresses, objects: &self.objects }
     }
 }
 
@@ -61,7 +61,7 @@ const DOCUMENTS: &str = "
 {kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}
 ---
 kind: Pod
-metadata: {name: p, uid: u, labels: {app: web}}
+metadata: {name: p, uid: u, labels: {app: web}, annotations: {note: \"a\\x01<b>\"}}
 spec:
   hostAliases: [{ip: 10.1.2.3, hostnames: [foo, bar]}]
   containers:
@@ -75,7 +75,11 @@ spec:
   volumes:
   - {name: empty, emptyDir: {}}
   - {name: files, configMap: {name: c, defaultMode: 384, items: [{key: mode, path: a/mode}, {key: other, path: other, mode: 420}]}}
-  - {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+  - name: down
+    downwardAPI:
+      items:
+      - {path: labels, fieldRef: {fieldPath: metadata.labels}}
+      - {path: annotations, fieldRef: {fieldPath: metadata.annotations}}
 ";
 
 #[test]
@@ -91,6 +95,10 @@ fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
     assert_eq!((mode(&files.join("a/mode")), mode(&files.join("other"))), (0o600, 0o644));
     let labels = root.join("volumes/kubernetes.io~downward-api/down/labels");
     assert_eq!(read(&labels), "app=\"web\"");
+    let annotations = read(&labels.with_file_name("annotations"));
+    let expected = "kubernetes.io/config.hash=\"u\"\nkubernetes.io/config.seen=\"then\"\n\
+                    kubernetes.io/config.source=\"file\"\nnote=\"a\\x01<b>\"";
+    assert_eq!(annotations, expected);
     let facts = host.facts(&pod, &addresses);
     let variables = super::super::cri_config::variables(&pod.containers[0], &facts).unwrap();
     let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();

@@ -36,10 +36,16 @@ impl PodWorker {
         }
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
-        let variables = variables.to_vec();
+        let (variables, seen) = (variables.to_vec(), self.first_seen());
         let mounted = spawn_blocking(move || {
             let objects = context.objects.get();
-            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses, objects: &objects };
+            let facts = EnvFacts {
+                pod: &pod,
+                node: &context.node,
+                seen: &seen,
+                addresses: &addresses,
+                objects: &objects,
+            };
             dir.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {

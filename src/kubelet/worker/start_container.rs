@@ -117,7 +117,9 @@ impl PodWorker {
         let attempt = restart_count(context.runtime_status.latest(&container.name), &logs);
         let log_dir = make_log_directory(&node.logs, &logs);
         log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
-        let facts = EnvFacts { pod, node, addresses: context.addresses, objects: context.objects };
+        let seen = self.first_seen();
+        let facts =
+            EnvFacts { pod, node, seen: &seen, addresses: context.addresses, objects: context.objects };
         let variables =
             cri_config::variables(container, &facts).map_err(|error| config_error(error.to_string()))?;
         let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;

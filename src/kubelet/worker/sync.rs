@@ -170,9 +170,12 @@ impl PodWorker {
         if let Some((authored, config)) = self.sandbox_request(attempt) {
             return (config, Some(authored));
         }
-        let first_seen =
-            jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default();
-        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &first_seen), None)
+        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &self.first_seen()), None)
+    }
+
+    /// Returns the time at which the pod was seen first, in RFC 3339.
+    pub(super) fn first_seen(&self) -> String {
+        jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default()
     }
 
     /// Creates a sandbox. Returns its id and its addresses.
@@ -261,10 +264,16 @@ impl PodWorker {
     /// outdated.
     pub(super) async fn prepare_pod_dir(&self, addresses: &[String]) -> Result<(), SyncError> {
         let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
-        let addresses = addresses.to_vec();
+        let (addresses, seen) = (addresses.to_vec(), self.first_seen());
         let prepared = spawn_blocking(move || {
             let objects = context.objects.get();
-            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses, objects: &objects };
+            let facts = EnvFacts {
+                pod: &pod,
+                node: &context.node,
+                seen: &seen,
+                addresses: &addresses,
+                objects: &objects,
+            };
             dir.prepare(&facts)
         });
         let event = match prepared.await {
