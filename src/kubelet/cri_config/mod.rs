@@ -5,6 +5,7 @@ mod annotations;
 mod dns;
 mod env;
 mod pod_resources;
+mod ports;
 mod resources;
 mod security;
 
@@ -15,7 +16,7 @@ use super::node::NodeInfo;
 use crate::cri::labels;
 use crate::cri::v1::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
+    LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata,
 };
 use crate::manifest::pod::{Container, Pod, StringMap};
 
@@ -44,13 +45,6 @@ pub(super) struct ContainerInputs<'a> {
 /// Returns the configuration of a sandbox. `seen`: time at which the pod was seen first (kubelet:
 /// `generatePodSandboxConfig`).
 pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> PodSandboxConfig {
-    let ports = pod.regular_containers().flat_map(|container| &container.ports);
-    let port = |port: &crate::manifest::pod::PortMapping| PortMapping {
-        protocol: port.protocol.into(),
-        container_port: port.container.into(),
-        host_port: port.host.into(),
-        host_ip: port.host_ip.clone(),
-    };
     let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
@@ -66,7 +60,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
         hostname: if pod.host.network { String::new() } else { hostname(pod) },
         log_directory: log_dir(pod, &node.logs).display().to_string(),
         dns_config: Some(dns::dns(&pod.dns, &node.dns)),
-        port_mappings: ports.map(port).collect(),
+        port_mappings: pod.regular_containers().flat_map(|container| ports::mappings(&container.ports)).collect(),
         labels,
         annotations,
         linux: Some(LinuxPodSandboxConfig {
