@@ -70,8 +70,17 @@ mod tests {
         };
         let plain = Dns { include_node_config: true, ..Dns::default() };
         let merged = dns(&plain, &node);
-        assert_eq!(merged.servers, ["1.1.1.1", "1.1.1.1", "2.2.2.2"], "a kubelet leaves the node's as they are");
-        let pod = Dns { servers: texts(&["2.2.2.2", "4.4.4.4"]), searches: texts(&["b", "a"]), options: texts(&["ndots:5"]), ..plain };
+        assert_eq!(
+            merged.servers,
+            ["1.1.1.1", "1.1.1.1", "2.2.2.2"],
+            "a kubelet leaves the node's as they are"
+        );
+        let pod = Dns {
+            servers: texts(&["2.2.2.2", "4.4.4.4"]),
+            searches: texts(&["b", "a"]),
+            options: texts(&["ndots:5"]),
+            ..plain
+        };
         let merged = dns(&pod, &node);
         assert_eq!(merged.servers, ["1.1.1.1", "2.2.2.2", "3.3.3.3"]);
         assert_eq!((merged.searches, merged.options), (texts(&["a", "b"]), texts(&["edns0", "ndots:5"])));

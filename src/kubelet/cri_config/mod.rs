@@ -60,7 +60,10 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
         hostname: if pod.host.network { String::new() } else { hostname(pod) },
         log_directory: log_dir(pod, &node.logs).display().to_string(),
         dns_config: Some(dns::dns(&pod.dns, &node.dns)),
-        port_mappings: pod.regular_containers().flat_map(|container| ports::mappings(&container.ports)).collect(),
+        port_mappings: pod
+            .regular_containers()
+            .flat_map(|container| ports::mappings(&container.ports))
+            .collect(),
         labels,
         annotations,
         linux: Some(LinuxPodSandboxConfig {

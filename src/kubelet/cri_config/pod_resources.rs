@@ -23,8 +23,7 @@ pub(super) fn total(pod: &Pod) -> Resources {
 /// Returns the memory limit of a pod in bytes; `None` if a container has no limit and the pod thus
 /// has none either (kubelet: `cm/helpers_linux.go`: `ResourceConfigForPod`).
 pub(in crate::kubelet) fn memory_limit(pod: &Pod) -> Option<u64> {
-    let has_limit =
-        |needed: &Resources| needed.limits.get("memory").is_some_and(|limit| !limit.is_zero());
+    let has_limit = |needed: &Resources| needed.limits.get("memory").is_some_and(|limit| !limit.is_zero());
     let all_have_limits = pod.regular_containers().all(|container| has_limit(&container.resources))
         && initialization(pod).iter().all(has_limit);
     let is_limited = match pod.qos() {

@@ -137,7 +137,8 @@ fn huge_pages(dir: &Path) -> Vec<HugePages> {
         let count = fs::read_to_string(entry.path().join("nr_hugepages")).ok();
         Some(HugePages { size, count: count.and_then(|count| count.trim().parse().ok()).unwrap_or(0) })
     };
-    let mut all: Vec<HugePages> = fs::read_dir(dir).into_iter().flatten().flatten().filter_map(pages).collect();
+    let mut all: Vec<HugePages> =
+        fs::read_dir(dir).into_iter().flatten().flatten().filter_map(pages).collect();
     all.sort_unstable_by_key(|pages| pages.size);
     all
 }

@@ -242,7 +242,9 @@ fn pods_are_distinguished_by_name_and_manifest() {
 
 #[test]
 fn a_volume_without_a_source_is_an_empty_dir() {
-    for volume in ["{name: v}", "{name: v, emptyDir: }", "{name: v, emptyDir: {}}", "{name: v, hostPath: null}"] {
+    for volume in
+        ["{name: v}", "{name: v, emptyDir: }", "{name: v, emptyDir: {}}", "{name: v, hostPath: null}"]
+    {
         let pod = pod(&format!(
             "{{volumes: [{volume}], containers: [{{name: a, image: i, volumeMounts: [{{name: v, mountPath: /v}}]}}]}}"
         ));
@@ -269,8 +271,9 @@ fn an_unmasked_proc_mount_requires_a_user_namespace() {
 #[test]
 fn the_config_hash_of_a_pod_is_its_uid() {
     for uid in ["", ", uid: given"] {
-        let text =
-            format!("{{kind: Pod, metadata: {{name: p{uid}}}, spec: {{containers: [{{name: a, image: i}}]}}}}");
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p{uid}}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
+        );
         let pod = play(&text).unwrap().remove(0);
         assert_eq!(pod.annotations["kubernetes.io/config.hash"], pod.uid);
         assert_eq!(pod.uid == "given", !uid.is_empty());
