@@ -7,6 +7,7 @@ pub(in crate::manifest) mod config_object;
 mod container;
 mod env;
 pub(in crate::manifest) mod fields;
+mod network;
 pub(in crate::manifest) mod pod;
 pub(in crate::manifest) mod probe;
 mod security;

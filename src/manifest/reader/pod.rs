@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Deletion, Dns, HostAlias, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
+use crate::manifest::pod::{Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::ContainerKind;
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, flag, list, text};
 use crate::manifest::reader::spec::{SpecReading, read_spec};
-use crate::manifest::reader::{security, volume, written};
+use crate::manifest::reader::{network, security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
-    DNS_LABEL, DNS_SUBDOMAIN, IP_ADDRESS, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_label,
+    DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_label,
     is_dns_subdomain, is_label_value, is_qualified_name,
 };
 use crate::manifest::workload::WorkloadKind;
@@ -98,29 +98,9 @@ const SPEC: FieldSet = FieldSet {
     ],
 };
 
-const DNS_CONFIG: FieldSet =
-    FieldSet { known: &["nameservers", "searches", "options"], ignored: &[], unsupported: &[] };
-
-const OPTION: FieldSet = FieldSet::only(&["name", "value"]);
-
 const PULL_SECRET: FieldSet = FieldSet::only(&["name"]);
 
 const OS: FieldSet = FieldSet::only(&["name"]);
-
-const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
-
-/// Limits of the API server for `dnsConfig` (`core/validation/validation.go`: `MaxDNSNameservers`,
-/// `MaxDNSSearchPaths`).
-const MAX_DNS_NAMESERVERS: MaxItems = MaxItems { count: 3, reason: "must not have more than 3 nameservers" };
-const MAX_DNS_SEARCH_PATHS: MaxItems =
-    MaxItems { count: 32, reason: "must not have more than 32 search paths" };
-
-/// Maximum length of a list, and the error for a longer list.
-#[derive(Clone, Copy)]
-struct MaxItems {
-    count: usize,
-    reason: &'static str,
-}
 
 /// Priority class of pods that a node cannot do without.
 const SYSTEM_NODE_CRITICAL: &str = "system-node-critical";
@@ -230,16 +210,11 @@ pub(in crate::manifest) fn read(
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "", problems);
     }
-    let hostname = text(&spec, "hostname", problems);
-    if let Some(at) =
-        spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
-    {
-        at.error(DNS_LABEL, problems);
-    }
+    let hostname = hostname(&spec, problems);
     let deadline = spec.field("activeDeadlineSeconds");
     let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), POSITIVE, problems));
-    let host_aliases = host_aliases(&spec, problems);
-    let dns = dns(&spec, problems);
+    let host_aliases = network::host_aliases(&spec, problems);
+    let dns = network::dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
     let runtime_class = text(&spec, "runtimeClassName", problems);
     let is_node_critical = is_node_critical(&spec, problems);
@@ -354,85 +329,13 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-fn host_aliases(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<HostAlias> {
-    let mut aliases = Vec::new();
-    for node in list(spec, "hostAliases", problems) {
-        HOST_ALIAS.check(&node, problems);
-        let ip = required(&node, "ip", IP_ADDRESS, problems);
-        let names = list(&node, "hostnames", problems);
-        for at in &names {
-            if at.text(problems).is_some_and(|name| !is_dns_subdomain(&name)) {
-                at.error(DNS_SUBDOMAIN, problems);
-            }
-        }
-        let names = names.iter().filter_map(|name| name.value().as_str()).map(str::to_owned).collect();
-        let Some(ip) = ip else { continue };
-        node.field("ip").inspect(|at| check_address(at, problems));
-        aliases.push(HostAlias { ip, names });
+/// Reads the host name of a pod.
+fn hostname(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
+    let name = text(spec, "hostname", problems)?;
+    if !is_dns_label(&name) {
+        spec.field("hostname").inspect(|at| at.error(DNS_LABEL, problems));
     }
-    aliases
-}
-
-fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
-    // `ClusterFirst` uses the DNS servers of the node, because a node alone has no DNS of a
-    // cluster.
-    let policies =
-        [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
-    let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
-    let include_node_config = policy.and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
-    let mut dns = Dns { include_node_config, ..Dns::default() };
-    if let Some(node) = spec.field("dnsConfig") {
-        DNS_CONFIG.check(&node, problems);
-        dns.servers = texts_of(&node, "nameservers", MAX_DNS_NAMESERVERS, check_address, problems);
-        dns.searches = texts_of(&node, "searches", MAX_DNS_SEARCH_PATHS, check_domain, problems);
-        for option in list(&node, "options", problems) {
-            OPTION.check(&option, problems);
-            let Some(name) = required(&option, "name", "", problems) else {
-                continue;
-            };
-            let value = text(&option, "value", problems);
-            dns.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
-        }
-    }
-    if !include_node_config && dns.servers.is_empty() {
-        let reason = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-        spec.missing("dnsConfig.nameservers", reason, problems);
-    }
-    dns
-}
-
-/// Reads a list of strings of limited length, and checks each string.
-fn texts_of(
-    node: &Cursor<'_>,
-    field: &str,
-    MaxItems { count, reason }: MaxItems,
-    check: fn(&Cursor<'_>, &mut Vec<Violation>),
-    problems: &mut Vec<Violation>,
-) -> Vec<String> {
-    let Some(list) = node.field(field) else { return Vec::new() };
-    let all = list.list(problems);
-    if all.len() > count {
-        list.error(reason, problems);
-    }
-    let mut texts = Vec::new();
-    for at in all {
-        if let Some(text) = at.text(problems) {
-            check(&at, problems);
-            texts.push(text);
-        }
-    }
-    texts
-}
-
-/// Reports a string that is not a domain. The root domain and underscores are valid.
-fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
-    if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {
-        at.error(
-            "a DNS search path must consist of lower case alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com')",
-            problems,
-        );
-    }
+    Some(name)
 }
 
 /// Returns whether a pod has the priority class of node-critical pods. For a static pod, and for a
