@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::manifest::pod::{Credential, DataKind, DataRef, Pod, RuntimeHandler, StringMap};
+use crate::manifest::pod::{Credential, DataKind, DataRef, Pod, RuntimeHandler};
 
 /// An object to which pods refer.
 #[derive(Clone, PartialEq)]
@@ -166,9 +166,9 @@ impl ConfigObjects {
 impl ConfigData {
     /// Returns the value of a key for a variable; `None` if the key does not exist and the
     /// reference is optional.
-    pub(crate) fn variable(&self, key: &str, is_optional: bool) -> Result<Option<String>, ObjectError> {
+    pub(crate) fn variable(&self, key: &str, is_optional: bool) -> Result<Option<&[u8]>, ObjectError> {
         match self.entries.get(key).filter(|_| !self.binary.contains(key)) {
-            Some(value) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
+            Some(value) => Ok(Some(value)),
             None if is_optional => Ok(None),
             None => Err(ObjectError::NoKeyForVariable {
                 key: key.to_owned(),
@@ -189,10 +189,9 @@ impl ConfigData {
     }
 
     /// Returns all values that can become variables, by key.
-    pub(crate) fn variables(&self) -> StringMap {
-        let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
-        let texts = self.entries.iter().filter(|(key, _)| !self.binary.contains(*key));
-        texts.map(|(key, content)| (key.clone(), text(content))).collect()
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let variables = self.entries.iter().filter(|(key, _)| !self.binary.contains(*key));
+        variables.map(|(key, content)| (key.as_str(), content.as_slice()))
     }
 
     /// Returns the registry credentials in a Secret of type `kubernetes.io/dockerconfigjson` or

@@ -10,30 +10,33 @@ pub(crate) fn expand(args: &[String], env: &HashMap<String, String>) -> Vec<Stri
 }
 
 /// Expands one word.
-pub(crate) fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
-    expand_with(word, |name| env.get(name).map(String::as_str))
+fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
+    let expanded = expand_with(word, |name| env.get(name).map(String::as_bytes));
+    String::from_utf8_lossy(&expanded).into_owned()
 }
 
-/// Expands one word. `value` returns the value of a variable, if it has one.
-pub(crate) fn expand_with<'a>(word: &str, mut value: impl FnMut(&str) -> Option<&'a str>) -> String {
-    let (mut expanded, mut rest) = (String::with_capacity(word.len()), word);
+/// Expands one word. `value` returns the value of a variable, if it has one. Values may have any
+/// bytes.
+pub(crate) fn expand_with<'a>(word: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
+    let (mut expanded, mut rest) = (Vec::with_capacity(word.len()), word);
     while let Some((before, after)) = rest.split_once('$') {
-        expanded.push_str(before);
+        expanded.extend_from_slice(before.as_bytes());
         rest = after;
         if let Some(after) = after.strip_prefix('$') {
-            expanded.push('$');
+            expanded.push(b'$');
             rest = after;
         } else if let Some((name, after)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
             match value(name) {
-                Some(value) => expanded.push_str(value),
-                None => expanded.extend(["$(", name, ")"]),
+                Some(value) => expanded.extend_from_slice(value),
+                None => expanded.extend_from_slice(format!("$({name})").as_bytes()),
             }
             rest = after;
         } else {
-            expanded.push('$');
+            expanded.push(b'$');
         }
     }
-    expanded + rest
+    expanded.extend_from_slice(rest.as_bytes());
+    expanded
 }
 
 #[cfg(test)]

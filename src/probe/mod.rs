@@ -17,7 +17,7 @@ mod selector;
 mod watch;
 
 pub use annotation::annotation_problems;
-pub(crate) use expand::{expand, expand_with, expand_word};
+pub(crate) use expand::{expand, expand_with};
 pub use resolver::{DescribedProbe, SpecResolver};
 pub use rule::{Rule, Selector};
 pub use selector::SelectorError;

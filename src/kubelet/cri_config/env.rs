@@ -7,7 +7,10 @@ use crate::gofmt::quote;
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, StringMap, VariableValue};
 use crate::manifest::{ConfigObjects, ContainerKind, ObjectError};
-use crate::probe::expand_word;
+use crate::probe::expand_with;
+
+/// Variables of a container, sorted by name. A value from a Secret may have any bytes.
+pub(in crate::kubelet) type Variables = Vec<(String, Vec<u8>)>;
 
 /// The pod, the node and the objects from which variables and files get their values.
 #[derive(Clone, Copy, Debug)]
@@ -28,29 +31,35 @@ pub(in crate::kubelet) struct EnvFacts<'a> {
 pub(in crate::kubelet) fn variables(
     container: &Container,
     facts: &EnvFacts<'_>,
-) -> Result<Vec<(String, String)>, ObjectError> {
+) -> Result<Variables, ObjectError> {
     let resolve = |object| facts.objects.resolve(&facts.pod.namespace, object);
-    let mut known: HashMap<String, String> = HashMap::new();
+    let mut known: HashMap<String, Vec<u8>> = HashMap::new();
     for EnvFrom { prefix, object } in &container.env_from {
-        let variables = resolve(object)?.map(|data| data.variables()).unwrap_or_default();
-        known.extend(variables.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value)));
+        let variables = resolve(object)?.into_iter().flat_map(|data| data.variables());
+        known.extend(variables.map(|(key, value)| (format!("{prefix}{key}"), value.to_owned())));
     }
     for variable in &container.env {
         let value = match &variable.value {
-            VariableValue::Literal(text) => expand_word(text, &known),
-            VariableValue::Field(of) => field(of, facts),
-            VariableValue::Resource(of) => resource(of, Some(container), facts),
+            VariableValue::Literal(text) => expand_with(text, |name| known.get(name).map(Vec::as_slice)),
+            VariableValue::Field(of) => field(of, facts).into_bytes(),
+            VariableValue::Resource(of) => resource(of, Some(container), facts).into_bytes(),
             VariableValue::Key { object, key } => {
                 let Some(data) = resolve(object)? else { continue };
                 let Some(value) = data.variable(key, object.is_optional)? else { continue };
-                value
+                value.to_owned()
             }
         };
         known.insert(variable.name.clone(), value);
     }
-    let mut variables: Vec<(String, String)> = known.into_iter().collect();
+    let mut variables: Variables = known.into_iter().collect();
     variables.sort_unstable();
     Ok(variables)
+}
+
+/// Returns variables for arguments and paths, which are UTF-8 in the CRI.
+pub(in crate::kubelet) fn texts(variables: &[(String, Vec<u8>)]) -> HashMap<String, String> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    variables.iter().map(|(name, value)| (name.clone(), text(value))).collect()
 }
 
 /// Returns the value of a field of a pod (kubelet: `kubelet_pods.go`:

@@ -21,7 +21,7 @@ use crate::cri::v1::{
 use crate::manifest::pod::{Container, Pod, StringMap};
 
 pub(super) use annotations::hash;
-pub(super) use env::{EnvFacts, field, resource, variables};
+pub(super) use env::{EnvFacts, field, resource, texts, variables};
 pub(super) use pod_resources::memory_limit;
 
 /// Maximum length of a host name (kubelet: `kubelet_pods.go`: `truncatePodHostnameIfNeeded`).
@@ -38,7 +38,7 @@ pub(super) struct ContainerInputs<'a> {
     pub(super) image: &'a str,
     /// Status of the image in the runtime.
     pub(super) image_status: Option<&'a Image>,
-    pub(super) variables: Vec<(String, String)>,
+    pub(super) variables: env::Variables,
     pub(super) mounts: Vec<Mount>,
 }
 
@@ -86,8 +86,8 @@ pub(super) fn container(
 ) -> ContainerConfig {
     let ContainerInputs { attempt, image, image_status, variables, mounts } = inputs;
     let sandbox = labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid);
-    let known: HashMap<String, String> = variables.iter().cloned().collect();
-    let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
+    let known = texts(&variables);
+    let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value });
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(ImageSpec {

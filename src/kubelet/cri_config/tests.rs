@@ -70,7 +70,7 @@ fn environment_variables_come_from_the_objects_that_exist_at_container_start() {
         let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
         variables(&pod.containers[0], &facts).map_err(|error| error.to_string())
     };
-    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let pair = |(name, value): (&str, &str)| (name.to_owned(), value.as_bytes().to_owned());
     let expected = [("MODE", "is fast"), ("S_mode", "fast"), ("TOKEN", "secret")].map(pair).to_vec();
     assert_eq!(read(&[settings, keys]), Ok(expected));
     for (objects, reason) in [
@@ -292,4 +292,16 @@ fn the_apparmor_profile_is_that_of_the_container_the_annotation_or_the_pod() {
         assert_eq!(profile(&annotated), *expected, "{annotation}{spec}");
         assert_eq!(profile(&other), of_pod, "the annotation of another container");
     }
+}
+
+#[test]
+fn a_secret_in_a_variable_has_its_bytes_unchanged() {
+    let pod = pod("{containers: [{name: a, image: i, envFrom: [{secretRef: {name: s}}], \
+         env: [{name: TWICE, value: '$(raw)$(raw)'}]}]}");
+    let secret = "{kind: Secret, metadata: {name: s, namespace: test}, data: {raw: /wD+}}";
+    let objects = pod_set(secret).unwrap().objects;
+    let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
+    let raw = b"\xff\0\xfe";
+    let expected = [("TWICE".to_owned(), [*raw, *raw].concat()), ("raw".to_owned(), raw.to_vec())];
+    assert_eq!(variables(&pod.containers[0], &facts).unwrap(), expected);
 }

@@ -13,7 +13,6 @@ mod subpaths;
 mod termination_message;
 mod volumes;
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::cri_config::{EnvFacts, hostname, memory_limit};
+use super::cri_config::{EnvFacts, hostname, memory_limit, texts};
 use crate::cri::v1;
 use crate::manifest::pod::{
     Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
@@ -188,7 +187,7 @@ impl PodDir {
         &self,
         container: &Container,
         facts: &EnvFacts<'_>,
-        variables: &[(String, String)],
+        variables: &[(String, Vec<u8>)],
         recurses: bool,
         binds: bool,
     ) -> Result<Vec<v1::Mount>, VolumeError> {
@@ -201,7 +200,7 @@ impl PodDir {
             // An instance that has ended may have left mounts.
             self.unmount_subpaths(&container.name)?;
         }
-        let known: HashMap<String, String> = variables.iter().cloned().collect();
+        let known = texts(variables);
         let mut mounts = Vec::new();
         for (index, mount) in container.mounts.iter().enumerate() {
             let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));

@@ -39,13 +39,14 @@ pub(super) fn expand(
 ) -> Result<String, VolumeError> {
     let mut missing = BTreeSet::new();
     let sub_path = if mount.expands {
-        expand_with(&mount.sub_path, |name| {
+        let expanded = expand_with(&mount.sub_path, |name| {
             let value = variables.get(name).filter(|value| !value.is_empty());
             if value.is_none() {
                 missing.insert(name.to_owned());
             }
-            value.map(String::as_str)
-        })
+            value.map(String::as_bytes)
+        });
+        String::from_utf8_lossy(&expanded).into_owned()
     } else {
         mount.sub_path.clone()
     };

@@ -18,7 +18,7 @@ impl PodWorker {
         &self,
         container: &Container,
         addresses: &[String],
-        variables: &[(String, String)],
+        variables: &[(String, Vec<u8>)],
         recurses: bool,
     ) -> Result<Vec<Mount>, String> {
         let points = self.dir.subpath_targets(container);

@@ -146,7 +146,7 @@ spec:
     let VolumeSource::Files { sources, .. } = &web.volumes[0].source else { panic!("{:?}", web.volumes) };
     assert_eq!(sources.iter().flat_map(FileSource::paths).collect::<Vec<_>>(), ["a/mode"]);
     let data = set.objects.resolve("default", &keys).unwrap().unwrap();
-    assert_eq!(data.variable("token", false).unwrap().as_deref(), Some("secret"));
+    assert_eq!(data.variable("token", false).unwrap(), Some(&b"secret"[..]));
     assert!(!format!("{:?}", set.objects).contains("secret"), "the content of secrets is not shown");
     assert_eq!(
         data.variable("other", false).unwrap_err().to_string(),
