@@ -4,13 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what differs is shown")]
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fixtures::machine::tool;
 use fixtures::need;
 use fixtures::scenarios::differential::{Timing, compared, noise};
-use fixtures::scenarios::story::cases;
+use fixtures::scenarios::story::{Case, cases};
 
 /// Lock that lets one test run at a time, because each uses the whole machine.
 static TURN: Mutex<()> = Mutex::new(());
@@ -22,13 +23,23 @@ const AT_ONCE: usize = 8;
 /// Duration of an observation.
 const WATCHED: Duration = Duration::from_secs(60);
 
+/// Returns the pods of `tests/e2e/pods`, or those that the variable `PODS` names, separated by
+/// blanks.
+fn selected(probes: &Path) -> Vec<Case> {
+    let mut cases = cases(probes);
+    if let Ok(names) = std::env::var("PODS") {
+        cases.retain(|case| names.split_whitespace().any(|name| name == case.name));
+    }
+    cases
+}
+
 /// Each pod behaves on `play` as on a kubelet.
 #[test]
 fn play_behaves_as_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
-    for cases in cases(&probes).chunks(AT_ONCE) {
+    for cases in selected(&probes).chunks(AT_ONCE) {
         differences.extend(need!(compared(cases, WATCHED, Timing::Compared)));
     }
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
@@ -40,7 +51,7 @@ fn two_kubelets_do_not_differ_in_the_comparison() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
-    for cases in cases(&probes).chunks(AT_ONCE) {
+    for cases in selected(&probes).chunks(AT_ONCE) {
         differences.extend(need!(noise(cases, WATCHED)));
     }
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));

@@ -1,0 +1,4 @@
+do: [{container: main, crictl: [rmp, -f]}]
+containers:
+  main: [{running: true}]
+pod: {phase: Running, ready: true}

@@ -1,0 +1,2 @@
+do: [{container: main, crictl: [stopp]}]
+pod: {phase: Failed, ready: false}
