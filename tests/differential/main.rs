@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fixtures::machine::tool;
 use fixtures::need;
-use fixtures::scenarios::differential::{Timing, compared, noise};
+use fixtures::scenarios::differential::{Timing, compared, compared_across_a_crash, noise};
 use fixtures::scenarios::story::{Case, cases};
 
 /// Lock that lets one test run at a time, because each uses the whole machine.
@@ -22,6 +22,17 @@ const AT_ONCE: usize = 8;
 
 /// Duration of an observation.
 const WATCHED: Duration = Duration::from_secs(60);
+
+/// Pods that run during a crash of the runtime. Their probes may not fail by chance: exec probes
+/// fail as long as the runtime is down.
+const STEADY: [&str; 6] = [
+    "crash-loop",
+    "everything-of-a-spec",
+    "image-never-there",
+    "init-in-order",
+    "on-failure-succeeds",
+    "sidecar-of-job",
+];
 
 /// Returns the pods of `tests/e2e/pods`, or those that the variable `PODS` names, separated by
 /// blanks.
@@ -54,5 +65,15 @@ fn two_kubelets_do_not_differ_in_the_comparison() {
     for cases in selected(&probes).chunks(AT_ONCE) {
         differences.extend(need!(noise(cases, WATCHED)));
     }
+    assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+}
+
+/// A crash of the runtime has the same effect on the pods of `play` and of a kubelet.
+#[test]
+fn play_behaves_as_a_kubelet_across_a_crash_of_the_runtime() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cases = selected(&need!(tool("probes-1.36")));
+    cases.retain(|case| STEADY.contains(&case.name.as_str()));
+    let differences = need!(compared_across_a_crash(&cases, WATCHED));
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
