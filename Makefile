@@ -99,7 +99,7 @@ vm-test:
 	@tests/run vm
 
 # A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet behind probeshim: a deployment with
-# probes, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.
+# probes, pods that refer to objects beside `play`, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.
 cluster-test:
 	@tests/run cluster
 
