@@ -27,6 +27,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
         .images(&Store::new(&busybox))
         .file("pod.json", pod().to_string().as_bytes())
         .file("container.json", container().to_string().as_bytes())
+        .file("limited.json", limited_container().to_string().as_bytes())
         .file("manifests/static.json", static_pod().to_string().as_bytes())
         .file("oom.json", oom_pod().to_string().as_bytes())
         .file("runtime-class.json", runtime_class().to_string().as_bytes());
@@ -64,7 +65,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     // All calls went through probeshim.
     for (version, program, pods, expected) in [
         ("1.6", "crictl", 2, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"][..]),
-        ("2.2", "crictl", 1, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"]),
+        ("2.2", "crictl", 2, &["RunPodSandbox", "CreateContainer", "StartContainer", "ExecSync"]),
         ("2.2", "kubelet", 1, &["RunPodSandbox", "CreateContainer"]),
     ] {
         let calls = outcome.json(&format!("calls-{version}.json"));
@@ -75,6 +76,24 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
             assert_eq!(succeeded.count(), pods, "{method} of {program} on {version}: {calls}");
         }
     }
+    is_explained(&outcome.json("calls-2.2.json"));
+}
+
+/// Asserts that the record of a throttled ExecSync has all phases, and the evidence of cgroup v2:
+/// throttled periods, and pressure within the container.
+fn is_explained(calls: &Value) {
+    let is_it = |call: &&Value| call["exec"]["command"].to_string().contains("nr_throttled");
+    let call = calls.as_array().unwrap().iter().find(is_it).unwrap();
+    let exec = &call["exec"];
+    assert_eq!(
+        (&exec["assessment"], &exec["phases"]["state"]),
+        (&json!("slow"), &json!("complete")),
+        "{call}"
+    );
+    let evidence = &exec["evidence"];
+    assert!(evidence["cpu"]["throttledPeriods"].as_u64() >= Some(10), "{call}");
+    assert!(evidence["containerPressure"]["cpuMs"].as_f64() > Some(0.0), "{call}");
+    assert!(evidence["nodePressure"]["cpuMs"].is_number(), "{call}");
 }
 
 /// Returns the sandbox config of crictl's pod.
@@ -95,6 +114,13 @@ fn container() -> Value {
         "log_path": "main.log",
         "linux": {"resources": {"memory_limit_in_bytes": MEMORY_LIMIT}},
     })
+}
+
+/// Returns the config of a container with a CPU limit of 50m.
+fn limited_container() -> Value {
+    let mut container = container();
+    container["linux"]["resources"] = json!({"cpu_period": 100_000, "cpu_quota": 5_000});
+    container
 }
 
 /// Returns a pod of the kubelet whose container writes the name of its AppArmor profile.

@@ -24,6 +24,19 @@ run_pod() {
   crictl rmp --force "$pod"
 }
 
+# run_throttled: executes a command that works until its CPU limit has throttled it in twenty periods.
+run_throttled() {
+  local pod container
+  echo "pod: throttled"
+  pod=$(crictl runp pod.json)
+  container=$(crictl create "$pod" limited.json pod.json)
+  crictl start "$container"
+  # shellcheck disable=SC2016 # the shell in the container expands it
+  crictl exec --sync "$container" sh -c \
+    'n() { sed -n "s/^nr_throttled //p" /sys/fs/cgroup/cpu.stat; }; while [ "$(n)" -lt 20 ]; do :; done'
+  crictl rmp --force "$pod"
+}
+
 start_containerd 1.6
 start_probeshim 1.6
 crictl version >out/version-1.6
@@ -36,6 +49,7 @@ start_containerd 2.2
 start_probeshim 2.2
 crictl version >out/version-2.2
 run_pod containerd-2.2-runc runc
+run_throttled
 echo "pod: kubelet"
 mkdir out/kubelet
 # The container writes into it; until then, the reader waits.
