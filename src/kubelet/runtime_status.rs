@@ -54,6 +54,7 @@ pub(super) struct ContainerInstance {
     pub(super) hash: String,
     pub(super) restart_count: u32,
     pub(super) attempt: u32,
+    /// Name of the image in the runtime.
     pub(super) image: String,
     pub(super) image_id: String,
     /// Path of the termination message on this host.
@@ -217,9 +218,6 @@ impl From<v1::ContainerStatus> for ContainerInstance {
             kubelet_annotations::container(&name, |key| status.annotations.get(key).map(String::as_str));
         let message_path = note(MESSAGE_PATH);
         let mount = status.mounts.iter().find(|mount| mount.container_path == message_path);
-        let image = status.image.as_ref();
-        let named = image.map(|image| [&image.user_specified_image, &image.image]);
-        let named = named.and_then(|names| names.into_iter().find(|name| !name.is_empty()).cloned());
         Self {
             state,
             name,
@@ -228,7 +226,7 @@ impl From<v1::ContainerStatus> for ContainerInstance {
             restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
             attempt,
             message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
-            image: named.unwrap_or_default(),
+            image: status.image.map(|image| image.image).unwrap_or_default(),
             image_id: status.image_ref,
             created_at: status.created_at,
             started_at: status.started_at,
@@ -241,5 +239,22 @@ impl From<v1::ContainerStatus> for ContainerInstance {
             sandbox: String::new(),
             id: status.id.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kubelet: `kuberuntime_container.go`: `toKubeContainerStatus`.
+    #[test]
+    fn the_image_of_a_container_is_named_by_the_runtime() {
+        let image = v1::ImageSpec {
+            image: "docker.io/library/a:1".to_owned(),
+            user_specified_image: "a@sha256:1".to_owned(),
+            ..v1::ImageSpec::default()
+        };
+        let status = v1::ContainerStatus { image: Some(image), ..v1::ContainerStatus::default() };
+        assert_eq!(ContainerInstance::from(status).image, "docker.io/library/a:1");
     }
 }
