@@ -86,6 +86,11 @@ impl Backoff {
         wait
     }
 
+    /// Returns whether an operation has failed lately.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// Fails if the delay since the last recorded failure has not passed.
     pub(super) fn check(&self, key: &str, now: SystemTime) -> Result<(), BackoffError> {
         let known = self.lock().get(key).copied();

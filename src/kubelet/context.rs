@@ -8,6 +8,7 @@ use tonic::Status;
 
 use super::backoff::Backoff;
 use super::client_pods::ClientPods;
+use super::images::ImageManager;
 use super::node::NodeInfo;
 use super::objects::ObjectStore;
 use super::pleg_cache::PlegCache;
@@ -51,8 +52,7 @@ pub(super) struct Stores {
     pub(super) registry: PodRegistry,
     /// Back-off of restarted containers.
     pub(super) restart_backoff: Backoff,
-    /// Back-off of images that could not be pulled.
-    pub(super) image_backoff: Backoff,
+    pub(super) images: ImageManager,
     pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
     pub(super) kubelet_presence: KubeletPresence,
@@ -69,7 +69,7 @@ impl Stores {
         Ok(Self {
             registry: PodRegistry::new(snapshot, state.clone(), paths)?,
             restart_backoff: Backoff::restore(snapshot, &state, StateTable::RestartBackoff)?,
-            image_backoff: Backoff::restore(snapshot, &state, StateTable::ImageBackoff)?,
+            images: ImageManager::restore(snapshot, &state)?,
             probe_killed: ProbeKilled::new(snapshot, state.clone())?,
             subpath_mounts: SubPathMounts::new(snapshot, state.clone())?,
             kubelet_presence: KubeletPresence::new(snapshot, state.clone())?,

@@ -13,6 +13,7 @@ mod config;
 mod context;
 mod cri_config;
 mod deleted_pods;
+mod images;
 mod local_image;
 mod log_manager;
 mod logs;

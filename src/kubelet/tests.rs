@@ -1,6 +1,7 @@
 //! Phases of pod workers, with a runtime in memory.
 
 mod fake_runtime;
+mod images;
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,22 @@ use crate::socket::SocketPath;
 use crate::tap::{Tap, TapConfig, TapMetrics};
 use fake_runtime::FakeRuntime;
 
-/// A source whose pods the test sets.
-struct TestSource(watch::Receiver<Vec<Arc<Pod>>>);
+/// A source whose pods and objects the test sets.
+struct TestSource {
+    pods: watch::Receiver<Vec<Arc<Pod>>>,
+    objects: watch::Receiver<Arc<ConfigObjects>>,
+}
 
 impl PodSource for TestSource {
     const OWNER: PodOwner = PodOwner::Kubelet;
 
     fn desired(&mut self) -> DesiredPods {
-        DesiredPods { pods: self.0.borrow_and_update().clone(), ..DesiredPods::default() }
+        let (pods, objects) = (self.pods.borrow_and_update().clone(), self.objects.borrow().clone());
+        DesiredPods { pods, objects, ..DesiredPods::default() }
     }
 
     async fn changed(&mut self) {
-        self.0.changed().await.unwrap();
+        self.pods.changed().await.unwrap();
     }
 }
 
@@ -36,6 +41,8 @@ struct Node {
     runtime: FakeRuntime,
     events: Arc<EventRecorder>,
     pods: watch::Sender<Vec<Arc<Pod>>>,
+    /// Objects that are read with the next pods.
+    objects: watch::Sender<Arc<ConfigObjects>>,
     end: CancellationToken,
     run: tokio::task::JoinHandle<bool>,
     _dir: tempfile::TempDir,
@@ -68,10 +75,12 @@ impl Node {
         let config = KubeletConfig { relay_socket: socket, dirs, paths: BTreeSet::new(), prune: false };
         let kubelet = Kubelet::new(config, deps);
         let (kubelet, end) = (kubelet.unwrap(), CancellationToken::new());
-        let (pods, source) = watch::channel(Vec::new());
+        let (pods, pods_rx) = watch::channel(Vec::new());
+        let (objects, objects_rx) = watch::channel(Arc::default());
+        let source = TestSource { pods: pods_rx, objects: objects_rx };
         let (running, until) = (kubelet.clone(), end.clone());
-        let run = tokio::spawn(async move { running.run(TestSource(source), until).await });
-        Self { kubelet, runtime, events, pods, end, run, _dir: dir }
+        let run = tokio::spawn(async move { running.run(source, until).await });
+        Self { kubelet, runtime, events, pods, objects, end, run, _dir: dir }
     }
 
     /// Waits until a pod is published in a state that `is_it` accepts. Returns its status.

@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
-
+use super::docker_config::{read_config_json, read_dockercfg};
 use crate::manifest::pod::{Credential, DataKind, DataRef, Pod, RuntimeHandler};
 
 /// An object to which pods refer.
@@ -197,28 +194,9 @@ impl ConfigData {
     /// Returns the registry credentials in a Secret of type `kubernetes.io/dockerconfigjson` or
     /// `kubernetes.io/dockercfg`; `None` if it has none.
     pub(crate) fn credentials(&self) -> Option<Vec<Credential>> {
-        let (content, is_new) = match self.entries.get(".dockerconfigjson") {
-            Some(content) => (content, true),
-            None => (self.entries.get(".dockercfg")?, false),
-        };
-        let config: Value = serde_json::from_slice(content).ok()?;
-        let auths = if is_new { config.get("auths")? } else { &config };
-        Some(auths.as_object()?.iter().filter_map(|(registry, entry)| credential(registry, entry)).collect())
+        match self.entries.get(".dockerconfigjson") {
+            Some(content) => read_config_json(content),
+            None => read_dockercfg(self.entries.get(".dockercfg")?),
+        }
     }
-}
-
-/// Reads the credentials of one registry.
-fn credential(registry: &str, entry: &Value) -> Option<Credential> {
-    let text = |field: &str| entry[field].as_str().map(str::to_owned);
-    let split = || {
-        let auth = String::from_utf8(STANDARD.decode(entry["auth"].as_str()?).ok()?).ok()?;
-        auth.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
-    };
-    let (user, password) = text("username").zip(text("password")).or_else(split)?;
-    let registry = registry.trim_start_matches("https://").trim_start_matches("http://");
-    let (host, path) = registry.split_once('/').unwrap_or((registry, ""));
-    // kubectl and docker append the API version to a host without a path.
-    let path = path.strip_prefix("v1/").or(path.strip_prefix("v2/")).unwrap_or(path);
-    let registry = if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") };
-    Some(Credential { registry, user, password })
 }

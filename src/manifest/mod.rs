@@ -8,10 +8,12 @@
 
 mod config_object;
 pub(crate) mod cursor;
+pub(crate) mod docker_config;
 mod document;
 mod exec_purpose;
 mod field_lines;
 mod files;
+pub(crate) mod image_name;
 mod index;
 mod kubelet_client;
 pub(crate) mod pod;

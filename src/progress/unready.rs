@@ -87,25 +87,19 @@ fn exit(ended: &ContainerStateTerminated) -> String {
 }
 
 /// Returns the latest Warning event that explains the state of a container: of a running container
-/// the failure of a probe, of a waiting one the failure of its sandbox, a volume or the image.
+/// the failure of a probe, of a waiting one the failure of its sandbox or of a volume.
 fn warning(uid: &str, status: &ContainerStatus, events: &[Arc<Event>]) -> Option<String> {
     let is_its = |event: &Event| {
         event.container.as_ref().and_then(|container| container.name.as_ref()) == Some(&status.name)
     };
     let explains = |event: &Event| match event.reason {
         reason::UNHEALTHY => status.running().is_some() && is_its(event),
-        // The back-off of a pull replaces the error of the pull in the status.
-        reason::FAILED => is_its(event) && is_pull_back_off(status) && event.message.starts_with(PULL_FAILED),
         reason::FAILED_CREATE_POD_SAND_BOX | reason::FAILED_MOUNT => status.waiting().is_some(),
         _ => false,
     };
     let of_pod = |event: &Event| event.pod.as_ref().and_then(|pod| pod.uid.as_deref()) == Some(uid);
     let found = events.iter().rev().find(|event| of_pod(event) && explains(event))?;
     Some(found.message.trim().to_owned())
-}
-
-fn is_pull_back_off(status: &ContainerStatus) -> bool {
-    status.waiting().is_some_and(|waiting| waiting.reason.as_deref() == Some("ImagePullBackOff"))
 }
 
 /// Returns lines about containers, each indented.

@@ -42,6 +42,10 @@ pub enum StateTable {
     RestartBackoff,
     /// Back-offs of image pulls, by the pod's uid and the image.
     ImageBackoff,
+    /// Records of pulled images, by the runtime's references of the images.
+    PulledImages,
+    /// Pulls in flight, by the names of the images.
+    PullIntents,
     /// Time at which a kubelet was last seen.
     Kubelet,
     /// Captured requests for sandboxes, by the uids, namespaces and names of the pods.
@@ -74,12 +78,14 @@ pub struct CloseError(String);
 pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
 impl StateTable {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Pods,
         Self::ProbeKilled,
         Self::Kubelet,
         Self::RestartBackoff,
         Self::ImageBackoff,
+        Self::PulledImages,
+        Self::PullIntents,
         Self::Sandboxes,
         Self::Containers,
         Self::SubPathMounts,
@@ -92,6 +98,8 @@ impl StateTable {
             Self::Kubelet => "kubelet",
             Self::RestartBackoff => "crashes",
             Self::ImageBackoff => "pulls",
+            Self::PulledImages => "pulled_images",
+            Self::PullIntents => "pull_intents",
             Self::Sandboxes => "sandboxes",
             Self::Containers => "containers",
             Self::SubPathMounts => "subpath_mounts",

@@ -2,6 +2,8 @@
 //! is stopped with a timeout of at most two seconds, the minimum of a kubelet. A command never
 //! ends.
 
+mod images;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::Path;
@@ -18,16 +20,19 @@ use prost::Message;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tonic::{Code, Status};
 
 use crate::cri::v1::{
     Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
-    CreateContainerRequest, CreateContainerResponse, Image, ImageStatusResponse, ListContainersRequest,
-    ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
-    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
-    RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse,
-    StopContainerRequest, StopPodSandboxRequest, VersionResponse,
+    CreateContainerRequest, CreateContainerResponse, ListContainersRequest, ListContainersResponse,
+    ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox, PodSandboxNetworkStatus, PodSandboxState,
+    PodSandboxStatus, PodSandboxStatusRequest, PodSandboxStatusResponse, PullImageRequest,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse,
+    RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
+    StopPodSandboxRequest, VersionResponse,
 };
+
+use images::FakeImages;
 
 /// A runtime in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +50,7 @@ struct Objects {
     execs_in_flight: usize,
     /// Pod name and timeout of each StopContainer call.
     stops: Vec<(String, i64)>,
+    images: FakeImages,
 }
 
 impl FakeRuntime {
@@ -104,17 +110,39 @@ impl FakeRuntime {
             "ExecSync" => self.exec().await,
             _ => {}
         }
-        let answer = self.0.lock().unwrap().call(&method, &message);
-        let (status, message) = answer.map_or(("12", Vec::new()), |message| ("0", message));
+        let answer = match method.as_str() {
+            "PullImage" => self.pull(decode(&message)).await,
+            "ImageStatus" => self.0.lock().unwrap().images.status(decode(&message)),
+            _ => self.0.lock().unwrap().call(&method, &message).ok_or_else(|| Status::unimplemented("")),
+        };
+        let (status, message) = match answer {
+            Ok(message) => (Status::new(Code::Ok, ""), message),
+            Err(status) => (status, Vec::new()),
+        };
         let mut frame = BytesMut::new();
         frame.put_u8(0);
         frame.put_u32(message.len().try_into().unwrap());
         frame.put_slice(&message);
         let response = Response::builder()
             .header("content-type", "application/grpc")
-            .header("grpc-status", status)
+            .header("grpc-status", i32::from(status.code()))
+            .header("grpc-message", status.message().replace('"', "%22"))
             .body(Full::new(frame.freeze()));
         Ok(response.unwrap())
+    }
+
+    /// Calls a function with the images of the runtime.
+    pub(super) fn with_images<T>(&self, access: impl FnOnce(&mut FakeImages) -> T) -> T {
+        access(&mut self.0.lock().unwrap().images)
+    }
+
+    /// Pulls an image. Other pulls that have been requested start before it ends.
+    async fn pull(&self, request: PullImageRequest) -> Result<Vec<u8>, Status> {
+        self.with_images(|images| images.start_pull(&request));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        self.with_images(|images| images.end_pull(request))
     }
 
     /// Executes a command until its caller cancels the call.
@@ -174,10 +202,7 @@ impl Objects {
                 let status = Some(RuntimeStatus { conditions: vec![network] });
                 StatusResponse { status, ..StatusResponse::default() }.encode_to_vec()
             }
-            "ImageStatus" => {
-                let image = Image { id: "image".to_owned(), ..Image::default() };
-                ImageStatusResponse { image: Some(image), ..ImageStatusResponse::default() }.encode_to_vec()
-            }
+            "ListImages" => FakeImages::list(),
             "ListPodSandbox" => {
                 let filter = decode::<ListPodSandboxRequest>(message).filter.unwrap_or_default();
                 let matches = |it: &&PodSandbox| has_labels(&it.labels, &filter.label_selector);

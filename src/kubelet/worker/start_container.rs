@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use tonic::Status;
 
 use super::PodWorker;
-use super::image::ImagePuller;
 use super::start_context::{StartContext, StartError};
 use crate::cri::v1::{CreateContainerRequest, Image, StartContainerRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
@@ -19,6 +18,7 @@ use crate::handler::HookError;
 use crate::kill::message;
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
+use crate::kubelet::images::EnsuredImage;
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::manifest::pod::{Container, Pod, RecursiveReadOnly};
@@ -39,22 +39,14 @@ impl PodWorker {
         // The back-off is on disk before the start, so that it continues after a crash of
         // probeshim.
         self.context.stores.state.flush().await;
-        let puller = ImagePuller {
-            context: &self.context,
-            pod: &self.pod,
-            container,
-            pod_ref: &self.names,
-            container_ref: &container_ref,
-            start: context,
-        };
-        let ensured = puller.ensure_image().await;
-        let (image, image_status) = ensured.inspect_err(|error| self.failed(&container_ref, error))?;
+        let ensured = self.ensure_image(container, &container_ref, context).await;
+        let image = ensured.inspect_err(|error| self.failed(&container_ref, error))?;
         if !self.still_desired(container).await {
             return Ok(());
         }
         let created = match &container.client_request {
             Some(request) => self.recreate_container(container, request, context).await,
-            None => self.create(container, context, &image, image_status.as_ref()).await,
+            None => self.create(container, context, &image).await,
         };
         let (id, attempt) = created.inspect_err(|error| self.failed(&container_ref, error))?;
         self.track_created(container, &id);
@@ -107,10 +99,11 @@ impl PodWorker {
         &self,
         container: &Container,
         context: StartContext<'_>,
-        image: &str,
-        image_status: Option<&Image>,
+        image: &EnsuredImage,
     ) -> Result<(String, u32), StartError> {
         let (pod, node) = (&*self.pod, &self.context.node);
+        let EnsuredImage { image_ref, status: image_status } = image;
+        let image_status = image_status.as_ref();
         let config_error = |message: String| StartError::new("CreateContainerConfigError", message);
         verify_run_as_non_root(pod, container, image_status).map_err(config_error)?;
         let logs = cri_config::log_dir(pod, &node.logs).join(&container.name);
@@ -125,7 +118,7 @@ impl PodWorker {
         let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;
         let mounts =
             self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;
-        let inputs = ContainerInputs { attempt, image, image_status, variables, mounts };
+        let inputs = ContainerInputs { attempt, image: image_ref, image_status, variables, mounts };
         let request = CreateContainerRequest {
             pod_sandbox_id: context.sandbox.to_owned(),
             config: Some(cri_config::container(pod, container, node, inputs)),

@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use crate::cri::v1::PodSandboxConfig;
+use crate::kubelet::images::{ImageError, TrackedCredential};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::ConfigObjects;
-use crate::manifest::pod::Credential;
 
 /// Reason and message of a container that has not been started. The reasons are the kubelet's.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,18 +15,27 @@ pub(super) struct StartError {
     pub(super) message: String,
     /// Time before which the start is not tried again, if it is known.
     pub(super) until: Option<SystemTime>,
+    /// Whether the image is not available.
+    pub(super) is_of_image: bool,
 }
 
 impl StartError {
     pub(super) fn new(reason: &'static str, message: String) -> Self {
-        Self { reason, message, until: None }
+        Self { reason, message, until: None, is_of_image: false }
     }
 
     /// Returns the text of the `Failed` event. For image errors it is the reason alone, as with the
     /// kubelet: another event has the message.
     pub(super) fn reason_or_message(&self) -> &str {
-        let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
-        if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
+        if self.is_of_image { self.reason } else { &self.message }
+    }
+}
+
+impl From<ImageError> for StartError {
+    /// The start is tried again after the default delay, not after the back-off of the pull: the
+    /// kubelet's `ErrImagePullBackOff` is no `BackoffError`.
+    fn from(error: ImageError) -> Self {
+        Self { is_of_image: true, ..Self::new(error.reason, error.message) }
     }
 }
 
@@ -41,5 +50,5 @@ pub(super) struct StartContext<'a> {
     /// Objects that the pod may refer to.
     pub(super) objects: &'a ConfigObjects,
     /// Credentials of the pod's pull secrets.
-    pub(super) credentials: &'a [Credential],
+    pub(super) credentials: &'a [TrackedCredential],
 }

@@ -220,7 +220,10 @@ impl PodWorker {
             }
         };
         let id: Arc<str> = run.inspect_err(|status| failed(&rpc_error(status)))?.pod_sandbox_id.into();
-        let runtime_status = self.context.pod_status(&self.pod).await?;
+        // Reads the status without updating the PLEG cache, so that the next relist detects the new
+        // sandbox and requests a sync, as with the kubelet. That sync reports the back-off of an
+        // image whose pull has failed.
+        let (runtime_status, _) = self.context.runtime.pod_status(&self.pod).await?;
         let sandbox = runtime_status.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }

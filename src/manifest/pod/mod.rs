@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::cri::v1::Protocol;
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
+use crate::manifest::image_name::ImageName;
 use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
@@ -264,6 +265,8 @@ pub(crate) struct Credential {
     pub(crate) registry: String,
     pub(crate) user: String,
     pub(crate) password: String,
+    /// E-mail address of the user, which only identifies the credentials.
+    pub(crate) email: String,
 }
 
 impl std::fmt::Debug for Credential {
@@ -451,11 +454,34 @@ impl PullPolicy {
     pub(crate) const NAMED: [(&'static str, Self); 3] =
         [("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
 
-    /// Returns the default policy for an image: `Always` if its tag is `latest` or missing, because
-    /// the image may change, otherwise `IfNotPresent`.
+    /// Returns the default policy for an image: `Always` if its tag is `latest` or it has neither
+    /// tag nor digest, because the image may change, otherwise `IfNotPresent` (Kubernetes:
+    /// `pkg/apis/core/v1/defaults.go`: `SetDefaults_Container`).
     pub(crate) fn default_pull_policy(image: &str) -> Self {
-        let name = image.rsplit('/').next().unwrap_or(image);
-        let is_latest = !image.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
-        if is_latest { Self::Always } else { Self::IfNotPresent }
+        let tag = ImageName::parse(image).ok().and_then(|name| name.tag);
+        if tag == Some("latest") { Self::Always } else { Self::IfNotPresent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kubernetes' `TestSetDefaultPodSpec`: an image with the tag `latest` is always pulled, even
+    /// if it also has a digest.
+    #[test]
+    fn the_default_pull_policy_follows_from_the_tag_of_the_image() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        for (image, expected) in [
+            ("busybox", PullPolicy::Always),
+            ("host:5000/busybox", PullPolicy::Always),
+            ("busybox:latest", PullPolicy::Always),
+            ("busybox:1", PullPolicy::IfNotPresent),
+            (&format!("busybox:latest@{digest}"), PullPolicy::Always),
+            (&format!("busybox@{digest}"), PullPolicy::IfNotPresent),
+            ("Busybox", PullPolicy::IfNotPresent),
+        ] {
+            assert_eq!(PullPolicy::default_pull_policy(image), expected, "{image}");
+        }
     }
 }
