@@ -4,6 +4,7 @@
 
 mod clients;
 mod execs;
+mod images;
 mod killing;
 mod kubelet;
 mod life;
