@@ -127,7 +127,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 58] = [
+pub const ALL: [&str; 59] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -170,6 +170,7 @@ pub const ALL: [&str; 58] = [
     NOT_RESTARTABLE,
     PAUSED_FOR_KUBELET,
     MOUNTS_UNREACHABLE,
+    NETWORK_NOT_READY,
     INVALID_ANNOTATION,
     INVALID_SPEC,
     SPEC_RESOLVED,
