@@ -170,11 +170,13 @@ impl WaitCondition {
             return WaitState::Met;
         }
         let shown = description(pod);
+        // Before its first sync, a managed pod has neither readiness nor phase.
+        let is_managed = pod.status.is_some();
         match self {
-            Self::Ready if pod.ready.is_none() && phase.is_none() => WaitState::Failed(format!(
-                "{name} has no readiness, because probeshim neither runs nor probes it"
-            )),
-            Self::Succeeded if phase.is_none() => {
+            Self::Ready if pod.ready.is_none() && phase.is_none() && !is_managed => WaitState::Failed(
+                format!("{name} has no readiness, because probeshim neither runs nor probes it"),
+            ),
+            Self::Succeeded if phase.is_none() && !is_managed => {
                 WaitState::Failed(format!("{name} has no phase, because probeshim does not run it"))
             }
             Self::Deleted => WaitState::Pending(format!("{name} exists ({shown})")),
@@ -267,6 +269,10 @@ mod tests {
         let exists = WaitState::Pending("shop/web exists (Running)".to_owned());
         assert_eq!(state_of(&running, "delete"), exists);
         assert_eq!(state_of(&[], "deleted"), WaitState::Met);
+        let new = [pod(&serde_json::json!({"status": "Pending"}))];
+        let pending = WaitState::Pending("shop/web is not ready (Pending)".to_owned());
+        assert_eq!(state_of(&new, "ready"), pending, "before the first sync");
+        assert!(matches!(state_of(&[pod(&serde_json::json!({}))], "ready"), WaitState::Failed(_)));
         let absent = WaitState::Pending("pod \"web\" does not exist".to_owned());
         assert_eq!(state_of(&[], "ready"), absent);
         let failed = [pod(&serde_json::json!({"phase": "Failed", "status": "Error", "ready": false}))];
