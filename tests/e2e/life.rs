@@ -5,11 +5,12 @@ use fixtures::containerd::{Containerd, Version};
 use fixtures::crictl::{Crictl, Running};
 use fixtures::image::BUSYBOX;
 use fixtures::need;
-use fixtures::pod::Pod;
+use fixtures::pod::{Pod, configs};
 use fixtures::procrun::Procrun;
 use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::life;
 use fixtures::shim::Probeshim;
+use fixtures::wait::wait_for;
 
 #[test]
 fn the_life_of_a_pod_on_containerd_2_2_is_the_same_directly_and_relayed() {
@@ -57,4 +58,21 @@ fn the_relay_continues_after_a_crash_of_containerd() {
     pod.remove(&crictl);
     let log = shim.stop();
     assert!(log.contains("\"status\":\"connection-lost\""), "the call in flight is not in the log: {log}");
+}
+
+/// crictl runp calls only RunPodSandbox, whose response has no address.
+#[test]
+fn the_address_of_a_pod_that_crictl_runs_is_shown() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    let crictl = need!(Crictl::new("crictl-1.36", shim.socket(), containerd.folder()));
+    let [pod, _] = configs(containerd.folder(), "addressed");
+    let id = crictl.ok(&["runp", &pod]);
+    let address = wait_for("the pod has an address", || {
+        shim.json(&["status"])["pods"][0]["ip"].as_str().map(str::to_owned)
+    });
+    let status = crictl.ok(&["inspectp", &id]);
+    assert!(status.contains(&format!("\"ip\": \"{address}\"")), "{address}: {status}");
+    crictl.ok(&["rmp", "-f", &id]);
+    shim.stop();
 }
