@@ -58,9 +58,9 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     assert_eq!(outcome.text("kubelet/apparmor").trim_end_matches('\0'), PROFILE);
 
     // The memory limit was exceeded by a child of the container's first process.
-    let pods = outcome.json("oom.json");
-    let ended = &pods[0]["status"]["containerStatuses"][0]["lastState"]["terminated"];
-    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{pods}");
+    let pod = outcome.json("oom.json");
+    let ended = &pod["status"]["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{pod}");
 
     // All calls went through probeshim.
     for (version, program, pods, expected) in [

@@ -61,4 +61,4 @@ systemctl stop kubelet probeshim.socket probeshim.service
 
 echo "pod: play"
 probeshim play oom.json runtime-class.json --upstream /run/containerd-2.2/containerd.sock --instance play \
-  --until restarts=1 -- sh -c 'probeshim pods --output json >out/oom.json'
+  --until restarts=1 -- sh -c 'probeshim pods vm/oom --output json >out/oom.json'
