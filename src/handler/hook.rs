@@ -161,13 +161,18 @@ async fn request(get: &HttpGet, target: &ProbeTarget<'_>, redact: bool) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
     use crate::handler::exec::tests::answer;
     use crate::manifest::Port;
     use crate::object_ref::{ContainerRef, PodRef};
 
-    /// Returns the error of a hook of the container `main`, whose sandbox has no address.
-    async fn error_of(hook: Hook, executor: Executor) -> HookError {
+    /// Runs a hook of the container `main`, whose sandbox has no address.
+    async fn run(hook: Hook, executor: Executor) -> Result<(), HookError> {
         let text = |text: &str| Some(text.to_owned());
         let pod = PodRef { id: None, namespace: text("test"), name: text("web"), uid: text("uid") };
         let container = ContainerRef { id: text("c"), name: text("main"), attempt: Some(0) };
@@ -177,7 +182,42 @@ mod tests {
             container: ContainerSpec::named("main").into(),
             address: "".into(),
         };
-        context.run(hook, executor, None).await.unwrap_err()
+        context.run(hook, executor, None).await
+    }
+
+    /// Returns the error of a hook.
+    async fn error_of(hook: Hook, executor: Executor) -> HookError {
+        run(hook, executor).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_repeated_over_http_if_the_server_has_no_tls_and_any_response_is_a_success() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = tokio::spawn(async move {
+            let mut first_bytes = Vec::new();
+            for answer in ["HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"]
+            {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut buffer = [0; 4096];
+                assert!(stream.read(&mut buffer).await.unwrap() > 0);
+                first_bytes.push(buffer[0]);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                let _ = stream.read(&mut buffer).await;
+            }
+            first_bytes
+        });
+        let get = HttpGet {
+            path: "/".to_owned(),
+            port: Port::Number(port),
+            host: Some("127.0.0.1".to_owned()),
+            is_https: true,
+            headers: Vec::new(),
+        };
+        let executor = Executor::fake(|_| (Duration::ZERO, answer(0, "", "")));
+        assert_eq!(run(Hook::Http(get), executor).await, Ok(()));
+        // A TLS handshake begins with 0x16, the second request is plain HTTP.
+        assert_eq!(served.await.unwrap(), [0x16, b'G']);
     }
 
     #[tokio::test]

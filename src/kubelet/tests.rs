@@ -226,6 +226,34 @@ async fn a_shortened_grace_period_ends_the_running_hook_and_starts_it_again() {
     assert!(node.run.await.unwrap() && node.runtime.is_empty());
 }
 
+/// The sync waits for a postStart hook that never ends.
+#[tokio::test]
+async fn a_sync_is_cancelled_if_the_pod_is_to_terminate() {
+    let node = Node::start();
+    let hook = "lifecycle: {postStart: {exec: {command: [x]}}}";
+    let spec = format!("{{containers: [{{name: main, image: i, imagePullPolicy: Never, {hook}}}]}}");
+    let with = |deletion: Option<u32>| {
+        let deletion = deletion.map(|seconds| Deletion { grace_period: Some(seconds) });
+        vec![Arc::new(Pod { name: "a".to_owned(), uid: "uid".to_owned(), deletion, ..pod(&spec) })]
+    };
+    let until_executed = async |expected: (usize, usize)| {
+        loop {
+            let changed = node.runtime.changed();
+            if node.runtime.execs() == expected {
+                return;
+            }
+            changed.await;
+        }
+    };
+    node.pods.send_replace(with(None));
+    until_executed((1, 1)).await;
+    node.pods.send_replace(with(Some(0)));
+    until_executed((1, 0)).await;
+    node.until("a", |it| it.removed().is_some()).await;
+    node.end.cancel();
+    assert!(node.run.await.unwrap() && node.runtime.is_empty());
+}
+
 #[tokio::test]
 async fn a_later_override_only_shortens_the_grace_period() {
     let signals = WorkerSignals::default();

@@ -74,7 +74,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::manifest::Probe;
+    use crate::manifest::{Probe, RestartRule};
     use crate::prober::probe_state::tests::probe;
 
     #[test]
@@ -103,6 +103,15 @@ mod tests {
             (
                 of(ContainerKind::Regular, Some(RestartPolicy::Never), Some(5)),
                 RestartPolicy::Always,
+                None,
+                ("Stopping container main", 40),
+            ),
+            (
+                ContainerSpec {
+                    restart_rules: vec![RestartRule { is_in: false, codes: [0].into(), restarts_all: false }],
+                    ..regular(Some(5))
+                },
+                RestartPolicy::Never,
                 None,
                 ("Stopping container main", 40),
             ),

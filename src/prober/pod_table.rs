@@ -264,3 +264,16 @@ fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
         Err(early) => now.checked_add(early.duration()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_of_a_container_is_cut_to_whole_seconds() {
+        let now = Instant::now() + Duration::from_secs(10);
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_000_900);
+        assert_eq!(started(1_000_500_000_000, wall, now), Some(now - Duration::from_millis(900)));
+        assert_eq!(started(0, wall, now), None, "the time is not known");
+    }
+}

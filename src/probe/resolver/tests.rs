@@ -11,8 +11,8 @@ use super::*;
 use crate::cri::labels::{PORTS, PRE_STOP_HANDLER};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::inventory;
-use crate::manifest::ContainerPort;
 use crate::manifest::cursor::Cursor;
+use crate::manifest::{ContainerPort, GrpcHealth, HttpGet, Port};
 use crate::manifest::{RestartPolicy, read_manifests, read_probe};
 use crate::probe::{Selector, annotation_problems};
 use crate::tap::Observation;
@@ -245,6 +245,27 @@ fn absent_and_zero_probe_fields_have_their_defaults() {
         let Probe { initial_delay, timeout, period, success_threshold, failure_threshold, .. } = **probe;
         assert_eq!((initial_delay, timeout, period, success_threshold, failure_threshold), (0, 1, 10, 1, 3));
         assert_eq!((pod.restart_policy, pod.termination_grace_period), (RestartPolicy::Always, Some(30)));
+    }
+}
+
+#[test]
+fn absent_fields_of_probe_handlers_have_their_defaults() {
+    let get = HttpGet {
+        path: "/".to_owned(),
+        port: Port::Number(80),
+        host: None,
+        is_https: false,
+        headers: Vec::new(),
+    };
+    for (handler, expected) in [
+        ("httpGet: {port: 80}", Handler::Http(get)),
+        ("grpc: {port: 80}", Handler::Grpc(GrpcHealth { port: 80, service: String::new() })),
+    ] {
+        let specs =
+            specs(&[("pod.yaml", &pod_with(&format!("{{name: main, livenessProbe: {{{handler}}}}}")))]);
+        let (sandbox, container) = seen("web", &[], &[], &[]);
+        let pod = specs.unwrap().resolve_pod(&sandbox, [&container]);
+        assert_eq!(pod.container("main").unwrap().probe(ProbeType::Liveness).unwrap().handler, expected);
     }
 }
 

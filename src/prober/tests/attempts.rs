@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::Status;
@@ -179,6 +180,84 @@ async fn probe_attempts_stay_on_the_grid_of_their_period() {
     node.run_pod("web");
     after(62.0).await;
     assert_eq!(*times.lock().unwrap(), [0.0, 10.0, 35.0, 40.0, 50.0, 60.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grid_of_attempts_begins_with_the_worker_and_not_with_the_container() {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let kept = times.clone();
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 10}))]))]);
+    let mut node = Node::settled(&[web], move |_| {
+        kept.lock().unwrap().push(Instant::now());
+        succeed()
+    })
+    .await;
+    let begin = Instant::now();
+    node.pod("web");
+    after(3.0).await;
+    node.run("web/main");
+    after(20.0).await;
+    let seconds: Vec<u64> = times.lock().unwrap().iter().map(|at| (*at - begin).as_secs()).collect();
+    assert_eq!(seconds, [10, 20]);
+}
+
+/// A pod is synced after 60 to 90 seconds without a change. Each sync triggers the readiness probe
+/// and restarts its period, so no tick of the period comes.
+#[tokio::test(start_paused = true)]
+async fn periodic_syncs_trigger_the_readiness_probe_and_restart_its_period() {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let kept = times.clone();
+    let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({"periodSeconds": 100}))]))]);
+    let mut node = Node::settled(&[web], move |_| {
+        kept.lock().unwrap().push(Instant::now());
+        fail()
+    })
+    .await;
+    node.run_pod("web");
+    after(1_000.0).await;
+    let times = times.lock().unwrap();
+    let pauses: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    // The start of the container causes more than one attempt.
+    let pauses: Vec<f64> = pauses.into_iter().filter(|pause| *pause > 0.5).collect();
+    assert!(pauses.len() > 9 && pauses.iter().all(|pause| (60.0..=91.1).contains(pause)), "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_worker_ends_after_its_attempt() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"timeoutSeconds": 60}))]))]);
+    let mut node = Node::slow(&[web], |_| (Duration::from_secs(30), succeed()));
+    node.prober.mark_listed();
+    after(SETTLED.as_secs_f64()).await;
+    node.run_pod("web");
+    after(20.0).await;
+    node.prober.shared.pods().remove(0).lock().stop_workers();
+    after(5.0).await;
+    assert_eq!(node.workers(), ["web/main liveness"]);
+    after(10.0).await;
+    assert!(node.workers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn probe_metrics_have_the_durations_of_successes_and_end_with_their_worker() {
+    let all = probes([probe(READINESS, json!({})), probe(LIVENESS, json!({}))]);
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], |request| {
+        if request.cmd[0] == "readiness" { succeed() } else { fail() }
+    })
+    .await;
+    let series = |node: &Node| {
+        let mut text = String::new();
+        for registry in node.prober.shared.metrics.registries() {
+            encode(&mut text, &registry).unwrap();
+        }
+        ["prober_probe_total{", "prober_probe_duration_seconds_count{", "process_start_time_seconds "]
+            .map(|name| text.lines().filter(|line| line.starts_with(name)).count())
+    };
+    node.run_pod("web");
+    after(2.5).await;
+    assert_eq!(series(&node), [2, 1, 1]);
+    node.observe(Observation::SandboxRemoved("s-web".into()));
+    after(2.0).await;
+    assert_eq!(series(&node), [0, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,6 +84,7 @@ async fn each_instance_of_a_failed_container_is_stopped_once() {
     after(5.0).await;
     let probe = node.probe("web/main", LIVENESS).unwrap();
     assert_eq!((probe.on_hold, probe.result), (true, Some(ProbeResult::Failure)));
+    assert!(node.container_of("web/main").is_ready, "a failed liveness probe does not clear Ready");
     node.exit("web/main", 137);
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
@@ -115,13 +116,21 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_minus_the_time_of_the_
         ("a hook that takes all of it", json!(20), json!({}), sleep(19), 19.0, 2),
         ("a hook that takes more", json!(20), json!({}), sleep(100), 20.0, 2),
         ("a hook within the probe's", json!(40), json!(12), sleep(10), 10.0, 2),
-        ("a hook that executes", json!(40), json!({}), hook(json!({"exec": {"command": ["bye"]}})), 3.0, 37),
+        (
+            "a hook that executes",
+            json!(40),
+            json!({}),
+            hook(json!({"exec": {"command": ["bye", "$(A)"]}})),
+            3.0,
+            37,
+        ),
     ] {
         let mut main = probes([probe(LIVENESS, json!({}))]);
         if !of_probe.is_object() {
             main["livenessProbe"]["terminationGracePeriodSeconds"] = of_probe;
         }
         main["lifecycle"] = lifecycle;
+        main["env"] = json!([{"name": "A", "value": "x"}]);
         let mut web = pod("web", "Always", &[("main", main)]);
         if !of_pod.is_object() {
             web["spec"]["terminationGracePeriodSeconds"] = of_pod;
@@ -129,7 +138,8 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_minus_the_time_of_the_
         let bye = |request: &ExecSyncRequest| {
             assert_eq!(
                 (request.cmd.join(" ").as_str(), request.container_id.as_str()),
-                ("bye", "web/main#0")
+                ("bye $(A)", "web/main#0"),
+                "commands of hooks are not expanded"
             );
             (Duration::from_secs(3), succeed())
         };
@@ -315,6 +325,16 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     let why = "Container main failed liveness probe, will be killed (not stopped: it matches --never-kill)";
     let begin = Instant::now() - Duration::from_secs(10);
     assert!(messages(&node, begin, reason::WOULD_KILL).iter().any(|(_, message)| message == why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_spec_the_grace_period_is_that_which_the_kubelet_recorded() {
+    let (mut node, stops, _) = node(KILL, &[], well, at_once).await;
+    let probe = r#"{"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1}"#;
+    let recorded = [("io.kubernetes.pod.terminationGracePeriod", "9")];
+    node.annotated("web", &[("probeshim.io/liveness.main", probe)], &recorded);
+    after(3.0).await;
+    assert_eq!(stops.lock().unwrap()[0].2, 9);
 }
 
 #[tokio::test(start_paused = true)]

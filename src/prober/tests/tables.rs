@@ -68,6 +68,22 @@ async fn upstream_test_add_remove_pods_with_restartable_init_container() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn workers_start_in_the_order_of_the_containers_with_sidecars_last() {
+    let all = || probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
+    let mut web = pod("web", "Always", &[("b", all()), ("a", all())]);
+    let mut side = merged("side", &all());
+    side["restartPolicy"] = json!("Always");
+    web["spec"]["initContainers"] = json!([side]);
+    let mut node = Node::new(&[web], |_| succeed());
+    node.pod("web");
+    let started = node.prober.shared.pods().remove(0);
+    let started = started.lock();
+    let order = started.workers.iter().map(|it| (it.container.as_str(), it.state.probe_type));
+    let expected = ["b", "a", "side"].map(|name| [STARTUP, READINESS, LIVENESS].map(|kind| (name, kind)));
+    assert_eq!(order.collect::<Vec<_>>(), expected.concat());
+}
+
+#[tokio::test(start_paused = true)]
 async fn upstream_test_cleanup_pods() {
     let all = || probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
     let names: Vec<String> = (0..100).map(|count| format!("web-{count}")).collect();
@@ -168,7 +184,8 @@ async fn upstream_test_do_probe_with_container_restart_all_containers() {
     assert_eq!(node.result("web/other", LIVENESS), Some(ProbeResult::Failure), "cleaned up");
     let mut node = start().await;
     node.exit("web/other", 1);
-    after(2.0).await;
+    // Later syncs start no other worker, because the worker of the first container exists.
+    after(200.0).await;
     assert!(!is_there(&node, "web/other liveness"), "no rule of its own, and policy Never");
 }
 

@@ -7,7 +7,7 @@ type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// Rows of `TestValidateProbe`, `Test_validateProbe`, `TestValidateHandler`, and of the tests of
 /// containers.
-const VALIDATION: [Row; 41] = [
+const VALIDATION: [Row; 42] = [
     ("ValidateProbe: nil", "", &[]),
     (
         "ValidateProbe: initialDelaySeconds 10",
@@ -176,6 +176,11 @@ const VALIDATION: [Row; 41] = [
         "livenessProbe: {httpGet: {port: 1, scheme: http}}",
         &["livenessProbe.httpGet.scheme"],
     ),
+    (
+        "1.3: a port's number in a string",
+        "livenessProbe: {tcpSocket: {port: '8080'}}",
+        &["livenessProbe.tcpSocket.port"],
+    ),
     ("1.3: gRPC port by name", "livenessProbe: {grpc: {port: health}}", &["livenessProbe.grpc.port"]),
     ("a slip", "livenesProbe: {exec: {command: [x]}}", &["livenesProbe"]),
     (
@@ -247,5 +252,24 @@ fn probes_of_ephemeral_and_init_containers_are_refused_as_in_upstream_tests() {
             assert_eq!(error.is_empty(), is_fine, "{name}, {field}: {error}");
             assert!(is_fine || error.starts_with(&expected), "{name}, {field}: {error}");
         }
+    }
+}
+
+#[test]
+fn a_container_has_at_most_20_restart_rules_with_255_exit_codes() {
+    let rules = |rules: usize, codes: usize| {
+        let codes: Vec<String> = (1..=codes).map(|code| code.to_string()).collect();
+        let rule =
+            format!("{{action: Restart, exitCodes: {{operator: In, values: [{}]}}}}", codes.join(", "));
+        let rules = vec![rule; rules].join(", ");
+        let container = format!("{{name: main, restartPolicy: Never, restartPolicyRules: [{rules}]}}");
+        specs(&[("pod.yaml", &pod_with(&container))]).err().unwrap_or_default()
+    };
+    assert_eq!(rules(20, 255), "");
+    for (rules, path) in
+        [(rules(21, 1), "restartPolicyRules"), (rules(1, 256), "restartPolicyRules[0].exitCodes.values")]
+    {
+        let expected = format!("pod.yaml:1: spec.containers[0].{path}: Too many: ");
+        assert!(rules.starts_with(&expected) && rules.lines().count() == 1, "{rules}");
     }
 }
