@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// Killed containers that still exist, and containers that are being killed. They are kept in the
@@ -18,10 +16,9 @@ pub(super) struct ProbeKilled {
 
 /// State of the restart that belongs to a kill. One sync of the kubelet kills a container and tries
 /// to start it again (`kuberuntime_manager.go`: `SyncPod`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restart {
     /// The restart has not been tried: the sync has not reached it, or was interrupted before.
-    #[default]
     Pending,
     /// The restart has failed, or is delayed by the back-off. From then on the restart policy
     /// decides.
@@ -30,9 +27,15 @@ enum Restart {
 
 impl ProbeKilled {
     pub(super) fn new(snapshot: &Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let entries = snapshot.entries::<Option<Restart>>(StateTable::ProbeKilled)?;
-        let containers = entries.into_iter().map(|(id, restart)| (id, restart.unwrap_or_default()));
-        Ok(Self { containers: Mutex::new(containers.collect()), state })
+        let killed = snapshot.entries::<()>(StateTable::ProbeKilled)?;
+        let mut containers: BTreeMap<_, _> =
+            killed.into_iter().map(|(id, ())| (id, Restart::Pending)).collect();
+        for (id, ()) in snapshot.entries::<()>(StateTable::RestartTried)? {
+            if let Some(restart) = containers.get_mut(&id) {
+                *restart = Restart::Tried;
+            }
+        }
+        Ok(Self { containers: Mutex::new(containers), state })
     }
 
     /// Adds a container that is about to be killed.
@@ -40,7 +43,7 @@ impl ProbeKilled {
         let mut containers = self.lock();
         if !containers.contains_key(id) {
             containers.insert(id.to_owned(), Restart::Pending);
-            self.state.upsert(StateTable::ProbeKilled, id, &Restart::Pending);
+            self.state.upsert(StateTable::ProbeKilled, id, &());
         }
     }
 
@@ -60,14 +63,14 @@ impl ProbeKilled {
     pub(super) fn set_restart_tried(&self, id: &str) {
         if let Some(restart) = self.lock().get_mut(id).filter(|restart| **restart == Restart::Pending) {
             *restart = Restart::Tried;
-            self.state.upsert(StateTable::ProbeKilled, id, &Restart::Tried);
+            self.state.upsert(StateTable::RestartTried, id, &());
         }
     }
 
     /// Removes a container that was removed from the runtime.
     pub(super) fn forget(&self, id: &str) {
         if self.lock().remove(id).is_some() {
-            self.state.remove(StateTable::ProbeKilled, id);
+            self.remove_from_state(id);
         }
     }
 
@@ -76,10 +79,15 @@ impl ProbeKilled {
         self.lock().retain(|id, _| {
             let is_there = is_there(id);
             if !is_there {
-                self.state.remove(StateTable::ProbeKilled, id);
+                self.remove_from_state(id);
             }
             is_there
         });
+    }
+
+    fn remove_from_state(&self, id: &str) {
+        self.state.remove(StateTable::ProbeKilled, id);
+        self.state.remove(StateTable::RestartTried, id);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Restart>> {
@@ -102,19 +110,12 @@ mod tests {
         // The sync that finds the failed probe again does not make the restart pending again.
         killed.add("tried");
         killed.set_restart_tried("alive");
-        // An earlier version recorded no restart.
-        state.upsert(StateTable::ProbeKilled, "earlier", &());
         state.close().await.unwrap();
         let (state, snapshot) = StateStore::open(dir.path()).unwrap();
         let killed = ProbeKilled::new(&snapshot, state).unwrap();
-        let known = ["pending", "tried", "earlier", "alive"]
-            .map(|id| (id, killed.has(id), killed.has_pending_restart(id)));
-        let expected = [
-            ("pending", true, true),
-            ("tried", true, false),
-            ("earlier", true, true),
-            ("alive", false, false),
-        ];
+        let known =
+            ["pending", "tried", "alive"].map(|id| (id, killed.has(id), killed.has_pending_restart(id)));
+        let expected = [("pending", true, true), ("tried", true, false), ("alive", false, false)];
         assert_eq!(known, expected);
     }
 }

@@ -38,6 +38,9 @@ pub enum StateTable {
     Pods,
     /// Containers that were killed for a failed probe, by their ids.
     ProbeKilled,
+    /// Containers that were killed for a failed probe and whose restart has been tried, by their
+    /// ids.
+    RestartTried,
     /// Back-offs of container restarts, by pod, container, image and resources.
     RestartBackoff,
     /// Back-offs of image pulls, by the pod's uid and the image.
@@ -78,9 +81,10 @@ pub struct CloseError(String);
 pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
 impl StateTable {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Pods,
         Self::ProbeKilled,
+        Self::RestartTried,
         Self::Kubelet,
         Self::RestartBackoff,
         Self::ImageBackoff,
@@ -95,6 +99,7 @@ impl StateTable {
         match self {
             Self::Pods => "pods",
             Self::ProbeKilled => "condemned",
+            Self::RestartTried => "restart_tried",
             Self::Kubelet => "kubelet",
             Self::RestartBackoff => "crashes",
             Self::ImageBackoff => "pulls",
