@@ -40,13 +40,22 @@ pub fn format_duration(duration: Duration) -> String {
     let total_seconds = duration.as_secs();
     let (hours, minutes) = (total_seconds / 3600, total_seconds / 60 % 60);
     let below_a_minute = duration.saturating_sub(Duration::from_secs(total_seconds / 60 * 60));
-    let seconds = below_a_minute.as_secs_f64();
+    let seconds = decimal(below_a_minute.as_secs(), below_a_minute.subsec_nanos(), 9);
     match (hours, minutes) {
-        (0, 0) if total_seconds == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
+        (0, 0) if total_seconds == 0 && !duration.is_zero() => {
+            let nanoseconds = duration.subsec_nanos();
+            format!("{}ms", decimal(u64::from(nanoseconds / 1_000_000), nanoseconds % 1_000_000, 6))
+        }
         (0, 0) => format!("{seconds}s"),
         (0, _) => format!("{minutes}m{seconds}s"),
         _ => format!("{hours}h{minutes}m{seconds}s"),
     }
+}
+
+/// Formats a number with a fraction of this many digits, without zeros at its end.
+fn decimal(whole: u64, fraction: u32, digits: usize) -> String {
+    let number = format!("{whole}.{fraction:0digits$}");
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Formats a gRPC error as grpc-go does.
@@ -75,6 +84,7 @@ mod tests {
             (0, "0s"),
             (200, "200ms"),
             (1000, "1s"),
+            (1118, "1.118s"),
             (1500, "1.5s"),
             (60_000, "1m0s"),
             (90_000, "1m30s"),
