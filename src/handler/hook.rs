@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ContainerNames, Executor};
-use super::{ProbeTarget, address, exec, http};
+use super::{MAX_OUTPUT_BYTES, ProbeTarget, address, exec, http};
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::{quote, rpc_error};
 use crate::manifest::{ContainerSpec, Hook, HttpGet};
@@ -115,7 +115,8 @@ async fn run_command(
 
 /// Returns the error of a command that has failed (cri-client: `remote_runtime.go`: `execSync`).
 fn exit_error(command: &[String], response: &ExecSyncResponse) -> String {
-    let (command, stderr) = (command.join(" "), String::from_utf8_lossy(&response.stderr));
+    let stderr = &response.stderr[..response.stderr.len().min(MAX_OUTPUT_BYTES)];
+    let (command, stderr) = (command.join(" "), String::from_utf8_lossy(stderr));
     format!("command '{command}' exited with {}: {stderr}", response.exit_code)
 }
 
