@@ -19,14 +19,14 @@ pub(super) struct NodeCredentials {
 impl NodeCredentials {
     /// Creates the search paths of the kubelet, with the state directory in place of the kubelet's
     /// root directory (kubelet: `pkg/credentialprovider/config.go`:
-    /// `DefaultDockerConfigJSONPaths`, `DefaultDockercfgPaths`).
+    /// `DefaultDockerConfigJSONPaths`, `DefaultDockercfgPaths`). The working directory is left out:
+    /// that of `play` often is a project, whose `config.json` has another purpose.
     pub(super) fn new(state_dir: &Path) -> Self {
         let home = PathBuf::from(env::var_os("HOME").unwrap_or_default());
-        let first = [state_dir.to_owned(), PathBuf::from(".")];
-        let dirs = |more: [PathBuf; 2]| first.iter().cloned().chain(more).collect();
+        let state_dir = state_dir.to_owned();
         Self {
-            config_json_dirs: dirs([home.join(".docker"), PathBuf::from("/.docker")]),
-            dockercfg_dirs: dirs([home, PathBuf::from("/")]),
+            config_json_dirs: vec![state_dir.clone(), home.join(".docker"), PathBuf::from("/.docker")],
+            dockercfg_dirs: vec![state_dir, home, PathBuf::from("/")],
         }
     }
 
