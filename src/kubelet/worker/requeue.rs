@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{SyncError, SyncResult};
 use crate::manifest::pod::Pod;
@@ -59,10 +59,13 @@ impl Requeue {
                 left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
-                warn!(pod = pod.full_name(), "pod sync failed: {error}");
-                match error {
-                    SyncError::NetworkNotReady(_) => NETWORK_RETRY_DELAY,
-                    _ => SYNC_RETRY_DELAY,
+                if matches!(error, SyncError::NetworkNotReady(_)) {
+                    // An event reports it, and all pods retry once per second.
+                    debug!(pod = pod.full_name(), "pod sync failed: {error}");
+                    NETWORK_RETRY_DELAY
+                } else {
+                    warn!(pod = pod.full_name(), "pod sync failed: {error}");
+                    SYNC_RETRY_DELAY
                 }
             }
         };
