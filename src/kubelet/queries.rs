@@ -1,12 +1,13 @@
 //! Reads the status of pods, for other modules.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ContainerStatus;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::pod_status::ContainerStatusExt as _;
 use super::pod_workers::PodWorkerHandle;
 use super::published_pod::PublishedPod;
 use super::{Kubelet, cri_config, pod_dir};
@@ -48,7 +49,13 @@ impl Kubelet {
     #[must_use]
     pub fn last_log_lines(&self, pod: &PublishedPod, status: &ContainerStatus, count: usize) -> Vec<String> {
         let dir = cri_config::log_dir(&pod.pod, &self.context.node.logs).join(&status.name);
-        let newest = status.restarts();
+        // The number of a log is the attempt, which is below the restart count if a client removed
+        // a container with its log.
+        let files = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let attempt = |name: &OsStr| name.to_str()?.strip_suffix(".log")?.parse::<u32>().ok();
+        let Some(newest) = files.filter_map(|file| attempt(&file.file_name())).max() else {
+            return Vec::new();
+        };
         let logs = [Some(newest), newest.checked_sub(1)].into_iter().flatten();
         let mut lines = logs.map(|attempt| pod_dir::last_lines(&dir.join(format!("{attempt}.log")), count));
         lines.find(|lines| !lines.is_empty()).unwrap_or_default()
