@@ -341,7 +341,11 @@ async fn played_pods_can_be_read_as_from_a_kubelet() {
 async fn a_hundred_played_pods_start_are_probed_and_end() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let probe = ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 5, timeoutSeconds: 30}";
+    // The image is present, because the number of pulls per second is limited.
+    let first = played(&place, &pod("first", POLITE, "", ""), &["--until", "ready"]).await;
+    assert_eq!(first.code, Some(0), "{first:?}");
+    let probe = ", imagePullPolicy: IfNotPresent, readinessProbe: {exec: {command: ['true']}, periodSeconds: 5, \
+                 timeoutSeconds: 30}";
     let pods: String = (0..100).map(|number| pod(&format!("pod-{number}"), POLITE, "", probe)).collect();
     let answer = played(&place, &pods, &["--until", "ready", "--log", "warn"]).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
