@@ -357,9 +357,10 @@ async fn a_full_disk_loses_no_state() {
     drop(file);
     folder.write("b.yaml", &pod("b", "sleep 0.2; exit 3", "", ""));
     told(&place, "StateWriteFailed", "--state-dir: the state cannot be written, and probeshim retries").await;
-    told(&place, "BackOff", "main").await;
+    // The pod cannot start, unless the database has left a page for its hosts file.
     fs::remove_file(&filler).unwrap();
     told(&place, "StateWriteRecovered", "").await;
+    told(&place, "BackOff", "main").await;
     running.signal(Signal::KILL);
     running.ended().await;
     running = start(&place, folder.path()).await;
