@@ -1,12 +1,13 @@
 //! Mounts of a container, and the bind mounts of its subPaths. The bind mounts are made before the
 //! container is created and removed after it has ended.
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 use tracing::warn;
 
 use super::PodWorker;
 use crate::cri::v1::Mount;
 use crate::kubelet::cri_config::EnvFacts;
+use crate::kubelet::pod_dir::PodDir;
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::kubelet::subpath_mounts::MountOwner;
 use crate::manifest::pod::{Container, VolumeSource};
@@ -34,19 +35,9 @@ impl PodWorker {
             // mount, but no mount without a record.
             self.context.stores.state.flush().await;
         }
-        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
-        let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
-        let (variables, seen) = (variables.to_vec(), self.first_seen());
-        let mounted = spawn_blocking(move || {
-            let objects = context.objects.get();
-            let facts = EnvFacts {
-                pod: &pod,
-                node: &context.node,
-                seen: &seen,
-                addresses: &addresses,
-                objects: &objects,
-            };
-            dir.mounts(&container, &facts, &variables, recurses, binds)
+        let (name, container, variables) = (container.name.clone(), container.clone(), variables.to_vec());
+        let mounted = self.in_pod_dir(addresses, move |dir, facts| {
+            dir.mounts(&container, facts, &variables, recurses, binds)
         });
         match mounted.await {
             Ok(mounted) => mounted.map_err(|error| {
@@ -58,6 +49,29 @@ impl PodWorker {
             }),
             Err(_) => Err("probeshim panicked while it prepared the mounts".to_owned()),
         }
+    }
+
+    /// Runs work on the pod's directory, which may block, on another thread. Fails if the work
+    /// panics.
+    pub(super) async fn in_pod_dir<T: Send + 'static>(
+        &self,
+        addresses: &[String],
+        work: impl FnOnce(&PodDir, &EnvFacts<'_>) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
+        let (addresses, seen) = (addresses.to_vec(), self.first_seen());
+        let run = move || {
+            let objects = context.objects.get();
+            let facts = EnvFacts {
+                pod: &pod,
+                node: &context.node,
+                seen: &seen,
+                addresses: &addresses,
+                objects: &objects,
+            };
+            work(&dir, &facts)
+        };
+        spawn_blocking(run).await
     }
 
     /// Returns whether a container mounts an emptyDir in memory.

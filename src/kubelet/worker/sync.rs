@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use super::compute_actions::PodActions;
@@ -17,8 +16,8 @@ use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::events::{Event, reason};
 use crate::gofmt::rpc_error;
-use crate::kubelet::cri_config::{self, EnvFacts};
-use crate::kubelet::pod_dir::{VolumeError, make_log_directory};
+use crate::kubelet::cri_config;
+use crate::kubelet::pod_dir::{PodDir, VolumeError, make_log_directory};
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::manifest::ContainerKind;
@@ -266,20 +265,7 @@ impl PodWorker {
     /// Prepares the pod's directory on the host. Records an event if that fails or a volume is
     /// outdated.
     pub(super) async fn prepare_pod_dir(&self, addresses: &[String]) -> Result<(), SyncError> {
-        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
-        let (addresses, seen) = (addresses.to_vec(), self.first_seen());
-        let prepared = spawn_blocking(move || {
-            let objects = context.objects.get();
-            let facts = EnvFacts {
-                pod: &pod,
-                node: &context.node,
-                seen: &seen,
-                addresses: &addresses,
-                objects: &objects,
-            };
-            dir.prepare(&facts)
-        });
-        let event = match prepared.await {
+        let event = match self.in_pod_dir(addresses, PodDir::prepare).await {
             Ok(Ok(outdated)) => {
                 self.record_outdated(&outdated);
                 return Ok(());
