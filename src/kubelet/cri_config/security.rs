@@ -7,7 +7,7 @@ use crate::cri::v1::{
     NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 use crate::kubelet::node::NodeInfo;
-use crate::manifest::pod::{Container, Pod};
+use crate::manifest::pod::{APPARMOR_ANNOTATION, Container, Pod};
 
 /// Paths of `/proc` and `/sys` that are hidden from containers on every node, and paths that are
 /// read-only (kubelet: `pkg/securitycontext/util.go`).
@@ -41,10 +41,6 @@ pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
         ..LinuxSandboxSecurityContext::default()
     }
 }
-
-/// Prefix of the annotations that named the AppArmor profile of a container before the field
-/// `appArmorProfile` did. Static pods may still have them.
-const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Returns the security context of a container. Without `runAsUser` the container runs as the user
 /// of its image.

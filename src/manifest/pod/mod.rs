@@ -17,7 +17,7 @@ use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(crate) use reference::{DataKind, DataRef, RuntimeHandler};
-pub(crate) use security::{CommonSecurity, PodSecurity, Security};
+pub(crate) use security::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
     DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly, Volume,
     VolumeMount, VolumeSource,

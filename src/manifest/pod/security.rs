@@ -3,6 +3,10 @@
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::pod::StringMap;
 
+/// Prefix of the annotations that named the AppArmor profile of a container before the field
+/// `appArmorProfile` did. Static pods may still have them.
+pub(crate) const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
+
 /// The security settings that apply to all containers of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodSecurity {

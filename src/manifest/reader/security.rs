@@ -5,13 +5,10 @@ use std::collections::BTreeSet;
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{CommonSecurity, PodSecurity, Security, StringMap};
+use crate::manifest::pod::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security, StringMap};
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
 use crate::manifest::validation::{self, NON_NEGATIVE};
-
-/// Prefix of annotations with the AppArmor profile of a container.
-const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
