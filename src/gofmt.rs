@@ -58,6 +58,21 @@ fn decimal(whole: u64, fraction: u32, digits: usize) -> String {
     number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Joins errors, each different one once (apimachinery: `util/errors/errors.go`: `aggregate`).
+#[must_use]
+pub fn aggregate(errors: &[String]) -> String {
+    let mut different: Vec<&str> = Vec::new();
+    for error in errors {
+        if !different.contains(&error.as_str()) {
+            different.push(error);
+        }
+    }
+    match different.as_slice() {
+        [only] => (*only).to_owned(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
 /// Formats a gRPC error as grpc-go does.
 #[must_use]
 pub fn rpc_error(status: &Status) -> String {
@@ -92,6 +107,16 @@ mod tests {
             (7_265_000, "2h1m5s"),
         ] {
             assert_eq!(format_duration(Duration::from_millis(milliseconds)), text);
+        }
+    }
+
+    #[test]
+    fn errors_are_joined_without_repetition() {
+        for (errors, expected) in
+            [(&["a"][..], "a"), (&["a", "b"], "[a, b]"), (&["a", "a"], "a"), (&["a", "b", "a"], "[a, b]")]
+        {
+            let errors: Vec<String> = errors.iter().map(|&error| error.to_owned()).collect();
+            assert_eq!(aggregate(&errors), expected);
         }
     }
 

@@ -16,20 +16,6 @@ pub(super) fn pull_error_text(status: &Status) -> String {
     if status.code() == Code::Unknown { status.message().to_owned() } else { rpc_error(status) }
 }
 
-/// Joins errors, each different one once (apimachinery: `util/errors/errors.go`: `aggregate`).
-pub(super) fn aggregate(errors: Vec<String>) -> String {
-    let mut different: Vec<String> = Vec::new();
-    for error in errors {
-        if !different.contains(&error) {
-            different.push(error);
-        }
-    }
-    match different.as_slice() {
-        [only] => only.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 /// Returns the reason and the message of a container whose image cannot be pulled (kubelet:
 /// `images/image_manager.go`: `evalCRIPullErr`).
 pub(super) fn pull_reason(image: &str, error: &str) -> (&'static str, String) {
@@ -49,15 +35,6 @@ mod tests {
         let not_found = pull_error_text(&Status::not_found("no image"));
         assert_eq!(not_found, "rpc error: code = NotFound desc = no image");
         assert_eq!(pull_error_text(&Status::unknown("x")), "x");
-    }
-
-    #[test]
-    fn errors_of_several_credentials_are_joined_without_repetition() {
-        for (errors, expected) in
-            [(&["a"][..], "a"), (&["a", "b"], "[a, b]"), (&["a", "a"], "a"), (&["a", "b", "a"], "[a, b]")]
-        {
-            assert_eq!(aggregate(errors.iter().map(|&error| error.to_owned()).collect()), expected);
-        }
     }
 
     /// Kubernetes' `TestEvalCRIPullErr`.

@@ -9,11 +9,12 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::keyring::TrackedCredential;
-use super::pull_error::{aggregate, pull_error_text};
+use super::pull_error::pull_error_text;
 use super::token_bucket::TokenBucket;
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::{Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
+use crate::gofmt::aggregate;
 use crate::gofmt::{quote, rpc_error};
 
 /// Limit of pulls, the kubelet's defaults (`registryPullQPS`, `registryBurst`).
@@ -85,7 +86,7 @@ async fn pull_with_any(
             Err(error) => errors.push(error),
         }
     }
-    Err(aggregate(errors))
+    Err(aggregate(&errors))
 }
 
 /// Calls `PullImage`, which has no timeout.

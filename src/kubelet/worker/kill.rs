@@ -15,7 +15,7 @@ use super::PodWorker;
 use super::compute_actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
-use crate::gofmt::{quote, rpc_error};
+use crate::gofmt::{aggregate, quote, rpc_error};
 use crate::handler::{ContainerNames, HookContext};
 use crate::kill::{KillAttempt, KillPlan, KillResult, message};
 use crate::kubelet::cri_config;
@@ -45,14 +45,6 @@ pub(super) struct GracePeriodRules {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", aggregate(.0))]
 pub(super) struct KillPodError(Vec<String>);
-
-/// Joins errors as a Go aggregate does.
-fn aggregate(errors: &[String]) -> String {
-    match errors {
-        [error] => error.clone(),
-        errors => format!("[{}]", errors.join(", ")),
-    }
-}
 
 /// Returns the error of an action on a container or sandbox.
 fn kill_error(action: &str, target: &str, status: &Status) -> String {
