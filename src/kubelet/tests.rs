@@ -109,6 +109,26 @@ impl Node {
             changed.await;
         }
     }
+
+    /// Waits until these numbers of commands were executed and are in flight.
+    async fn until_executed(&self, expected: (usize, usize)) {
+        loop {
+            let changed = self.runtime.changed();
+            if self.runtime.execs() == expected {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Returns a pod, `a`, whose container has this hook.
+fn hooked(hook: &str, deletion: Option<u32>) -> Arc<Pod> {
+    let deletion = deletion.map(|seconds| Deletion { grace_period: Some(seconds) });
+    let spec = format!(
+        "{{containers: [{{name: main, image: i, imagePullPolicy: Never, lifecycle: {{{hook}: {{exec: {{command: [x]}}}}}}}}]}}"
+    );
+    Arc::new(Pod { name: "a".to_owned(), uid: "uid".to_owned(), deletion, ..pod(&spec) })
 }
 
 fn named(name: &str, deletion: Option<u32>) -> Arc<Pod> {
@@ -198,27 +218,13 @@ async fn a_pod_waits_until_the_network_of_the_runtime_is_ready() {
 #[tokio::test]
 async fn a_shortened_grace_period_ends_the_running_hook_and_starts_it_again() {
     let node = Node::start();
-    let hook = "lifecycle: {preStop: {exec: {command: [x]}}}";
-    let spec = format!("{{containers: [{{name: main, image: i, imagePullPolicy: Never, {hook}}}]}}");
-    let with = |deletion: Option<u32>| {
-        let deletion = deletion.map(|seconds| Deletion { grace_period: Some(seconds) });
-        vec![Arc::new(Pod { name: "a".to_owned(), uid: "uid".to_owned(), deletion, ..pod(&spec) })]
-    };
-    let until_executed = async |expected: (usize, usize)| {
-        loop {
-            let changed = node.runtime.changed();
-            if node.runtime.execs() == expected {
-                return;
-            }
-            changed.await;
-        }
-    };
+    let with = |deletion| vec![hooked("preStop", deletion)];
     node.pods.send_replace(with(None));
     node.until("a", is_running).await;
     node.pods.send_replace(with(Some(3600)));
-    until_executed((1, 1)).await;
+    node.until_executed((1, 1)).await;
     node.pods.send_replace(with(Some(1800)));
-    until_executed((2, 1)).await;
+    node.until_executed((2, 1)).await;
     assert_eq!(node.runtime.stops(), [], "the container is stopped after its hook");
     node.pods.send_replace(with(Some(0)));
     node.until("a", |it| it.removed().is_some()).await;
@@ -230,25 +236,11 @@ async fn a_shortened_grace_period_ends_the_running_hook_and_starts_it_again() {
 #[tokio::test]
 async fn a_sync_is_cancelled_if_the_pod_is_to_terminate() {
     let node = Node::start();
-    let hook = "lifecycle: {postStart: {exec: {command: [x]}}}";
-    let spec = format!("{{containers: [{{name: main, image: i, imagePullPolicy: Never, {hook}}}]}}");
-    let with = |deletion: Option<u32>| {
-        let deletion = deletion.map(|seconds| Deletion { grace_period: Some(seconds) });
-        vec![Arc::new(Pod { name: "a".to_owned(), uid: "uid".to_owned(), deletion, ..pod(&spec) })]
-    };
-    let until_executed = async |expected: (usize, usize)| {
-        loop {
-            let changed = node.runtime.changed();
-            if node.runtime.execs() == expected {
-                return;
-            }
-            changed.await;
-        }
-    };
+    let with = |deletion| vec![hooked("postStart", deletion)];
     node.pods.send_replace(with(None));
-    until_executed((1, 1)).await;
+    node.until_executed((1, 1)).await;
     node.pods.send_replace(with(Some(0)));
-    until_executed((1, 0)).await;
+    node.until_executed((1, 0)).await;
     node.until("a", |it| it.removed().is_some()).await;
     node.end.cancel();
     assert!(node.run.await.unwrap() && node.runtime.is_empty());
