@@ -69,7 +69,10 @@ async fn a_client_container_is_restarted_until_its_client_stops_it() {
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     let running = start(&place).await;
     let mut owner = Owner::of(place);
-    owner.pod("killed", POLITE, &[("liveness.main", &liveness("false"))]).await;
+    // The probe fails once, so that its second container runs until the client stops it.
+    let failed = owner.place.at("failed");
+    let fails_once = format!("test -e {0} || ! touch {0}", failed.display());
+    owner.pod("killed", POLITE, &[("liveness.main", &liveness(&fails_once))]).await;
     owner.pod("once", SHORT, &[("restart-policy", "Never")]).await;
     owner.pod("well", "exit 0", &[("restart-policy.main", "OnFailure")]).await;
     for pod in ["killed", "ends"] {
@@ -95,7 +98,7 @@ async fn a_client_container_is_restarted_until_its_client_stops_it() {
     let waits = owner.has_ended("ends").await;
     owner.client.remove_container(RemoveContainerRequest { container_id: waits.id }).await.unwrap();
     let left = owner.containers("ends").await;
-    let killed = owner.runs("killed", 2).await;
+    let killed = owner.runs("killed", 1).await;
     let request = StopContainerRequest { container_id: killed.id.clone(), timeout: 2 };
     owner.client.stop_container(request).await.unwrap();
     owner.is_let_go("killed").await;
