@@ -2,6 +2,7 @@
 //! of containerd.
 
 use std::fmt::Write as _;
+use std::io;
 use std::time::Duration;
 
 use tonic::{Code, Status};
@@ -71,6 +72,15 @@ pub fn aggregate(errors: &[String]) -> String {
         [only] => (*only).to_owned(),
         several => format!("[{}]", several.join(", ")),
     }
+}
+
+/// Formats a system error as Go does: without its number, and with a lower-case first letter.
+#[must_use]
+pub fn system_error(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Formats a gRPC error as grpc-go does.

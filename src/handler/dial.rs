@@ -15,6 +15,8 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+use crate::gofmt::system_error;
+
 /// Time for which the kernel lingers over a closed connection, as in the kubelet.
 const SO_LINGER_SECS: Duration = Duration::from_secs(1);
 
@@ -142,14 +144,6 @@ impl fmt::Display for DialError {
             }
         }
     }
-}
-
-/// Returns the text of Go for a system error: the system's text in lower case.
-pub(super) fn system_error(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ struct Node {
     objects: watch::Sender<Arc<ConfigObjects>>,
     end: CancellationToken,
     run: tokio::task::JoinHandle<bool>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Node {
@@ -73,14 +73,15 @@ impl Node {
             pods: at("pods"),
         };
         let config = KubeletConfig { relay_socket: socket, dirs, paths: BTreeSet::new(), prune: false };
-        let kubelet = Kubelet::new(config, deps);
-        let (kubelet, end) = (kubelet.unwrap(), CancellationToken::new());
+        let (mut kubelet, end) = (Kubelet::new(config, deps).unwrap(), CancellationToken::new());
+        std::fs::write(at("resolv.conf"), "").unwrap();
+        Arc::get_mut(&mut kubelet.context).unwrap().node.resolv_conf = at("resolv.conf");
         let (pods, pods_rx) = watch::channel(Vec::new());
         let (objects, objects_rx) = watch::channel(Arc::default());
         let source = TestSource { pods: pods_rx, objects: objects_rx };
         let (running, until) = (kubelet.clone(), end.clone());
         let run = tokio::spawn(async move { running.run(source, until).await });
-        Self { kubelet, runtime, events, pods, objects, end, run, _dir: dir }
+        Self { kubelet, runtime, events, pods, objects, end, run, dir }
     }
 
     /// Waits until a pod is published in a state that `is_it` accepts. Returns its status.
@@ -210,6 +211,36 @@ async fn a_pod_waits_until_the_network_of_the_runtime_is_ready() {
     assert_eq!((event.message.as_str(), node.runtime.created()), (expected, 1));
     node.runtime.set_network_ready(true);
     node.until("waits", is_running).await;
+    node.kubelet.force_terminate();
+    node.end.cancel();
+    assert!(node.run.await.unwrap());
+}
+
+#[tokio::test]
+async fn resolv_conf_of_the_node_is_read_for_each_sandbox() {
+    let node = Node::start();
+    let resolv_conf = node.dir.path().canonicalize().unwrap().join("resolv.conf");
+    let (_, mut events) = node.events.follow(&EventFilter::default());
+    let mut pods = Vec::new();
+    for (name, server) in [("a", "192.0.2.1"), ("b", "192.0.2.2")] {
+        std::fs::write(&resolv_conf, format!("nameserver {server}\n")).unwrap();
+        pods.push(named(name, None));
+        node.pods.send_replace(pods.clone());
+        node.until(name, is_running).await;
+        assert_eq!(node.runtime.sandbox_dns().last().unwrap().servers, [server]);
+    }
+    std::fs::remove_file(&resolv_conf).unwrap();
+    pods.push(named("c", None));
+    node.pods.send_replace(pods);
+    let event = loop {
+        let event = events.recv().await.unwrap();
+        if event.reason == "FailedCreatePodSandBox" {
+            break event;
+        }
+    };
+    let expected =
+        format!("Failed to create pod sandbox: open {}: no such file or directory", resolv_conf.display());
+    assert_eq!(event.message, expected);
     node.kubelet.force_terminate();
     node.end.cancel();
     assert!(node.run.await.unwrap());

@@ -1,8 +1,6 @@
 //! Errors of procrun. They have the codes and messages of containerd, so that searches for
 //! containerd's messages find them.
 
-use std::io;
-
 use tonic::{Code, Status};
 
 /// Error that a call returns.
@@ -64,13 +62,4 @@ impl From<CriError> for Status {
     fn from(refusal: CriError) -> Self {
         Self::new(refusal.code, refusal.message)
     }
-}
-
-/// Returns the text of a system error as Go writes it: without the number, and with a lower-case
-/// first letter.
-pub(super) fn error_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

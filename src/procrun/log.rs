@@ -13,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{spawn_blocking, yield_now};
 use tracing::{error, warn};
 
-use super::error::{CriError, error_text};
+use super::error::CriError;
+use crate::gofmt::system_error;
 
 /// Length of the longest line that is not split, as with containerd's default
 /// `max_container_log_line_size`.
@@ -216,8 +217,8 @@ fn open(path: &Path) -> Result<File, CriError> {
     // Without NONBLOCK, the open of a FIFO without a reader would block.
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(0o640).custom_flags(nonblock).open(path);
-    let file = file.map_err(|error| failed(error_text(&error)))?;
-    let kind = file.metadata().map_err(|error| failed(error_text(&error)))?.file_type();
+    let file = file.map_err(|error| failed(system_error(&error)))?;
+    let kind = file.metadata().map_err(|error| failed(system_error(&error)))?.file_type();
     if !kind.is_file() && !kind.is_char_device() {
         return Err(failed("not a file".to_owned()));
     }
@@ -230,7 +231,7 @@ fn create_dirs(dir: &Path) -> Result<(), CriError> {
     // The topmost path that is no directory has caused the error.
     let above = dir.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
     let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(dir);
-    Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), error_text(&error))))
+    Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), system_error(&error))))
 }
 
 #[cfg(test)]

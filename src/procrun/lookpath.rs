@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::error::{CriError, error_text};
+use super::error::CriError;
+use crate::gofmt::system_error;
 
 /// Mode bits of which at least one is set for a program.
 const EXECUTABLE: u32 = 0o111;
@@ -16,7 +17,7 @@ pub(super) fn look_path(name: &str, dir: &Path, path: &str) -> Result<PathBuf, C
     if name.contains('/') {
         let program = dir.join(name);
         return match fs::metadata(&program) {
-            Err(error) => Err(refused(&format!("stat {name}: {}", error_text(&error)))),
+            Err(error) => Err(refused(&format!("stat {name}: {}", system_error(&error)))),
             Ok(file) if !is_program(&file) => Err(refused("permission denied")),
             Ok(_) => Ok(program),
         };

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::io;
 
 use super::heads::HeadersExceeded;
-use crate::handler::dial::system_error;
+use crate::gofmt::system_error;
 
 /// Text of Go before the reason for which the head of a response could not be read.
 const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";

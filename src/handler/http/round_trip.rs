@@ -21,7 +21,8 @@ use super::headers::GetRequest;
 use super::heads::{FinalHead, MAX_HEADER_BYTES};
 use super::http2;
 use super::target_url::TargetUrl;
-use crate::handler::dial::{dial, system_error};
+use crate::gofmt::system_error;
+use crate::handler::dial::dial;
 use crate::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::cri::v1::DnsConfig;
+use crate::kubelet::node::merge_options;
 use crate::manifest::pod::Dns;
 
 /// Limits of a resolver (`pkg/apis/core/validation/validation.go`): nameservers, search domains,
@@ -25,9 +26,7 @@ pub(super) fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
         dedup(&mut dns.servers);
         dedup(&mut dns.searches);
     }
-    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
-    dns.options.retain(|known| !pod.options.iter().any(|more| name(more) == name(known)));
-    dns.options.extend(pod.options.iter().cloned());
+    merge_options(&mut dns.options, pod.options.iter().map(String::as_str));
     dns.servers.truncate(MAX_DNS_NAMESERVERS);
     fit_searches(&mut dns.searches);
     DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }
@@ -78,7 +77,7 @@ mod tests {
         let pod = Dns {
             servers: texts(&["2.2.2.2", "4.4.4.4"]),
             searches: texts(&["b", "a"]),
-            options: texts(&["ndots:5"]),
+            options: texts(&["ndots:4", "ndots:5"]),
             ..plain
         };
         let merged = dns(&pod, &node);

@@ -18,7 +18,7 @@ use crate::cri::v1::{
     ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata,
 };
-use crate::manifest::pod::{Container, Pod, StringMap};
+use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, texts, variables};
@@ -42,9 +42,15 @@ pub(super) struct ContainerInputs<'a> {
     pub(super) mounts: Vec<Mount>,
 }
 
-/// Returns the configuration of a sandbox. `seen`: time at which the pod was seen first (kubelet:
-/// `generatePodSandboxConfig`).
-pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> PodSandboxConfig {
+/// Returns the configuration of a sandbox. `node_dns`: resolver configuration of the node. `seen`:
+/// time at which the pod was seen first (kubelet: `generatePodSandboxConfig`).
+pub(super) fn sandbox(
+    pod: &Pod,
+    node: &NodeInfo,
+    node_dns: &Dns,
+    attempt: u32,
+    seen: &str,
+) -> PodSandboxConfig {
     let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
@@ -59,7 +65,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
         }),
         hostname: if pod.host.network { String::new() } else { hostname(pod) },
         log_directory: log_dir(pod, &node.logs).display().to_string(),
-        dns_config: Some(dns::dns(&pod.dns, &node.dns)),
+        dns_config: Some(dns::dns(&pod.dns, node_dns)),
         port_mappings: pod
             .regular_containers()
             .flat_map(|container| ports::mappings(&container.ports))

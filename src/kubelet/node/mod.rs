@@ -14,6 +14,8 @@ use crate::manifest::pod::Dns;
 use crate::net::node_ip;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
+pub(super) use resolv_conf::{ResolvConfError, merge_options};
+
 /// Path of the node's resolver configuration.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
@@ -45,7 +47,8 @@ pub(super) struct NodeInfo {
     pub(super) storage: u64,
     /// Sizes of huge pages in the notation of the CRI: `2MB`, `1GB`.
     pub(super) page_sizes: Vec<String>,
-    pub(super) dns: Dns,
+    /// Path of the node's resolver configuration.
+    pub(super) resolv_conf: PathBuf,
     /// Number of processors.
     pub(super) cpus: usize,
     /// Paths of sysfs that are hidden from containers on this node.
@@ -68,9 +71,7 @@ impl NodeInfo {
     pub(super) fn detect(logs: PathBuf, keep_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
-        let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
-        let dns = resolv_conf::parse(&read(RESOLV_CONF));
-        let etc_hosts = read("/etc/hosts");
+        let etc_hosts = read_to_string(Path::new("/etc/hosts"), MAX_SMALL_FILE_BYTES).unwrap_or_default();
         let pages = huge_pages(Path::new(HUGE_PAGES));
         Self {
             name,
@@ -80,7 +81,7 @@ impl NodeInfo {
             huge_pages: pages.iter().map(HugePages::total).sum(),
             storage: storage_size(&pods),
             page_sizes: pages.iter().map(HugePages::size_name).collect(),
-            dns,
+            resolv_conf: PathBuf::from(RESOLV_CONF),
             cpus: cpus::online_cpus(Path::new(SYSFS)),
             thermal_throttle: cpus::thermal_throttle_paths(Path::new(SYSFS)),
             etc_hosts,
@@ -89,6 +90,11 @@ impl NodeInfo {
             pods,
             state,
         }
+    }
+
+    /// Reads the resolver configuration of the node.
+    pub(super) fn dns(&self) -> Result<Dns, ResolvConfError> {
+        resolv_conf::read(&self.resolv_conf)
     }
 }
 

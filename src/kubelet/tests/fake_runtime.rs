@@ -24,12 +24,12 @@ use tonic::{Code, Status};
 
 use crate::cri::v1::{
     Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
-    CreateContainerRequest, CreateContainerResponse, ListContainersRequest, ListContainersResponse,
-    ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox, PodSandboxNetworkStatus, PodSandboxState,
-    PodSandboxStatus, PodSandboxStatusRequest, PodSandboxStatusResponse, PullImageRequest,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, RunPodSandboxResponse,
-    RuntimeCondition, RuntimeStatus, StartContainerRequest, StatusResponse, StopContainerRequest,
-    StopPodSandboxRequest, VersionResponse,
+    CreateContainerRequest, CreateContainerResponse, DnsConfig, ListContainersRequest,
+    ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
+    PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
+    PodSandboxStatusResponse, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
+    RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest,
+    StatusResponse, StopContainerRequest, StopPodSandboxRequest, VersionResponse,
 };
 
 use images::FakeImages;
@@ -44,6 +44,8 @@ struct Objects {
     containers: Vec<(Container, i64)>,
     created: usize,
     sandboxes_created: usize,
+    /// DNS configuration of each sandbox that was created.
+    sandbox_dns: Vec<DnsConfig>,
     lacks_network: bool,
     /// Number of commands that were executed, and of those in flight.
     execs: usize,
@@ -92,6 +94,11 @@ impl FakeRuntime {
     /// Returns the number of containers that were created.
     pub(super) fn created(&self) -> usize {
         self.0.lock().unwrap().created
+    }
+
+    /// Returns the DNS configuration of each sandbox that was created, in order.
+    pub(super) fn sandbox_dns(&self) -> Vec<DnsConfig> {
+        self.0.lock().unwrap().sandbox_dns.clone()
     }
 
     /// Returns whether no sandbox and no container exists.
@@ -228,6 +235,7 @@ impl Objects {
             "RunPodSandbox" => {
                 let config = decode::<RunPodSandboxRequest>(message).config.unwrap_or_default();
                 self.sandboxes_created += 1;
+                self.sandbox_dns.extend(config.dns_config);
                 let id = format!("sandbox-{}", self.sandboxes_created);
                 self.sandboxes.push(PodSandbox {
                     id: id.clone(),

@@ -52,7 +52,7 @@ impl PodWorker {
         // The state is on disk before the runtime creates anything, so that a later probeshim knows
         // the pod.
         self.context.stores.state.flush().await;
-        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status);
+        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status)?;
         let (sandbox, addresses) = match actions.create_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,
             None => {
@@ -159,22 +159,35 @@ impl PodWorker {
     }
 
     /// Returns the configuration of the current or new sandbox. For a client pod it also returns
-    /// the client's request.
+    /// the client's request. Reads the resolver configuration of the node for each call (kubelet:
+    /// `network/dns/dns.go`: `GetPodDNS`).
     fn sandbox_config(
         &self,
         new_attempt: Option<u32>,
         runtime_status: &RuntimePodStatus,
-    ) -> (PodSandboxConfig, Option<RawRunPodSandbox>) {
+    ) -> Result<(PodSandboxConfig, Option<RawRunPodSandbox>), SyncError> {
         let attempt = new_attempt.or(runtime_status.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
         if let Some((authored, config)) = self.sandbox_request(attempt) {
-            return (config, Some(authored));
+            return Ok((config, Some(authored)));
         }
-        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &self.first_seen()), None)
+        let node = &self.context.node;
+        let node_dns = node.dns().inspect_err(|error| {
+            if new_attempt.is_some() {
+                self.record_sandbox_failure(&error.to_string());
+            }
+        })?;
+        Ok((cri_config::sandbox(&self.pod, node, &node_dns, attempt, &self.first_seen()), None))
     }
 
     /// Returns the time at which the pod was seen first, in RFC 3339.
     pub(super) fn first_seen(&self) -> String {
         jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default()
+    }
+
+    /// Records an event about a sandbox that was not created.
+    fn record_sandbox_failure(&self, error: &str) {
+        let message = format!("Failed to create pod sandbox: {}", sanitize(error));
+        self.record_event(None, Event::warning(reason::FAILED_CREATE_POD_SAND_BOX, message));
     }
 
     /// Creates a sandbox. Returns its id and its addresses.
@@ -183,13 +196,9 @@ impl PodWorker {
         config: &PodSandboxConfig,
         authored: Option<RawRunPodSandbox>,
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
-        let failed = |error: &str| {
-            let message = format!("Failed to create pod sandbox: {}", sanitize(error));
-            self.record_event(None, Event::warning(reason::FAILED_CREATE_POD_SAND_BOX, message));
-        };
         let objects = self.context.objects.get();
         let handler = objects.runtime_handler(&self.pod.runtime_handler);
-        let handler = handler.inspect_err(|error| failed(&error.to_string()))?;
+        let handler = handler.inspect_err(|error| self.record_sandbox_failure(&error.to_string()))?;
         let logs = config.log_directory.clone();
         let log_dir_created = if logs.is_empty() {
             Ok(())
@@ -218,7 +227,8 @@ impl PodWorker {
                 .await
             }
         };
-        let id: Arc<str> = run.inspect_err(|status| failed(&rpc_error(status)))?.pod_sandbox_id.into();
+        let id: Arc<str> =
+            run.inspect_err(|status| self.record_sandbox_failure(&rpc_error(status)))?.pod_sandbox_id.into();
         // Reads the status without updating the PLEG cache, so that the next relist detects the new
         // sandbox and requests a sync, as with the kubelet. That sync reports the back-off of an
         // image whose pull has failed.

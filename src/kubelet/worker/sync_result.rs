@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use tonic::Status;
 
 use super::kill::KillPodError;
+use crate::kubelet::node::ResolvConfError;
 use crate::manifest::ObjectError;
 use crate::terminal::sanitize;
 
@@ -32,6 +33,9 @@ pub(super) enum SyncError {
     /// The network of the runtime is not ready, for this reason. The message is the kubelet's.
     #[error("network is not ready: {0}")]
     NetworkNotReady(String),
+    /// The resolver configuration of the node was not read.
+    #[error(transparent)]
+    ResolvConf(#[from] ResolvConfError),
     /// An object that the pod refers to does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use super::Engine;
 use crate::cri::v1::KeyValue;
+use crate::gofmt::system_error;
 use crate::procrun::container::ProcrunContainer;
-use crate::procrun::error::{CriError, error_text};
+use crate::procrun::error::CriError;
 use crate::procrun::lookpath;
 use crate::procrun::monitor::Command;
 
@@ -28,8 +29,9 @@ impl Engine {
             return Err(CriError::unknown("Cwd must be an absolute path"));
         }
         let dir = lookpath::working_dir(&container.dir, &config.working_dir);
-        create_dirs(&container.dir, &dir)
-            .map_err(|error| CriError::unknown(format!("mkdir {}: {}", dir.display(), error_text(&error))))?;
+        create_dirs(&container.dir, &dir).map_err(|error| {
+            CriError::unknown(format!("mkdir {}: {}", dir.display(), system_error(&error)))
+        })?;
         let envs = self.environment(container);
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
         let name = args.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;

@@ -8,8 +8,9 @@ use tracing::{debug, warn};
 
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
+use crate::gofmt::system_error;
 use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
-use crate::procrun::error::{CriError, error_text};
+use crate::procrun::error::CriError;
 use crate::procrun::{id, log, signal};
 
 impl Engine {
@@ -43,7 +44,7 @@ impl Engine {
         let dir = self.root.container_dir(&id);
         if !sandbox.is_synthetic {
             fs::create_dir(&dir).map_err(|error| {
-                let (directory, error_text) = (dir.display(), error_text(&error));
+                let (directory, error_text) = (dir.display(), system_error(&error));
                 CriError::unknown(format!(
                     "failed to create container root directory \"{directory}\": {error_text}"
                 ))

@@ -15,8 +15,9 @@ use tracing::warn;
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::format_duration;
+use crate::gofmt::system_error;
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
-use crate::procrun::error::{CriError, error_text};
+use crate::procrun::error::CriError;
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, id, signal};
 
@@ -103,7 +104,7 @@ impl Engine {
         };
         let command = self.command(container, request.cmd).map_err(not_started)?;
         let streams =
-            StdStreams::new().map_err(|error| not_started(CriError::unknown(error_text(&error))))?;
+            StdStreams::new().map_err(|error| not_started(CriError::unknown(system_error(&error))))?;
         // From here on the command is killed if the call fails or is cancelled.
         let process = monitor.launch(command, streams.theirs);
         let kill_scope = self.config.exec_timeout_kills;

@@ -9,9 +9,10 @@ use tracing::{info, warn};
 
 use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
+use crate::gofmt::system_error;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, InitProcess, ProcrunContainer};
-use crate::procrun::error::{CriError, error_text};
+use crate::procrun::error::CriError;
 use crate::procrun::log::LogFile;
 use crate::procrun::monitor::{MonitoredProcess, Orphan, StdStreams};
 use crate::procrun::sandbox::ProcrunSandbox;
@@ -97,10 +98,10 @@ impl Engine {
         let (owner, name, dir) = (container.clone(), &container.name, &container.dir);
         let monitor =
             self.monitors.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
-                CriError::unknown(error_text(&error)).context("cannot start a monitor").with_path(&TASK)
+                CriError::unknown(system_error(&error)).context("cannot start a monitor").with_path(&TASK)
             })?;
         let streams =
-            StdStreams::new().map_err(|error| CriError::unknown(error_text(&error)).with_path(&TASK))?;
+            StdStreams::new().map_err(|error| CriError::unknown(system_error(&error)).with_path(&TASK))?;
         let mut process = monitor.launch(command, streams.theirs);
         let start = process.start().await.map_err(|error| {
             CriError::unknown(error.to_string()).context("unable to start container process").with_path(&RUNC)

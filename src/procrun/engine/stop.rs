@@ -7,9 +7,10 @@ use tokio::time::timeout;
 
 use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
+use crate::gofmt::system_error;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, ProcrunContainer};
-use crate::procrun::error::{CriError, error_text};
+use crate::procrun::error::CriError;
 use crate::procrun::monitor::SignalTarget;
 use crate::procrun::{root_dir, signal};
 
@@ -64,7 +65,7 @@ impl Engine {
         }
         if let Err(error) = root_dir::remove(container.dir.clone()).await {
             container.has_not_been_removed();
-            let (dir, error_text) = (container.dir.display(), error_text(&error));
+            let (dir, error_text) = (container.dir.display(), system_error(&error));
             return Err(CriError::unknown(format!(
                 "failed to remove container root directory \"{dir}\": {error_text}"
             )));

@@ -20,8 +20,8 @@ use rustix::process::{
 use super::protocol::{
     Exited, Launch, Launched, MonitorEvent, MonitorReply, Orphan, Refused, Signal, SignalTarget, framed,
 };
+use crate::gofmt::system_error;
 use crate::procrun::clock::now;
-use crate::procrun::error::error_text;
 use crate::procrun::{processes, signal};
 
 /// All processes below this monitor.
@@ -80,7 +80,10 @@ impl ProcessTree {
                 self.started.notify_all();
             }
             Err(error) => {
-                self.send_refused(launch.process, format!("exec {}: {}", wanted.program, error_text(&error)));
+                self.send_refused(
+                    launch.process,
+                    format!("exec {}: {}", wanted.program, system_error(&error)),
+                );
             }
         }
     }

@@ -15,7 +15,7 @@ use super::*;
 use crate::cri::v1;
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::published_pod::PublishedPod;
-use crate::manifest::pod::{Dns, PodOrigin};
+use crate::manifest::pod::PodOrigin;
 use crate::manifest::reader::tests::play;
 
 /// Returns a time in nanoseconds since 1970: 2026-11-23, 12:00, plus `seconds`.
@@ -33,7 +33,7 @@ fn node() -> NodeInfo {
         address: "192.0.2.1".to_owned(),
         memory: 0,
         page_sizes: Vec::new(),
-        dns: Dns::default(),
+        resolv_conf: PathBuf::new(),
         is_cgroup_v2: false,
         huge_pages: 0,
         storage: 0,
