@@ -42,6 +42,9 @@ pub trait ContainerStatusExt {
 
     /// Returns the restart count.
     fn restarts(&self) -> u32;
+
+    /// Returns the id in the runtime, without the name of the runtime.
+    fn runtime_id(&self) -> Option<&str>;
 }
 
 impl PodStatusExt for PodStatus {
@@ -81,6 +84,10 @@ impl ContainerStatusExt for ContainerStatus {
 
     fn restarts(&self) -> u32 {
         self.restart_count.try_into().unwrap_or(0)
+    }
+
+    fn runtime_id(&self) -> Option<&str> {
+        self.container_id.as_deref().and_then(|id| id.rsplit('/').next())
     }
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::pod_status::{ContainerStatusExt as _, PodStatusExt, terminate_pod};
+use super::runtime_status::ContainerInstance;
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::{Pod, StringMap};
 use crate::redact::{path_without_query, without_queries};
@@ -29,6 +30,8 @@ pub struct PublishedPod {
     /// Restart count of each container when it was first observed. The count may begin above 0,
     /// because logs of an earlier run count.
     pub(super) first_seen: BTreeMap<String, u32>,
+    /// Attempt in the CRI metadata of each container in the status, by id.
+    pub(super) attempts: BTreeMap<String, u32>,
     pub(super) started: SystemTime,
     pub(super) phase: WorkerPhase,
     /// Whether the manifest was removed or changed.
@@ -61,9 +64,18 @@ pub(super) enum FailureCause {
 
 impl PublishedPod {
     pub(super) fn new(pod: Arc<Pod>, started: SystemTime) -> Self {
-        let (sandbox, status, first_seen, failure) = (None, None, BTreeMap::new(), None);
-        let phase = WorkerPhase::Syncing;
-        Self { pod, sandbox, status, first_seen, started, phase, is_deleted: false, failure, removed: None }
+        Self {
+            pod,
+            sandbox: None,
+            status: None,
+            first_seen: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            started,
+            phase: WorkerPhase::Syncing,
+            is_deleted: false,
+            failure: None,
+            removed: None,
+        }
     }
 
     /// Returns the namespace and name of the pod.
@@ -128,8 +140,18 @@ impl PublishedPod {
         }
     }
 
-    /// Stores the status that a sync computed.
-    pub(super) fn update(&mut self, status: PodStatus) {
+    /// Returns the attempt in the CRI metadata of a container in the status. It differs from the
+    /// restart count if a client has replaced the container.
+    #[must_use]
+    pub fn attempt(&self, container_id: &str) -> Option<u32> {
+        self.attempts.get(container_id).copied()
+    }
+
+    /// Stores the status that a sync computed from these container instances. Attempts of
+    /// containers that the runtime no longer has stay while they are in the status.
+    pub(super) fn update(&mut self, status: PodStatus, instances: &[ContainerInstance]) {
+        self.attempts.extend(instances.iter().map(|it| (it.id.to_string(), it.attempt)));
+        self.attempts.retain(|id, _| status.containers().any(|container| container.runtime_id() == Some(id)));
         for container in status.containers().filter(|container| container.container_id.is_some()) {
             self.first_seen.entry(container.name.clone()).or_insert(container.restarts());
         }

@@ -101,7 +101,7 @@ mod tests {
         let pod = pod("{containers: [{name: a, image: i}]}");
         let pod = Pod { name: name.to_owned(), uid: uid.to_owned(), ..pod };
         let mut published = PublishedPod::new(Arc::new(pod), SystemTime::now());
-        published.update(PodStatus::default());
+        published.update(PodStatus::default(), &[]);
         published
     }
 

@@ -146,6 +146,12 @@ async fn a_container_recreated_by_its_client_is_the_newest_at_any_attempt() {
     owner.client.remove_container(RemoveContainerRequest { container_id: last.id }).await.unwrap();
     let id = owner.create(&pod, "main", POLITE).await;
     owner.start(id.clone()).await;
+    let shown = until_shown(&owner.place, &["status"], |status| {
+        let containers = status["pods"].as_array()?.iter().filter_map(|pod| pod["containers"].as_array());
+        let shown = containers.flatten().find(|it| it["id"] == *id && it["restarts"].is_u64())?;
+        Some(shown["attempt"].clone())
+    });
+    assert_eq!(shown.await, 0, "the attempt is that of the container, not its restart count");
     for round in 0..2 {
         owner.another_is_restarted(&format!("other-{round}")).await;
         assert_eq!(owner.runs("a", 0).await.id, id);

@@ -69,14 +69,19 @@ impl StatusPod {
             restarted: restarted.map(|ended| ended.to_string()),
             ready: status.map(|status| status.is("Ready")),
             conditions: conditions.map(StatusCondition::from).collect(),
-            containers: containers.map(|it| StatusContainer::played(it, report, redact)).collect(),
+            containers: containers.map(|it| StatusContainer::played(it, published, report, redact)).collect(),
         }
     }
 }
 
 impl StatusContainer {
-    fn played(status: &corev1::ContainerStatus, report: Option<&PodReport>, redact: bool) -> Self {
-        let id = status.container_id.as_deref().and_then(|id| id.rsplit('/').next()).unwrap_or_default();
+    fn played(
+        status: &corev1::ContainerStatus,
+        published: &PublishedPod,
+        report: Option<&PodReport>,
+        redact: bool,
+    ) -> Self {
+        let id = status.runtime_id().unwrap_or_default();
         let report = report.and_then(|report| report.container(id));
         let (state, reason, message) = match (status.waiting(), status.terminated()) {
             (Some(waiting), _) => ("waiting", waiting.reason.clone(), waiting.message.clone()),
@@ -86,7 +91,7 @@ impl StatusContainer {
         Self {
             name: Some(status.name.clone()),
             id: id.to_owned(),
-            attempt: Some(status.restarts()).filter(|_| !id.is_empty()),
+            attempt: published.attempt(id),
             restarts: Some(status.restarts()),
             state: state.to_owned(),
             exit_code: status.terminated().map(|ended| ended.exit_code),

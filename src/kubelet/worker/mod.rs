@@ -339,7 +339,7 @@ impl PodWorker {
         let (pod, status) = (self.pod.clone(), new.clone());
         self.published.send_modify(|published| {
             (published.pod, published.sandbox) = (pod, sandbox);
-            published.update(status);
+            published.update(status, &runtime_status.containers);
         });
         Ok(new)
     }

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1 as corev1;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1;
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::published_pod::PublishedPod;
@@ -168,9 +169,27 @@ fn inputs<'a>(
 fn published(pod: &Pod, status: Option<PodStatus>) -> PublishedPod {
     let mut published = PublishedPod::new(Arc::new(pod.clone()), at(0));
     if let Some(status) = status {
-        published.update(status);
+        published.update(status, &[]);
     }
     published
+}
+
+/// A client that replaces a container begins with attempt 0 again.
+#[test]
+fn the_attempt_of_a_container_is_not_its_restart_count() {
+    let pod = whole_pod();
+    let mut main = container("main", 0, v1::ContainerState::ContainerRunning, 0);
+    main.annotations.insert(RESTART_COUNT.to_owned(), "5".to_owned());
+    let runtime_status = runtime_status(vec![main]);
+    let status = status_at(&pod, &runtime_status, &WaitingReasons::new(), None, 200);
+    let restarts = status.containers().find(|it| it.name == "main").unwrap().restarts();
+    let mut published = PublishedPod::new(Arc::new(pod.clone()), at(0));
+    published.update(status.clone(), &runtime_status.containers);
+    assert_eq!((published.attempt("main-0"), restarts), (Some(0), 5));
+    published.update(status, &[]);
+    assert_eq!(published.attempt("main-0"), Some(0), "the container is still in the status");
+    published.update(PodStatus::default(), &[]);
+    assert_eq!(published.attempt("main-0"), None);
 }
 
 /// Returns the pods of the snapshots.
