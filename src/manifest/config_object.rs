@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::docker_config::{read_config_json, read_dockercfg};
+use super::docker_config::{DockerConfigError, read_config_json, read_dockercfg};
 use crate::manifest::pod::{Credential, DataKind, DataRef, Pod, RuntimeHandler};
 
 /// An object to which pods refer.
@@ -25,6 +25,8 @@ pub(crate) struct ConfigData {
     pub(crate) entries: BTreeMap<String, Vec<u8>>,
     /// Keys of a ConfigMap's `binaryData`, which are available to volumes only.
     pub(crate) binary: BTreeSet<String>,
+    /// Type of a Secret; empty for a ConfigMap.
+    pub(crate) secret_type: String,
 }
 
 /// All known ConfigMaps, Secrets and RuntimeClasses.
@@ -192,11 +194,18 @@ impl ConfigData {
     }
 
     /// Returns the registry credentials in a Secret of type `kubernetes.io/dockerconfigjson` or
-    /// `kubernetes.io/dockercfg`; `None` if it has none.
-    pub(crate) fn credentials(&self) -> Option<Vec<Credential>> {
-        match self.entries.get(".dockerconfigjson") {
-            Some(content) => read_config_json(content),
-            None => read_dockercfg(self.entries.get(".dockercfg")?),
+    /// `kubernetes.io/dockercfg`; a Secret of another type has none (kubelet:
+    /// `pkg/credentialprovider/secrets/secrets.go`: `secretsToTrackedDockerConfigs`).
+    pub(crate) fn credentials(&self) -> Result<Vec<Credential>, DockerConfigError> {
+        let content = |key: &str| self.entries.get(key).filter(|content| !content.is_empty());
+        match self.secret_type.as_str() {
+            "kubernetes.io/dockerconfigjson" => {
+                content(".dockerconfigjson").map_or(Ok(Vec::new()), |it| read_config_json(it))
+            }
+            "kubernetes.io/dockercfg" => {
+                content(".dockercfg").map_or(Ok(Vec::new()), |it| read_dockercfg(it))
+            }
+            _ => Ok(Vec::new()),
         }
     }
 }

@@ -13,6 +13,7 @@ mod document;
 mod exec_purpose;
 mod field_lines;
 mod files;
+mod go_base64;
 pub(crate) mod image_name;
 mod index;
 mod kubelet_client;

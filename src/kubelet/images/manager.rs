@@ -1,6 +1,7 @@
 //! Makes the image of a container available: presence check, credentials, back-off and pull
 //! (kubelet: `images/image_manager.go`).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::events::{Event, reason};
 use crate::gofmt::{format_duration, quote};
 use crate::kubelet::backoff::Backoff;
+use crate::manifest::docker_config::DockerConfigError;
 use crate::manifest::image_name::{ImageName, with_default_tag};
 use crate::manifest::pod::PullPolicy;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
@@ -47,8 +49,8 @@ pub(in crate::kubelet) struct ImageRequest<'a> {
     pub(in crate::kubelet) policy: PullPolicy,
     pub(in crate::kubelet) pod_uid: &'a str,
     pub(in crate::kubelet) sandbox: &'a PodSandboxConfig,
-    /// Credentials of the pod's Secrets.
-    pub(in crate::kubelet) credentials: &'a [TrackedCredential],
+    /// Credentials of the pod's Secrets, or the reason why they cannot be read.
+    pub(in crate::kubelet) credentials: Result<&'a [TrackedCredential], &'a DockerConfigError>,
     /// Whether a client created the container. The client may have specified the image by its id,
     /// and the container has run before, so neither name nor credentials are verified.
     pub(in crate::kubelet) is_of_client: bool,
@@ -66,10 +68,10 @@ pub(in crate::kubelet) struct EnsuredImage {
 }
 
 /// Reason and message of a container whose image is not available. The reasons are the kubelet's
-/// (`images/types.go`).
+/// (`images/types.go`), or the text of the error of credentials that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kubelet) struct ImageError {
-    pub(in crate::kubelet) reason: &'static str,
+    pub(in crate::kubelet) reason: Cow<'static, str>,
     pub(in crate::kubelet) message: String,
 }
 
@@ -98,7 +100,7 @@ impl ImageManager {
             PullPolicy::IfNotPresent | PullPolicy::Never => request.inspect(&spec).await?,
         };
         if let Some(status) = present
-            && !self.must_pull(request, &spec, &status)
+            && !self.must_pull(request, &spec, &status)?
         {
             let image = quote(request.image);
             let message =
@@ -114,14 +116,22 @@ impl ImageManager {
 
     /// Returns whether the pod may have no access to an image that is on the node. A container that
     /// a client created has access.
-    fn must_pull(&self, request: &ImageRequest<'_>, spec: &ImageSpec, status: &Image) -> bool {
-        let credentials = || lookup(&repository(spec), request.credentials);
-        !request.is_of_client && self.pulls.must_attempt_pull(request.image, &status.id, credentials)
+    fn must_pull(
+        &self,
+        request: &ImageRequest<'_>,
+        spec: &ImageSpec,
+        status: &Image,
+    ) -> Result<bool, ImageError> {
+        if request.is_of_client {
+            return Ok(false);
+        }
+        let credentials = || Ok(lookup(&repository(spec), request.credentials()?));
+        self.pulls.must_attempt_pull(request.image, &status.id, credentials)
     }
 
     async fn pull(&self, request: &ImageRequest<'_>, spec: &ImageSpec) -> Result<EnsuredImage, ImageError> {
         let ImageRequest { image, pod_uid, .. } = request;
-        let credentials = self.credentials(request, spec).await;
+        let credentials = self.credentials(request, spec).await?;
         let intent = self.pulls.record_pull_intent(image).await;
         let key = format!("{pod_uid}_{image}");
         if self.backoff.check(&key, SystemTime::now()).is_err() {
@@ -150,7 +160,7 @@ impl ImageManager {
             Some(error) => format!("{message}: {error}"),
             None => message,
         };
-        ImageError { reason: "ImagePullBackOff", message }
+        ImageError { reason: "ImagePullBackOff".into(), message }
     }
 
     /// Records a failed pull.
@@ -163,18 +173,22 @@ impl ImageManager {
         let mut errors = self.lock_errors();
         errors.retain(|key, _| self.backoff.has(key));
         errors.insert(key, format!("{reason}: {message}"));
-        ImageError { reason, message }
+        ImageError { reason: reason.into(), message }
     }
 
     /// Returns the credentials for an image: those of the pod's Secrets, then those of the node
     /// (kubelet: `makeLookupPullCredentialsFunc`).
-    async fn credentials(&self, request: &ImageRequest<'_>, spec: &ImageSpec) -> Vec<TrackedCredential> {
+    async fn credentials(
+        &self,
+        request: &ImageRequest<'_>,
+        spec: &ImageSpec,
+    ) -> Result<Vec<TrackedCredential>, ImageError> {
         let repository = repository(spec);
+        let mut found = lookup(&repository, request.credentials()?);
         let node_credentials = self.node_credentials.clone();
         let of_node = spawn_blocking(move || node_credentials.read()).await.unwrap_or_default();
-        let mut found = lookup(&repository, request.credentials);
         found.extend(lookup(&repository, &of_node));
-        found
+        Ok(found)
     }
 
     /// Compares the records of an earlier process with the images on the node, before the first use
@@ -220,7 +234,7 @@ impl ImageRequest<'_> {
 
     fn inspect_failed(&self, reason: &'static str, message: String) -> ImageError {
         self.record(Event::warning(reason::INSPECT_FAILED, message.clone()));
-        ImageError { reason, message }
+        ImageError { reason: reason.into(), message }
     }
 
     /// Records that the image may not be pulled. An image to which the pod has no access counts as
@@ -229,7 +243,16 @@ impl ImageRequest<'_> {
         let message =
             format!("Container image {} is not present with pull policy of Never", quote(self.image));
         self.record(Event::warning(reason::ERR_IMAGE_NEVER_PULL, message.clone()));
-        ImageError { reason: "ErrImageNeverPull", message }
+        ImageError { reason: "ErrImageNeverPull".into(), message }
+    }
+
+    /// Returns the credentials of the pod's Secrets. If one of them cannot be read, the container
+    /// waits with the text of the error as both reason and message.
+    fn credentials(&self) -> Result<&[TrackedCredential], ImageError> {
+        self.credentials.map_err(|error| {
+            let error = sanitize(&error.to_string());
+            ImageError { reason: error.clone().into(), message: error }
+        })
     }
 
     fn record(&self, event: Event) {

@@ -40,10 +40,10 @@ impl NodeCredentials {
     }
 }
 
-fn find<T>(dirs: &[PathBuf], name: &str, parse: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+fn find<T, E>(dirs: &[PathBuf], name: &str, parse: impl Fn(&[u8]) -> Result<T, E>) -> Option<T> {
     dirs.iter().find_map(|dir| {
         let content = read_to_string(&dir.join(name), MAX_SMALL_FILE_BYTES).ok()?;
-        parse(content.as_bytes())
+        parse(content.as_bytes()).ok()
     })
 }
 

@@ -107,32 +107,33 @@ impl PullManager {
 
     /// Returns whether a pod has to pull an image that is on the node, because its credentials may
     /// not give access to it (kubelet: `MustAttemptImagePull`, with the policy
-    /// `NeverVerifyPreloadedImages`). `credentials` returns the pod's credentials for the image.
-    pub(super) fn must_attempt_pull(
+    /// `NeverVerifyPreloadedImages`). `credentials` returns the pod's credentials for the image, if
+    /// they matter.
+    pub(super) fn must_attempt_pull<E>(
         &self,
         image: &str,
         image_ref: &str,
-        credentials: impl FnOnce() -> Vec<TrackedCredential>,
-    ) -> bool {
+        credentials: impl FnOnce() -> Result<Vec<TrackedCredential>, E>,
+    ) -> Result<bool, E> {
         let known = {
             let records = self.lock();
             let Some(record) = records.pulled.get(image_ref) else {
-                return records.intents.contains_key(image);
+                return Ok(records.intents.contains_key(image));
             };
             record.credential_mapping.get(without_tag_and_digest(image)).cloned()
         };
-        let Some(known) = known else { return true };
+        let Some(known) = known else { return Ok(true) };
         if known.node_pods_accessible {
-            return false;
+            return Ok(false);
         }
-        let secrets = credentials();
+        let secrets = credentials()?;
         let secrets = secrets.iter().filter_map(ImagePullSecret::from_credential);
-        let Some(secret) = find_matching(secrets, &known.kubernetes_secrets) else { return true };
+        let Some(secret) = find_matching(secrets, &known.kubernetes_secrets) else { return Ok(true) };
         if known.kubernetes_secrets.len() < MAX_SECRETS_ADDED_BY_CHECKS {
             let new = ImagePullCredentials { kubernetes_secrets: vec![secret], node_pods_accessible: false };
             self.record_access(image, image_ref, new);
         }
-        false
+        Ok(false)
     }
 
     /// Records credentials that give access to an image.

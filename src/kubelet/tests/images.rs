@@ -123,6 +123,38 @@ async fn the_request_for_a_pull_is_that_of_the_kubelet() {
 }
 
 #[tokio::test]
+async fn a_pull_secret_that_cannot_be_read_fails_the_pull() {
+    let node = Node::start();
+    let broken = |name: &str, secret_type: &str| {
+        let secret = SECRET.replace("\"username\": \"USER\"", "\"auth\": \"d!\"");
+        secret.replace("NAME", name).replace("kubernetes.io/dockerconfigjson", secret_type)
+    };
+    let secrets = [
+        SECRET.replace("NAME", "key").replace("USER", "me"),
+        broken("broken", "kubernetes.io/dockerconfigjson"),
+        broken("opaque", "Opaque"),
+    ];
+    node.objects.send_replace(pod_set(&secrets.join("\n---\n")).unwrap().objects);
+    let with = |name: &str, secrets: &str, policy: &str| {
+        let secrets = format!(", imagePullSecrets: [{secrets}]");
+        with_image(name, "private.test/x:1", &secrets, &format!(", imagePullPolicy: {policy}"))
+    };
+    let broken = with("broken", "{name: key}, {name: broken}", "Always");
+    node.pods.send_replace(vec![broken.clone()]);
+    let error = "illegal base64 data at input byte 1";
+    assert_eq!(node.until_waiting("broken", error).await, error);
+    assert_eq!(node.events("broken")[0], format!("Failed: Error: {error}"));
+    assert!(node.runtime.with_images(|images| images.pulls.is_empty()));
+    // Neither a Secret of another type is read, nor a Secret for an image that is on the node.
+    let opaque = with("opaque", "{name: opaque}", "Always");
+    let present = with("present", "{name: broken}", "IfNotPresent");
+    node.pods.send_replace(vec![broken, opaque, present]);
+    node.until("opaque", is_running).await;
+    node.until("present", is_running).await;
+    node.stop().await;
+}
+
+#[tokio::test]
 async fn images_are_pulled_one_after_the_other() {
     let node = Node::start();
     let names = ["a", "b", "c", "d", "e"];

@@ -7,6 +7,7 @@ use super::start_context::{StartContext, StartError};
 use crate::events::{Event, reason};
 use crate::kubelet::images::{EnsuredImage, ImageRequest, SecretSource, TrackedCredential};
 use crate::manifest::ConfigObjects;
+use crate::manifest::docker_config::DockerConfigError;
 use crate::manifest::pod::{Container, DataKind};
 use crate::object_ref::ContainerRef;
 
@@ -32,11 +33,14 @@ impl PodWorker {
     }
 
     /// Returns the credentials in the pull secrets of the pod. Records an event for secrets that do
-    /// not exist: the images are pulled without them (kubelet: `getPullSecretsForPod`). Secrets
-    /// without readable credentials are ignored.
-    pub(super) fn pull_credentials(&self, objects: &ConfigObjects) -> Vec<TrackedCredential> {
+    /// not exist: the images are pulled without them (kubelet: `getPullSecretsForPod`). Fails with
+    /// the first error of a Secret that cannot be read.
+    pub(super) fn pull_credentials(
+        &self,
+        objects: &ConfigObjects,
+    ) -> Result<Vec<TrackedCredential>, DockerConfigError> {
         let namespace = &self.pod.namespace;
-        let (mut credentials, mut failed) = (Vec::new(), Vec::new());
+        let (mut credentials, mut failed) = (Ok(Vec::new()), Vec::new());
         for name in &self.pod.pull_secrets {
             let Some(secret) = objects.data(DataKind::Secret, namespace, name) else {
                 failed.push(name.as_str());
@@ -44,7 +48,10 @@ impl PodWorker {
             };
             let source = Some(SecretSource { namespace: namespace.clone(), name: name.clone() });
             let tracked = |credential| TrackedCredential { credential, source: source.clone() };
-            credentials.extend(secret.credentials().unwrap_or_default().into_iter().map(tracked));
+            credentials = credentials.and_then(|mut credentials| {
+                credentials.extend(secret.credentials()?.into_iter().map(tracked));
+                Ok(credentials)
+            });
         }
         if !failed.is_empty() {
             let message = format!(

@@ -1,17 +1,19 @@
 //! Inputs of a container's start, and the error of a failed one.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use crate::cri::v1::PodSandboxConfig;
 use crate::kubelet::images::{ImageError, TrackedCredential};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::ConfigObjects;
+use crate::manifest::docker_config::DockerConfigError;
 
 /// Reason and message of a container that has not been started. The reasons are the kubelet's.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub(super) struct StartError {
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     /// Time before which the start is not tried again, if it is known.
     pub(super) until: Option<SystemTime>,
@@ -20,14 +22,14 @@ pub(super) struct StartError {
 }
 
 impl StartError {
-    pub(super) fn new(reason: &'static str, message: String) -> Self {
-        Self { reason, message, until: None, is_of_image: false }
+    pub(super) fn new(reason: impl Into<Cow<'static, str>>, message: String) -> Self {
+        Self { reason: reason.into(), message, until: None, is_of_image: false }
     }
 
     /// Returns the text of the `Failed` event. For image errors it is the reason alone, as with the
     /// kubelet: another event has the message.
     pub(super) fn reason_or_message(&self) -> &str {
-        if self.is_of_image { self.reason } else { &self.message }
+        if self.is_of_image { &self.reason } else { &self.message }
     }
 }
 
@@ -49,6 +51,6 @@ pub(super) struct StartContext<'a> {
     pub(super) runtime_status: &'a RuntimePodStatus,
     /// Objects that the pod may refer to.
     pub(super) objects: &'a ConfigObjects,
-    /// Credentials of the pod's pull secrets.
-    pub(super) credentials: &'a [TrackedCredential],
+    /// Credentials of the pod's pull secrets, or the reason why they cannot be read.
+    pub(super) credentials: Result<&'a [TrackedCredential], &'a DockerConfigError>,
 }

@@ -69,13 +69,14 @@ impl PodWorker {
             return Ok(SyncResult::Retry(Some(SystemTime::now() + TERMINATION_RETRY)));
         }
         let objects = self.context.objects.get();
+        let credentials = self.pull_credentials(&objects);
         let start = StartContext {
             sandbox: &sandbox,
             config: &config,
             addresses: &addresses,
             runtime_status,
             objects: &objects,
-            credentials: &self.pull_credentials(&objects),
+            credentials: credentials.as_deref(),
         };
         Ok(self.start_all(&actions, start).await)
     }
@@ -143,7 +144,7 @@ impl PodWorker {
                     if let Some(instance) = context.runtime_status.latest(name) {
                         self.context.stores.probe_killed.set_restart_tried(&instance.id);
                     }
-                    let waiting = waiting(error.reason, &error.message);
+                    let waiting = waiting(&error.reason, &error.message);
                     self.lock().reasons.insert(name.clone(), waiting);
                     failures.push(error);
                     if container.spec.role == ContainerKind::Init {

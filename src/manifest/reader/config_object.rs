@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::manifest::config_object::{ConfigData, ConfigObject};
 use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::go_base64::{Padding, decode};
 use crate::manifest::pod::DataKind;
 use crate::manifest::reader::fields::{FieldSet, check_api_version, required, text};
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
@@ -21,8 +19,8 @@ const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
 const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.', and must not be '.' or start with '..'";
 
 const DATA: FieldSet = FieldSet {
-    known: &["data", "binaryData", "stringData"],
-    ignored: &["apiVersion", "kind", "metadata", "immutable", "type"],
+    known: &["data", "binaryData", "stringData", "type"],
+    ignored: &["apiVersion", "kind", "metadata", "immutable"],
     unsupported: &[],
 };
 
@@ -100,12 +98,8 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
             } else if !is_secret && entries.contains_key(&key) {
                 node.invalid_key(&key, "duplicate of key present in binaryData", problems);
             }
-            let content = if is_encoded {
-                let packed: String = text.split_ascii_whitespace().collect();
-                STANDARD.decode(packed).ok()
-            } else {
-                Some(text.into_bytes())
-            };
+            let content =
+                if is_encoded { decode(&text, Padding::Required).ok() } else { Some(text.into_bytes()) };
             match content {
                 Some(content) => {
                     if is_encoded && !is_secret {
@@ -117,6 +111,7 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
             }
         }
     }
-    let data = ConfigData { kind, namespace, name, entries, binary };
+    let secret_type = if is_secret { text(&node, "type", problems) } else { None }.unwrap_or_default();
+    let data = ConfigData { kind, namespace, name, entries, binary, secret_type };
     (problems.len() == before).then(|| ConfigObject::Data(Arc::new(data)))
 }

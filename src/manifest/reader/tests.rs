@@ -158,6 +158,8 @@ spec:
     let kata = RuntimeHandler::OfClass("kata".to_owned());
     let missing = ObjectError::NotFound { resource: "runtimeclass.node.k8s.io", name: "kata".to_owned() };
     assert_eq!(set.objects.runtime_handler(&kata), Err(missing));
+    let broken_lines = pod_set(&text.replace("c2VjcmV0", r#""c2Vj\r\ncmV0\n""#)).unwrap();
+    assert_eq!(broken_lines.objects, set.objects, "as for Go, line breaks in base64 do not matter");
     let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
     assert_eq!(broken, ["doc 2: data.token: Invalid value: must be base64-encoded"]);
 }

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::path::Path;
 
 use super::*;
@@ -13,7 +14,9 @@ fn open(dir: &Path) -> PullManager {
 
 /// Returns whether a pod with these credentials must pull the image.
 fn must_pull(manager: &PullManager, image: &str, credentials: &[TrackedCredential]) -> bool {
-    manager.must_attempt_pull(image, IMAGE_REF, || credentials.to_vec())
+    let found: Result<bool, Infallible> =
+        manager.must_attempt_pull(image, IMAGE_REF, || Ok(credentials.to_vec()));
+    found.unwrap()
 }
 
 fn image(id: &str, tag: &str) -> Image {
