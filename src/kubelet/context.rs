@@ -16,6 +16,7 @@ use super::pod_registry::PodRegistry;
 use super::presence::KubeletPresence;
 use super::probe_killed::ProbeKilled;
 use super::runtime_clients::RuntimeClients;
+use super::runtime_state::RuntimeState;
 use super::runtime_status::RuntimePodStatus;
 use super::subpath_mounts::SubPathMounts;
 use crate::events::{Event, EventRecorder, reason};
@@ -38,6 +39,7 @@ pub(super) struct WorkerContext {
     pub(super) prober: Option<ProbeManager>,
     pub(super) objects: ObjectStore,
     pub(super) pleg_cache: PlegCache,
+    pub(super) runtime_state: RuntimeState,
     pub(super) events: Arc<EventRecorder>,
     /// Orders internal calls among the calls of clients.
     pub(super) internal_calls: InternalCalls,

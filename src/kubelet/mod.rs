@@ -35,6 +35,7 @@ mod probe_killed;
 mod published_pod;
 mod queries;
 mod runtime_clients;
+mod runtime_state;
 mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
@@ -67,6 +68,7 @@ use pleg_cache::PlegCache;
 use pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
 use pod_workers::{PodWorkerHandle, PodWorkers};
 use runtime_clients::RuntimeClients;
+use runtime_state::RuntimeState;
 use worker::{PodWorker, WorkerSignals};
 
 pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
@@ -107,6 +109,7 @@ impl Kubelet {
             prober,
             objects: ObjectStore::default(),
             pleg_cache: PlegCache::default(),
+            runtime_state: RuntimeState::default(),
             events,
             internal_calls,
             client_pods: store.client_pods,
@@ -166,6 +169,9 @@ impl Kubelet {
             background.spawn(self.clone().follow_probe_results(prober.result_updates()));
         }
         if owner == PodOwner::Kubelet {
+            let context = self.context.clone();
+            background
+                .spawn(async move { context.runtime_state.update_forever(&context.runtime.client).await });
             let (context, pod_workers) = (self.context.clone(), self.pod_workers.clone());
             background.spawn(ContainerLogManager::new(context, pod_workers, self.log_rotation).run());
             background.spawn(mounting::report_unreachable(self.context.clone()));

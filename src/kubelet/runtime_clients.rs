@@ -1,11 +1,8 @@
-//! Connections to the runtime, and queries about the runtime and its pods.
+//! Connections to the runtime, and queries about its pods.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -16,8 +13,7 @@ use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     Container, ContainerFilter, ContainerState, ContainerStatusRequest, ListContainersRequest,
-    ListPodSandboxRequest, PodSandboxFilter, PodSandboxMetadata, PodSandboxStatusRequest, RuntimeCondition,
-    StatusRequest, VersionRequest,
+    ListPodSandboxRequest, PodSandboxFilter, PodSandboxMetadata, PodSandboxStatusRequest, VersionRequest,
 };
 use crate::cri::{
     MeteredChannel, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, image_client,
@@ -38,24 +34,6 @@ pub(super) struct RuntimeClients {
     /// Socket of the runtime.
     pub(super) socket: SocketPath,
     name: OnceCell<String>,
-    /// Time at which the network was last found to be ready.
-    network_checked: Mutex<Option<Instant>>,
-}
-
-/// Interval between checks of the network (`kubelet.go`: `runtimeState`).
-const NETWORK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Returns the reason why the network is not ready, by the conditions of the runtime. Without the
-/// condition it counts as not ready.
-fn network_error(conditions: &[RuntimeCondition]) -> Option<String> {
-    let condition = match conditions.iter().find(|condition| condition.r#type == "NetworkReady") {
-        Some(condition) if condition.status => return None,
-        Some(RuntimeCondition { reason, message, .. }) => {
-            format!("NetworkReady=false reason:{reason} message:{message}")
-        }
-        None => "<nil>".to_owned(),
-    };
-    Some(format!("container runtime network not ready: {condition}"))
 }
 
 /// Returns the identity of a sandbox's pod.
@@ -80,7 +58,6 @@ impl RuntimeClients {
             client: runtime.client(),
             socket: runtime.socket().clone(),
             name: OnceCell::new(),
-            network_checked: Mutex::default(),
         }
     }
 
@@ -93,36 +70,6 @@ impl RuntimeClients {
             Ok::<_, Status>(version.runtime_name)
         };
         self.name.get_or_try_init(fetch).await.map(String::as_str)
-    }
-
-    /// Returns the reason why the network of the runtime is not ready; `None` if it is. A network
-    /// that was ready is checked again after five seconds, as by the kubelet (`kubelet.go`:
-    /// `updateRuntimeUp`).
-    pub(super) async fn network_error(&self) -> Result<Option<String>, Status> {
-        let is_recent = |checked: &mut Option<Instant>| {
-            checked.is_some_and(|checked| checked.elapsed() < NETWORK_CHECK_INTERVAL)
-        };
-        if is_recent(&mut self.lock_network_checked()) {
-            return Ok(None);
-        }
-        let mut client = self.client.clone();
-        let status = with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await?;
-        let error = network_error(&status.status.unwrap_or_default().conditions);
-        *self.lock_network_checked() = error.is_none().then(Instant::now);
-        Ok(error)
-    }
-
-    fn lock_network_checked(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.network_checked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether a handler of the runtime supports recursive read-only mounts.
-    pub(super) async fn supports_rro(&self, handler: &str) -> Result<bool, Status> {
-        let status =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.client.clone().status(StatusRequest::default()))
-                .await?;
-        let supported = status.runtime_handlers.into_iter().find(|supported| supported.name == handler);
-        Ok(supported.and_then(|supported| supported.features).is_some_and(|it| it.recursive_read_only_mounts))
     }
 
     /// Returns the status of a pod, and the states of its sandboxes and containers.
@@ -206,29 +153,5 @@ impl RuntimeClients {
         let sandboxes =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, self.client.clone().list_pod_sandbox(request)).await?.items;
         Ok(sandboxes.into_iter().map(|sandbox| sandbox.labels).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_without_its_condition_is_not_ready() {
-        let condition = |kind: &str, status| RuntimeCondition {
-            r#type: kind.to_owned(),
-            status,
-            reason: "NetworkPluginNotReady".to_owned(),
-            message: "cni plugin not initialized".to_owned(),
-        };
-        let error = |text: &str| Some(format!("container runtime network not ready: {text}"));
-        let not_ready = "NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized";
-        for (conditions, expected) in [
-            (vec![condition("RuntimeReady", true), condition("NetworkReady", true)], None),
-            (vec![condition("RuntimeReady", true), condition("NetworkReady", false)], error(not_ready)),
-            (vec![condition("RuntimeReady", true)], error("<nil>")),
-        ] {
-            assert_eq!(network_error(&conditions), expected, "{conditions:?}");
-        }
     }
 }

@@ -217,6 +217,24 @@ async fn a_pod_waits_until_the_network_of_the_runtime_is_ready() {
 }
 
 #[tokio::test]
+async fn all_pods_share_the_state_of_the_runtime() {
+    let node = Node::start();
+    node.runtime.set_network_ready(false);
+    let (_, mut events) = node.events.follow(&EventFilter::default());
+    let names = BTreeSet::from(["a", "b", "c"].map(str::to_owned));
+    node.pods.send_replace(names.iter().map(|name| named(name, None)).collect());
+    let mut waiting = BTreeSet::new();
+    while waiting != names {
+        let event = events.recv().await.unwrap();
+        assert_eq!(event.reason, "NetworkNotReady");
+        waiting.extend(event.pod.as_ref().and_then(|pod| pod.name.clone()));
+    }
+    assert_eq!(node.runtime.status_calls(), 1);
+    node.end.cancel();
+    assert!(node.run.await.unwrap());
+}
+
+#[tokio::test]
 async fn resolv_conf_of_the_node_is_read_for_each_sandbox() {
     let node = Node::start();
     let resolv_conf = node.dir.path().canonicalize().unwrap().join("resolv.conf");

@@ -47,6 +47,8 @@ struct Objects {
     /// DNS configuration of each sandbox that was created.
     sandbox_dns: Vec<DnsConfig>,
     lacks_network: bool,
+    /// Number of Status calls.
+    status_calls: usize,
     /// Number of commands that were executed, and of those in flight.
     execs: usize,
     execs_in_flight: usize,
@@ -89,6 +91,11 @@ impl FakeRuntime {
     /// Sets whether the network is ready.
     pub(super) fn set_network_ready(&self, is_ready: bool) {
         self.0.lock().unwrap().lacks_network = !is_ready;
+    }
+
+    /// Returns the number of Status calls.
+    pub(super) fn status_calls(&self) -> usize {
+        self.0.lock().unwrap().status_calls
     }
 
     /// Returns the number of containers that were created.
@@ -201,6 +208,7 @@ impl Objects {
                 VersionResponse { runtime_name, ..VersionResponse::default() }.encode_to_vec()
             }
             "Status" => {
+                self.status_calls += 1;
                 let network = RuntimeCondition {
                     r#type: "NetworkReady".to_owned(),
                     status: !self.lacks_network,

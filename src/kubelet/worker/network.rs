@@ -11,7 +11,7 @@ impl PodWorker {
         if self.pod.host.network || self.pod.is_client_pod() {
             return Ok(());
         }
-        let Some(cause) = self.context.runtime.network_error().await? else { return Ok(()) };
+        let Some(cause) = self.context.runtime_state.network_error().await else { return Ok(()) };
         let error = SyncError::NetworkNotReady(sanitize(&cause));
         self.record_event(None, Event::warning(reason::NETWORK_NOT_READY, error.to_string()));
         Err(error)

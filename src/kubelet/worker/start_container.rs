@@ -133,8 +133,8 @@ impl PodWorker {
         Ok((created.container_id, attempt))
     }
 
-    /// Whether the mounts of a container can be recursively read-only. Queries the runtime only if
-    /// a mount requests it (kubelet: `kubelet_pods.go`: `resolveRecursiveReadOnly`).
+    /// Whether the mounts of a container can be recursively read-only (kubelet: `kubelet_pods.go`:
+    /// `resolveRecursiveReadOnly`).
     async fn recurses(&self, container: &Container, objects: &ConfigObjects) -> Result<bool, String> {
         let wanted = |wanted| container.mounts.iter().find(move |mount| mount.recursive == wanted);
         let needed = wanted(RecursiveReadOnly::Enabled);
@@ -143,7 +143,7 @@ impl PodWorker {
         }
         let handler = objects.runtime_handler(&self.pod.runtime_handler);
         let handler = handler.map_err(|error| error.to_string())?;
-        let can = self.context.runtime.supports_rro(handler).await.map_err(|status| argv(&status))?;
+        let can = self.context.runtime_state.supports_rro(handler).await;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;

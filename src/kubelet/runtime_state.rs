@@ -1,0 +1,159 @@
+//! The state of the runtime that all pod workers share. A task reads it every five seconds
+//! (kubelet: `runtime.go`: `runtimeState`, `kubelet.go`: `updateRuntimeUp`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::cri::v1::{RuntimeCondition, StatusRequest, StatusResponse};
+use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, with_timeout};
+use crate::terminal::sanitize;
+
+/// Interval from the end of one update to the start of the next (`kubelet.go`: `Run`).
+const UPDATE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The state of the runtime at the last update; `None` before the first one.
+#[derive(Debug)]
+pub(super) struct RuntimeState(watch::Sender<Option<Conditions>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Conditions {
+    /// Reason why the network is not ready; `None` if it is.
+    network_error: Option<String>,
+    /// Names of the runtime's handlers that support recursive read-only mounts.
+    rro_handlers: BTreeSet<String>,
+}
+
+impl Default for RuntimeState {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl RuntimeState {
+    /// Returns the reason why the network of the runtime is not ready; `None` if it is. Waits for
+    /// the first update, as the kubelet does before it syncs pods.
+    pub(super) async fn network_error(&self) -> Option<String> {
+        self.read(|conditions| conditions.network_error.clone()).await
+    }
+
+    /// Returns whether a handler of the runtime supports recursive read-only mounts. Waits for the
+    /// first update.
+    pub(super) async fn supports_rro(&self, handler: &str) -> bool {
+        self.read(|conditions| conditions.rro_handlers.contains(handler)).await
+    }
+
+    async fn read<T>(&self, read: impl Fn(&Conditions) -> T) -> T {
+        let mut updates = self.0.subscribe();
+        loop {
+            if let Some(conditions) = &*updates.borrow_and_update() {
+                return read(conditions);
+            }
+            // The sender lives as long as this borrow of it.
+            let _ = updates.changed().await;
+        }
+    }
+
+    /// Updates the state forever. A failed update leaves the state as it was.
+    pub(super) async fn update_forever(&self, client: &MeteredRuntimeClient) {
+        let mut is_reported = false;
+        loop {
+            let mut client = client.clone();
+            match with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await {
+                Ok(response) => {
+                    is_reported = false;
+                    self.update(response);
+                }
+                Err(status) => {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        warn!("container runtime sanity check failed: {}", sanitize(status.message()));
+                    }
+                }
+            }
+            sleep(UPDATE_INTERVAL).await;
+        }
+    }
+
+    /// Applies a response to a Status call. The handlers of a runtime that is not ready stay as
+    /// they were.
+    fn update(&self, response: StatusResponse) {
+        let conditions = response.status.unwrap_or_default().conditions;
+        let handlers = response.runtime_handlers.into_iter();
+        let handlers = handlers.filter(|it| it.features.is_some_and(|it| it.recursive_read_only_mounts));
+        self.0.send_modify(|known| {
+            let known = known.get_or_insert_default();
+            known.network_error = network_error(&conditions);
+            if conditions.iter().any(|it| it.r#type == "RuntimeReady" && it.status) {
+                known.rro_handlers = handlers.map(|handler| handler.name).collect();
+            }
+        });
+    }
+}
+
+/// Returns the reason why the network is not ready, by the conditions of the runtime. Without the
+/// condition it counts as not ready.
+fn network_error(conditions: &[RuntimeCondition]) -> Option<String> {
+    let condition = match conditions.iter().find(|condition| condition.r#type == "NetworkReady") {
+        Some(condition) if condition.status => return None,
+        Some(RuntimeCondition { reason, message, .. }) => {
+            format!("NetworkReady=false reason:{reason} message:{message}")
+        }
+        None => "<nil>".to_owned(),
+    };
+    Some(format!("container runtime network not ready: {condition}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cri::v1::{RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus};
+
+    fn condition(kind: &str, status: bool) -> RuntimeCondition {
+        RuntimeCondition {
+            r#type: kind.to_owned(),
+            status,
+            reason: "NetworkPluginNotReady".to_owned(),
+            message: "cni plugin not initialized".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_network_without_its_condition_is_not_ready() {
+        let error = |text: &str| Some(format!("container runtime network not ready: {text}"));
+        let not_ready = "NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized";
+        for (conditions, expected) in [
+            (vec![condition("RuntimeReady", true), condition("NetworkReady", true)], None),
+            (vec![condition("RuntimeReady", true), condition("NetworkReady", false)], error(not_ready)),
+            (vec![condition("RuntimeReady", true)], error("<nil>")),
+        ] {
+            assert_eq!(network_error(&conditions), expected, "{conditions:?}");
+        }
+    }
+
+    /// Kubelet: `kubelet.go`: `updateRuntimeUp`.
+    #[tokio::test]
+    async fn the_handlers_of_a_runtime_that_is_not_ready_stay() {
+        let state = RuntimeState::default();
+        let response = |is_ready, name: &str| StatusResponse {
+            status: Some(RuntimeStatus {
+                conditions: vec![condition("RuntimeReady", is_ready), condition("NetworkReady", is_ready)],
+            }),
+            runtime_handlers: vec![RuntimeHandler {
+                name: name.to_owned(),
+                features: Some(RuntimeHandlerFeatures {
+                    recursive_read_only_mounts: true,
+                    ..RuntimeHandlerFeatures::default()
+                }),
+            }],
+            ..StatusResponse::default()
+        };
+        state.update(response(true, "a"));
+        assert!(state.network_error().await.is_none());
+        state.update(response(false, "b"));
+        assert!(state.network_error().await.is_some());
+        assert!(state.supports_rro("a").await && !state.supports_rro("b").await);
+    }
+}
