@@ -1,8 +1,11 @@
 //! The container to which `logs` and `exec` refer.
 
+use std::io::ErrorKind;
+
 use anyhow::anyhow;
 use clap::Args;
 use serde_json::Value;
+use tokio::net::UnixStream;
 use tonic::transport::Channel;
 
 use super::CliError;
@@ -76,16 +79,13 @@ impl ContainerArgs {
             let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));
             return Err(anyhow!("{reason}").into());
         }
-        let socket = |uri: &str| SocketPath::parse(uri).map_err(CliError::from_display);
-        let upstream = socket(&status.upstream.socket)?;
-        // The search is no call of a client, so it is not made through the relay, which records
-        // calls.
-        let mut lists = runtime_client(&upstream);
+        let socket = lookup_socket(&status.upstream.socket, &status.listen).await?;
+        let mut lists = runtime_client(&socket);
         let runtime = match via {
             Via::Upstream => lists.clone(),
-            Via::Relay => runtime_client(&socket(&status.listen)?),
+            Via::Relay => runtime_client(&parse_socket(&status.listen)?),
         };
-        let failed = |status: tonic::Status| anyhow!("{upstream}: {}", status.message());
+        let failed = |status: tonic::Status| anyhow!("{socket}: {}", status.message());
         let sandboxes = lists.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
         let sandboxes: Vec<_> =
             sandboxes.into_inner().items.into_iter().filter(|it| is_of_pod(it, pod)).collect();
@@ -107,6 +107,22 @@ impl ContainerArgs {
         let waiting = known.filter(|known| known.state == "waiting");
         let waiting = waiting.map(|known| known.reason.clone().unwrap_or_default());
         Ok(TargetContainer { pod: owner(pod), name, instances: containers, waiting, runtime })
+    }
+}
+
+fn parse_socket(uri: &str) -> Result<SocketPath, CliError> {
+    SocketPath::parse(uri).map_err(CliError::from_display)
+}
+
+/// Returns the socket on which the container is looked up: that of the runtime, because the lookup
+/// is no call of a client and the relay records calls. Returns the relay's socket if the runtime's
+/// is unknown or not accessible.
+async fn lookup_socket(upstream: &str, listen: &str) -> Result<SocketPath, CliError> {
+    let Ok(upstream) = parse_socket(upstream) else { return parse_socket(listen) };
+    match UnixStream::connect(upstream.as_path()).await.map_err(|error| error.kind()) {
+        Err(ErrorKind::NotFound | ErrorKind::PermissionDenied) => parse_socket(listen),
+        // The calls of a lookup report any other error.
+        _ => Ok(upstream),
     }
 }
 
@@ -189,7 +205,28 @@ fn is_of_pod(sandbox: &v1::PodSandbox, pod: &StatusPod) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_container_is_looked_up_on_the_relay_if_the_runtime_is_not_accessible() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| format!("unix://{}", dir.path().join(name).display());
+        let listen = |name: &str| UnixListener::bind(dir.path().join(name)).unwrap();
+        let _runtime = listen("runtime.sock");
+        drop(listen("stopped.sock"));
+        let relay = at("relay.sock");
+        for (upstream, expected) in [
+            (at("runtime.sock"), at("runtime.sock")),
+            (at("stopped.sock"), at("stopped.sock")),
+            (at("missing.sock"), relay.clone()),
+            (String::new(), relay.clone()),
+        ] {
+            let found = lookup_socket(&upstream, &relay).await.unwrap_or_else(|_| panic!("{upstream}"));
+            assert_eq!(found, parse_socket(&expected).unwrap_or_else(|_| panic!("{expected}")));
+        }
+    }
 
     #[test]
     fn the_container_is_chosen_as_by_kubectl() {
