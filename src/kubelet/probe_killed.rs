@@ -18,10 +18,10 @@ pub(super) struct ProbeKilled {
 /// to start it again (`kuberuntime_manager.go`: `SyncPod`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restart {
-    /// The restart has not been tried: the sync has not reached it, or was interrupted before.
+    /// The restart has not been tried: the sync has not reached it, or probeshim crashed before.
     Pending,
-    /// The restart has failed, or is delayed by the back-off. From then on the restart policy
-    /// decides.
+    /// The restart has failed, is delayed by the back-off, or was not reached because the sync
+    /// failed. From then on the restart policy decides.
     Tried,
 }
 
@@ -38,12 +38,13 @@ impl ProbeKilled {
         Ok(Self { containers: Mutex::new(containers), state })
     }
 
-    /// Adds a container that is about to be killed.
+    /// Adds a container that is about to be killed, by a sync that tries to restart it.
     pub(super) fn add(&self, id: &str) {
-        let mut containers = self.lock();
-        if !containers.contains_key(id) {
-            containers.insert(id.to_owned(), Restart::Pending);
-            self.state.upsert(StateTable::ProbeKilled, id, &());
+        match self.lock().insert(id.to_owned(), Restart::Pending) {
+            None => self.state.upsert(StateTable::ProbeKilled, id, &()),
+            // The kill has failed before.
+            Some(Restart::Tried) => self.state.remove(StateTable::RestartTried, id),
+            Some(Restart::Pending) => {}
         }
     }
 
@@ -58,8 +59,8 @@ impl ProbeKilled {
         self.lock().get(id) == Some(&Restart::Pending)
     }
 
-    /// Records that the restart of a container has failed or is delayed, if the container was
-    /// killed.
+    /// Records that the restart of a container has failed, is delayed, or was not reached by the
+    /// sync of the kill, if the container was killed.
     pub(super) fn set_restart_tried(&self, id: &str) {
         if let Some(restart) = self.lock().get_mut(id).filter(|restart| **restart == Restart::Pending) {
             *restart = Restart::Tried;
@@ -107,15 +108,22 @@ mod tests {
         killed.add("pending");
         killed.add("tried");
         killed.set_restart_tried("tried");
-        // The sync that finds the failed probe again does not make the restart pending again.
-        killed.add("tried");
         killed.set_restart_tried("alive");
+        // A sync whose kill has failed is followed by one that kills the container again.
+        killed.add("killed twice");
+        killed.set_restart_tried("killed twice");
+        killed.add("killed twice");
         state.close().await.unwrap();
         let (state, snapshot) = StateStore::open(dir.path()).unwrap();
         let killed = ProbeKilled::new(&snapshot, state).unwrap();
-        let known =
-            ["pending", "tried", "alive"].map(|id| (id, killed.has(id), killed.has_pending_restart(id)));
-        let expected = [("pending", true, true), ("tried", true, false), ("alive", false, false)];
+        let known = ["pending", "tried", "alive", "killed twice"]
+            .map(|id| (id, killed.has(id), killed.has_pending_restart(id)));
+        let expected = [
+            ("pending", true, true),
+            ("tried", true, false),
+            ("alive", false, false),
+            ("killed twice", true, true),
+        ];
         assert_eq!(known, expected);
     }
 }

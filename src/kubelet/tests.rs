@@ -2,6 +2,7 @@
 
 mod fake_runtime;
 mod images;
+mod probes;
 
 use std::collections::BTreeSet;
 
@@ -11,6 +12,7 @@ use crate::events::{EventFilter, EventRecorder};
 use crate::handler::Executor;
 use crate::manifest::pod::{Deletion, HostNamespaces};
 use crate::manifest::reader::tests::{pod, pod_set};
+use crate::prober::ProbeManager;
 use crate::relay::CallIds;
 use crate::socket::SocketPath;
 use crate::tap::{Tap, TapConfig, TapMetrics};
@@ -50,6 +52,10 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
+        Self::start_with(|_| None)
+    }
+
+    fn start_with(prober: impl FnOnce(&Arc<EventRecorder>) -> Option<ProbeManager>) -> Self {
         let (dir, runtime) = (tempfile::tempdir().unwrap(), FakeRuntime::default());
         let events = Arc::<EventRecorder>::default();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
@@ -61,7 +67,7 @@ impl Node {
             executor: Executor::new(channel.client(), None, false),
             runtime: channel,
             internal_calls: tap.internal_calls(CallIds::starting_at(1)),
-            prober: None,
+            prober: prober(&events),
             events: events.clone(),
             spec_updates: None,
             store: ClientPodStore::open(&at("state")).unwrap(),

@@ -52,6 +52,8 @@ struct Objects {
     /// Number of commands that were executed, and of those in flight.
     execs: usize,
     execs_in_flight: usize,
+    /// Whether containers that are stopped exit with 0, and the stop fails nevertheless.
+    failing_stops: bool,
     /// Pod name and timeout of each StopContainer call.
     stops: Vec<(String, i64)>,
     images: FakeImages,
@@ -75,6 +77,11 @@ impl FakeRuntime {
     /// Returns the pod name and timeout of each StopContainer call, in order.
     pub(super) fn stops(&self) -> Vec<(String, i64)> {
         self.0.lock().unwrap().stops.clone()
+    }
+
+    /// Lets all stops fail, although the containers exit with 0.
+    pub(super) fn fail_stops(&self) {
+        self.0.lock().unwrap().failing_stops = true;
     }
 
     /// Returns the number of commands that were executed, and of those in flight.
@@ -126,6 +133,7 @@ impl FakeRuntime {
         }
         let answer = match method.as_str() {
             "PullImage" => self.pull(decode(&message)).await,
+            "StopContainer" if self.0.lock().unwrap().failing_stops => Err(Status::internal("stop")),
             "ImageStatus" => self.0.lock().unwrap().images.status(decode(&message)),
             _ => self.0.lock().unwrap().call(&method, &message).ok_or_else(|| Status::unimplemented("")),
         };
@@ -237,7 +245,9 @@ impl Objects {
             }
             "ContainerStatus" => {
                 let id = decode::<ContainerStatusRequest>(message).container_id;
-                let status = self.containers.iter().find(|(it, _)| it.id == id).map(container_status);
+                let exit_code = if self.failing_stops { 0 } else { 137 };
+                let known = self.containers.iter().find(|(it, _)| it.id == id);
+                let status = known.map(|container| container_status(container, exit_code));
                 ContainerStatusResponse { status, ..ContainerStatusResponse::default() }.encode_to_vec()
             }
             "RunPodSandbox" => {
@@ -321,14 +331,14 @@ fn sandbox_status(sandbox: &PodSandbox) -> PodSandboxStatus {
     }
 }
 
-fn container_status((container, finished_at): &(Container, i64)) -> ContainerStatus {
+fn container_status((container, finished_at): &(Container, i64), exit_code: i32) -> ContainerStatus {
     ContainerStatus {
         id: container.id.clone(),
         metadata: container.metadata.clone(),
         state: container.state,
         started_at: 1,
         finished_at: *finished_at,
-        exit_code: if *finished_at == 0 { 0 } else { 137 },
+        exit_code: if *finished_at == 0 { 0 } else { exit_code },
         image: container.image.clone(),
         labels: container.labels.clone(),
         annotations: container.annotations.clone(),

@@ -230,14 +230,21 @@ impl PodWorker {
                 .into_iter()
                 .any(|kind| probe_result(&instance.id, kind) == Some(ProbeResult::Failure))
         };
+        let probe_killed = &self.context.stores.probe_killed;
         for instance in runtime_status.live().filter(has_failed) {
-            self.context.stores.probe_killed.add(&instance.id);
+            probe_killed.add(&instance.id);
         }
         if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
         }
         let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
         let synced = self.run_publishing_status(&runtime_status, work).await;
+        if matches!(synced, Err(_) | Ok(SyncResult::Retry(_))) {
+            // As with the kubelet, the next sync knows only the exit code of a killed container.
+            for instance in runtime_status.live().filter(has_failed) {
+                probe_killed.set_restart_tried(&instance.id);
+            }
+        }
         // Reads the status without updating the PLEG cache, so that the next relist detects
         // containers that exited during the sync.
         if let Ok(SyncResult::Retry(_)) = synced
