@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tonic::{Code, Status};
 use tracing::warn;
 
-use crate::cri::v1::{RuntimeCondition, StatusRequest, StatusResponse};
+use crate::cri::v1::{
+    CgroupDriver, RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse, StatusRequest,
+    StatusResponse,
+};
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::terminal::sanitize;
 
@@ -25,6 +29,7 @@ struct Conditions {
     network_error: Option<String>,
     /// Names of the runtime's handlers that support recursive read-only mounts.
     rro_handlers: BTreeSet<String>,
+    cgroup_driver: CgroupDriver,
 }
 
 impl Default for RuntimeState {
@@ -46,6 +51,11 @@ impl RuntimeState {
         self.read(|conditions| conditions.rro_handlers.contains(handler)).await
     }
 
+    /// Returns the driver by which the runtime creates control groups. Waits for the first update.
+    pub(super) async fn cgroup_driver(&self) -> CgroupDriver {
+        self.read(|conditions| conditions.cgroup_driver).await
+    }
+
     async fn read<T>(&self, read: impl Fn(&Conditions) -> T) -> T {
         let mut updates = self.0.subscribe();
         loop {
@@ -59,13 +69,13 @@ impl RuntimeState {
 
     /// Updates the state forever. A failed update leaves the state as it was.
     pub(super) async fn update_forever(&self, client: &MeteredRuntimeClient) {
+        let mut cgroup_driver = None;
         let mut is_reported = false;
         loop {
-            let mut client = client.clone();
-            match with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await {
-                Ok(response) => {
+            match query(client, &mut cgroup_driver).await {
+                Ok((response, driver)) => {
                     is_reported = false;
-                    self.update(response);
+                    self.update(response, driver);
                 }
                 Err(status) => {
                     if !std::mem::replace(&mut is_reported, true) {
@@ -79,17 +89,48 @@ impl RuntimeState {
 
     /// Applies a response to a Status call. The handlers of a runtime that is not ready stay as
     /// they were.
-    fn update(&self, response: StatusResponse) {
+    fn update(&self, response: StatusResponse, cgroup_driver: CgroupDriver) {
         let conditions = response.status.unwrap_or_default().conditions;
         let handlers = response.runtime_handlers.into_iter();
         let handlers = handlers.filter(|it| it.features.is_some_and(|it| it.recursive_read_only_mounts));
         self.0.send_modify(|known| {
             let known = known.get_or_insert_default();
             known.network_error = network_error(&conditions);
+            known.cgroup_driver = cgroup_driver;
             if conditions.iter().any(|it| it.r#type == "RuntimeReady" && it.status) {
                 known.rro_handlers = handlers.map(|handler| handler.name).collect();
             }
         });
+    }
+}
+
+/// Returns the status of the runtime and its cgroup driver. `cgroup_driver`: answer of an earlier
+/// query. A restart of the runtime with another driver is not noticed, as by the kubelet.
+async fn query(
+    client: &MeteredRuntimeClient,
+    cgroup_driver: &mut Option<CgroupDriver>,
+) -> Result<(StatusResponse, CgroupDriver), Status> {
+    let mut client = client.clone();
+    let driver = if let Some(driver) = *cgroup_driver {
+        driver
+    } else {
+        let request = client.runtime_config(RuntimeConfigRequest::default());
+        driver_of(with_timeout(RUNTIME_REQUEST_TIMEOUT, request).await)?
+    };
+    *cgroup_driver = Some(driver);
+    let response = with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await?;
+    Ok((response, driver))
+}
+
+/// Returns the cgroup driver by an answer to `RuntimeConfig` (kubelet: `cmd/kubelet/app/server.go`:
+/// `getCgroupDriverFromCRI`). A runtime without this call, such as containerd 1.7, counts as one
+/// with cgroupfs, which is the default of the kubelet.
+fn driver_of(answer: Result<RuntimeConfigResponse, Status>) -> Result<CgroupDriver, Status> {
+    match answer {
+        // The kubelet falls back to its own setting if the answer has no part for Linux.
+        Ok(response) => Ok(response.linux.map_or(CgroupDriver::Cgroupfs, |linux| linux.cgroup_driver())),
+        Err(status) if status.code() == Code::Unimplemented => Ok(CgroupDriver::Cgroupfs),
+        Err(status) => Err(status),
     }
 }
 
@@ -109,7 +150,7 @@ fn network_error(conditions: &[RuntimeCondition]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cri::v1::{RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus};
+    use crate::cri::v1::{LinuxRuntimeConfiguration, RuntimeHandler, RuntimeHandlerFeatures, RuntimeStatus};
 
     fn condition(kind: &str, status: bool) -> RuntimeCondition {
         RuntimeCondition {
@@ -150,10 +191,27 @@ mod tests {
             }],
             ..StatusResponse::default()
         };
-        state.update(response(true, "a"));
+        state.update(response(true, "a"), CgroupDriver::Cgroupfs);
         assert!(state.network_error().await.is_none());
-        state.update(response(false, "b"));
+        state.update(response(false, "b"), CgroupDriver::Systemd);
         assert!(state.network_error().await.is_some());
         assert!(state.supports_rro("a").await && !state.supports_rro("b").await);
+        assert_eq!(state.cgroup_driver().await, CgroupDriver::Systemd);
+    }
+
+    #[test]
+    fn a_runtime_without_runtime_config_counts_as_one_with_cgroupfs() {
+        let answer = |driver: CgroupDriver| RuntimeConfigResponse {
+            linux: Some(LinuxRuntimeConfiguration { cgroup_driver: driver.into() }),
+        };
+        for (answer, expected) in [
+            (Ok(answer(CgroupDriver::Systemd)), Some(CgroupDriver::Systemd)),
+            (Ok(answer(CgroupDriver::Cgroupfs)), Some(CgroupDriver::Cgroupfs)),
+            (Ok(RuntimeConfigResponse::default()), Some(CgroupDriver::Cgroupfs)),
+            (Err(Status::unimplemented("unknown method")), Some(CgroupDriver::Cgroupfs)),
+            (Err(Status::unavailable("no connection")), None),
+        ] {
+            assert_eq!(driver_of(answer.clone()).ok(), expected, "{answer:?}");
+        }
     }
 }

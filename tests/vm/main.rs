@@ -29,8 +29,7 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
         .file("container.json", container().to_string().as_bytes())
         .file("limited.json", limited_container().to_string().as_bytes())
         .file("manifests/static.json", static_pod().to_string().as_bytes())
-        .file("oom.json", oom_pod().to_string().as_bytes())
-        .file("runtime-class.json", runtime_class().to_string().as_bytes());
+        .file("oom.json", oom_pod().to_string().as_bytes());
 
     let outcome = vm.run(payload);
 
@@ -61,6 +60,13 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     let pod = outcome.json("oom.json");
     let ended = &pod["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{pod}");
+    // The runtime requires a slice for each pod. systemd creates and removes it.
+    let scopes = outcome.text("play-scopes");
+    assert!(!scopes.is_empty(), "the sandbox has no scope");
+    for scope in scopes.lines() {
+        assert!(scope.starts_with("/sys/fs/cgroup/probeshim.slice/probeshim-pod"), "{scope}");
+    }
+    assert_eq!(outcome.text("slices-after-play"), "");
 
     // All calls went through probeshim.
     for (version, program, pods, expected) in [
@@ -153,7 +159,6 @@ fn oom_pod() -> Value {
         "metadata": {"name": "oom", "namespace": "vm"},
         "spec": {
             "terminationGracePeriodSeconds": 1,
-            "runtimeClassName": "cgroupfs",
             "containers": [{
                 "name": "main",
                 "image": BUSYBOX,
@@ -162,15 +167,5 @@ fn oom_pod() -> Value {
                 "resources": {"limits": {"memory": "32Mi"}},
             }],
         },
-    })
-}
-
-/// Returns the runtime class of `play`'s pod.
-fn runtime_class() -> Value {
-    json!({
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": "cgroupfs"},
-        "handler": "cgroupfs",
     })
 }

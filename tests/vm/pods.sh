@@ -60,5 +60,13 @@ probeshim calls --output json >out/calls-2.2.json
 systemctl stop kubelet probeshim.socket probeshim.service
 
 echo "pod: play"
-probeshim play oom.json runtime-class.json --upstream /run/containerd-2.2/containerd.sock --instance play \
-  --until restarts=1 -- sh -c 'probeshim pods vm/oom --output json >out/oom.json'
+cat >look.sh <<'END'
+probeshim pods vm/oom --output json >out/oom.json
+find /sys/fs/cgroup/probeshim.slice -name 'cri-containerd-*.scope' >out/play-scopes
+END
+probeshim play oom.json --upstream /run/containerd-2.2/containerd.sock --instance play \
+  --until restarts=1 -- bash look.sh
+for ((i = 0; i < 600; i++)); do
+  ls -d /sys/fs/cgroup/probeshim.slice/*.slice >out/slices-after-play 2>/dev/null || break
+  sleep 0.1
+done

@@ -2,6 +2,7 @@
 //! (kubelet: `kuberuntime/kuberuntime_sandbox.go`, `kuberuntime_container.go`).
 
 mod annotations;
+mod cgroup;
 mod dns;
 mod env;
 mod pod_resources;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::node::NodeInfo;
 use crate::cri::labels;
 use crate::cri::v1::{
-    ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
+    CgroupDriver, ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata,
 };
 use crate::manifest::pod::{Container, Dns, Pod, StringMap};
@@ -42,15 +43,20 @@ pub(super) struct ContainerInputs<'a> {
     pub(super) mounts: Vec<Mount>,
 }
 
-/// Returns the configuration of a sandbox. `node_dns`: resolver configuration of the node. `seen`:
-/// time at which the pod was seen first (kubelet: `generatePodSandboxConfig`).
-pub(super) fn sandbox(
-    pod: &Pod,
-    node: &NodeInfo,
-    node_dns: &Dns,
-    attempt: u32,
-    seen: &str,
-) -> PodSandboxConfig {
+/// Inputs that are known only when a sandbox is created.
+pub(super) struct SandboxInputs<'a> {
+    pub(super) attempt: u32,
+    /// Resolver configuration of the node.
+    pub(super) node_dns: &'a Dns,
+    /// Time at which the pod was seen first.
+    pub(super) seen: &'a str,
+    /// Driver by which the runtime creates control groups.
+    pub(super) cgroup_driver: CgroupDriver,
+}
+
+/// Returns the configuration of a sandbox (kubelet: `generatePodSandboxConfig`).
+pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, inputs: &SandboxInputs<'_>) -> PodSandboxConfig {
+    let &SandboxInputs { attempt, node_dns, seen, cgroup_driver } = inputs;
     let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
@@ -73,7 +79,7 @@ pub(super) fn sandbox(
         labels,
         annotations,
         linux: Some(LinuxPodSandboxConfig {
-            cgroup_parent: String::new(),
+            cgroup_parent: cgroup::parent(pod, cgroup_driver),
             security_context: Some(security::sandbox_security(pod)),
             sysctls: string_map(&pod.security.sysctls),
             overhead: Some(resources::none()),

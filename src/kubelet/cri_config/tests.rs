@@ -129,6 +129,10 @@ fn container_configs_equal_those_of_a_kubelet() {
     assert_eq!((security.run_as_user.unwrap().value, security.run_as_group.unwrap().value), (0, 5));
 }
 
+fn inputs(node_dns: &Dns) -> SandboxInputs<'_> {
+    SandboxInputs { attempt: 0, node_dns, seen: "", cgroup_driver: CgroupDriver::Cgroupfs }
+}
+
 #[test]
 fn sandbox_configs_equal_those_of_a_kubelet() {
     let text = "{kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
@@ -137,7 +141,8 @@ fn sandbox_configs_equal_those_of_a_kubelet() {
         containers: [{name: main, image: i, ports: [{containerPort: 80}]}]}}";
     let pods = play(text).unwrap();
     let node_dns = Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() };
-    let config = sandbox(&pods[0], &node(), &node_dns, 2, "then");
+    let inputs = SandboxInputs { attempt: 2, seen: "then", ..inputs(&node_dns) };
+    let config = sandbox(&pods[0], &node(), &inputs);
     let dns = config.dns_config.unwrap();
     assert_eq!(
         (dns.servers.join(" "), dns.options.join(" ")),
@@ -158,7 +163,7 @@ fn a_host_network_pod_has_no_hostname() {
     let pod = pod(
         "{hostNetwork: true, hostPID: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}",
     );
-    let config = sandbox(&pod, &node(), &Dns::default(), 0, "");
+    let config = sandbox(&pod, &node(), &inputs(&Dns::default()));
     assert_eq!((config.hostname.as_str(), config.port_mappings[0].host_port), ("", 80));
     let security = made(&pod, "a").linux.unwrap().security_context.unwrap();
     let namespaces = security.namespace_options.unwrap();
@@ -185,7 +190,7 @@ fn on_cgroup_v2_an_oom_kill_ends_all_processes_of_the_container() {
     for (is_cgroup_v2, expected) in [(true, Some("1")), (false, None)] {
         let node = NodeInfo { is_cgroup_v2, ..node() };
         let container = made_on(&pod, "a", &node).linux.unwrap().resources.unwrap();
-        let sandbox = sandbox(&pod, &node, &Dns::default(), 0, "").linux.unwrap();
+        let sandbox = sandbox(&pod, &node, &inputs(&Dns::default())).linux.unwrap();
         for unified in [container.unified, sandbox.resources.unwrap().unified] {
             assert_eq!(unified.get("memory.oom.group").map(String::as_str), expected);
         }
@@ -251,7 +256,7 @@ fn the_resources_of_a_sandbox_include_sidecars_beside_an_init_container() {
     let pod = pod("{initContainers: [{name: s, image: i, restartPolicy: Always, resources: {limits: {cpu: 1, memory: 64Mi}}},
         {name: b, image: i, resources: {limits: {cpu: 2, memory: 128Mi}}}],
         containers: [{name: a, image: i, resources: {limits: {cpu: 500m, memory: 32Mi}}}]}");
-    let resources = sandbox(&pod, &node(), &Dns::default(), 0, "").linux.unwrap().resources.unwrap();
+    let resources = sandbox(&pod, &node(), &inputs(&Dns::default())).linux.unwrap().resources.unwrap();
     assert_eq!((resources.memory_limit_in_bytes, resources.cpu_quota), (192 << 20, 300_000));
     assert_eq!(resources.cpu_shares, 3_072);
 }

@@ -16,7 +16,7 @@ use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::events::{Event, reason};
 use crate::gofmt::rpc_error;
-use crate::kubelet::cri_config;
+use crate::kubelet::cri_config::{self, SandboxInputs};
 use crate::kubelet::pod_dir::{PodDir, VolumeError, make_log_directory};
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
@@ -52,7 +52,7 @@ impl PodWorker {
         // The state is on disk before the runtime creates anything, so that a later probeshim knows
         // the pod.
         self.context.stores.state.flush().await;
-        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status)?;
+        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status).await?;
         let (sandbox, addresses) = match actions.create_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,
             None => {
@@ -162,7 +162,7 @@ impl PodWorker {
     /// Returns the configuration of the current or new sandbox. For a client pod it also returns
     /// the client's request. Reads the resolver configuration of the node for each call (kubelet:
     /// `network/dns/dns.go`: `GetPodDNS`).
-    fn sandbox_config(
+    async fn sandbox_config(
         &self,
         new_attempt: Option<u32>,
         runtime_status: &RuntimePodStatus,
@@ -177,7 +177,13 @@ impl PodWorker {
                 self.record_sandbox_failure(&error.to_string());
             }
         })?;
-        Ok((cri_config::sandbox(&self.pod, node, &node_dns, attempt, &self.first_seen()), None))
+        let inputs = SandboxInputs {
+            attempt,
+            node_dns: &node_dns,
+            seen: &self.first_seen(),
+            cgroup_driver: self.context.runtime_state.cgroup_driver().await,
+        };
+        Ok((cri_config::sandbox(&self.pod, node, &inputs), None))
     }
 
     /// Returns the time at which the pod was seen first, in RFC 3339.
