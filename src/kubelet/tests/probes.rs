@@ -59,7 +59,7 @@ fn observe(prober: &ProbeManager, pod: &Pod) {
 
 /// A kubelet starts a killed container only in the sync of the kill.
 #[tokio::test]
-async fn a_killed_container_whose_sync_fails_is_restarted_by_its_policy_alone() {
+async fn a_container_killed_in_a_failed_sync_is_restarted_by_its_policy_alone() {
     let probe = "livenessProbe: {exec: {command: [x]}, periodSeconds: 1, failureThreshold: 1}";
     let common = "image: i, imagePullPolicy: Never";
     let spec = format!(
