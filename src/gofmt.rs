@@ -25,13 +25,29 @@ pub fn quote(text: &str) -> String {
             control if control < ' ' || control == '\u{7f}' => {
                 let _ = write!(quoted, r"\x{:02x}", u32::from(control));
             }
-            control if control.is_control() => {
-                let _ = write!(quoted, r"\u{:04x}", u32::from(control));
+            other if !is_printable(other) => {
+                let code = u32::from(other);
+                let _ = if code < 0x10000 {
+                    write!(quoted, r"\u{code:04x}")
+                } else {
+                    write!(quoted, r"\U{code:08x}")
+                };
             }
             other => quoted.push(other),
         }
     }
     quoted + "\""
+}
+
+/// Returns whether Go prints a character as it is (`strconv.IsPrint`): all but control and format
+/// characters, private use, unassigned ones, and separators other than the space. The standard
+/// library has the same rule, with a newer version of Unicode than the 15.0 of Go 1.26.
+fn is_printable(letter: char) -> bool {
+    // Escapes combining characters only at the start of a text.
+    let mut text = [b'a'; 5];
+    let length = 1 + letter.encode_utf8(&mut text[1..]).len();
+    let escaped = str::from_utf8(&text[..length]).map(|text| text.escape_debug().nth(1));
+    matches!(letter, '"' | '\'' | '\\') || escaped == Ok(Some(letter))
 }
 
 /// Formats a duration of a millisecond or more as `time.Duration` does: `200ms`, `1.5s`, `1m30s`,
@@ -101,6 +117,20 @@ mod tests {
     #[test]
     fn text_is_quoted_as_by_go() {
         assert_eq!(quote("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
+        assert_eq!(quote("\0\u{7}\u{8}\u{c}\r\t\u{b}\u{7f}"), r#""\x00\a\b\f\r\t\v\x7f""#);
+        for (printed, escaped) in [
+            // Letters, marks, numbers, punctuation and symbols.
+            ("'é\u{301}٣—€\u{fffd}𝒳👍🏽", ""),
+            // Control and format characters, and separators.
+            ("", r"\u0085\u00a0\u00ad\u200b\u200d\u2028\u202e\u3000\ufeff\U000e0041"),
+            // Private use, and unassigned ones.
+            ("", r"\ue000\U0010ffff\u0378\uffff"),
+        ] {
+            let codes = escaped.split(['\\', 'u', 'U']).filter(|code| !code.is_empty());
+            let letters = codes.map(|code| char::from_u32(u32::from_str_radix(code, 16).unwrap()).unwrap());
+            let text: String = printed.chars().chain(letters).collect();
+            assert_eq!(quote(&text), format!("\"{printed}{escaped}\""));
+        }
     }
 
     #[test]
