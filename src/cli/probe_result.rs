@@ -1,5 +1,7 @@
 //! The result of a probe in a few words.
 
+use std::fmt::Write as _;
+
 use anstyle::{AnsiColor, Style};
 use jiff::{SignedDuration, Timestamp};
 
@@ -68,21 +70,29 @@ impl ProbeOfPod<'_> {
     fn is_overdue(self, now: Timestamp) -> bool {
         let since: Option<Timestamp> =
             self.probe.running_since.as_deref().and_then(|since| since.parse().ok());
-        let timeout = SignedDuration::from_secs(self.probe.timeout_seconds.into());
-        since.is_some_and(|since| now.duration_since(since) > timeout + OVERDUE)
+        let timeout = self.probe.timeout_seconds.map(|seconds| SignedDuration::from_secs(seconds.into()));
+        since.zip(timeout).is_some_and(|(since, timeout)| now.duration_since(since) > timeout + OVERDUE)
     }
 
     /// Returns the handler of the probe and its timing, in the format of `kubectl describe`
     /// (`pkg/describe/describe.go`: `DescribeProbe`).
     pub(super) fn description(self) -> String {
-        let StatusProbe { action, handler, initial_delay_seconds: delay, .. } = self.probe;
-        let StatusProbe { timeout_seconds: timeout, period_seconds: period, .. } = self.probe;
-        let StatusProbe { success_threshold: success, failure_threshold: failure, .. } = self.probe;
-        // An earlier version does not report the arguments of the handler.
-        let action = if action.is_empty() { handler } else { action };
-        format!(
-            "{action} delay={delay}s timeout={timeout}s period={period}s #success={success} #failure={failure}"
-        )
+        let StatusProbe { action, handler, .. } = self.probe;
+        // An earlier version reports neither the arguments of the handler nor the timing.
+        let mut text = if action.is_empty() { handler } else { action }.clone();
+        for (label, number, unit) in [
+            ("delay", self.probe.initial_delay_seconds, "s"),
+            ("timeout", self.probe.timeout_seconds, "s"),
+            ("period", self.probe.period_seconds, "s"),
+            ("#success", self.probe.success_threshold, ""),
+            ("#failure", self.probe.failure_threshold, ""),
+        ] {
+            if let Some(number) = number {
+                // Writing to a string does not fail.
+                let _ = write!(text, " {label}={number}{unit}");
+            }
+        }
+        text
     }
 
     /// Returns the result of the last attempts.
@@ -150,6 +160,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_description_of_a_probe_has_only_what_the_server_reports() {
+        let pod = json!({
+            "namespace": "shop", "name": "web", "uid": "1", "id": "s", "sandbox": "ready", "ip": null, "source": "list",
+            "containers": [],
+        });
+        let pod: StatusPod = serde_json::from_value(pod).unwrap();
+        let container = json!({"name": "main", "id": "c", "state": "running", "source": "list"});
+        let container: StatusContainer = serde_json::from_value(container).unwrap();
+        let probe = json!({
+            "type": "liveness", "handler": "exec", "source": "manifest", "result": null, "run": 0, "threshold": 1,
+            "verdict": null, "onHold": false, "wouldHaveKilled": 0,
+        });
+        let mut probe: StatusProbe = serde_json::from_value(probe).unwrap();
+        let shown =
+            |probe: &StatusProbe| ProbeOfPod { pod: &pod, container: &container, probe }.description();
+        assert_eq!(shown(&probe), "exec");
+        probe.initial_delay_seconds = Some(0);
+        probe.failure_threshold = Some(3);
+        assert_eq!(shown(&probe), "exec delay=0s #failure=3");
+        probe.running_since = Some("2026-11-24T13:00:28Z".to_owned());
+        let now = "2026-11-24T13:00:40Z".parse().unwrap();
+        let result = ProbeOfPod { pod: &pod, container: &container, probe: &probe }.result("kill", now);
+        assert!(result.is_well, "an attempt without a known timeout is not overdue");
+    }
 
     #[test]
     fn the_result_of_a_probe_states_its_run_and_the_effect_at_its_threshold() {

@@ -20,21 +20,22 @@ pub struct StatusProbe {
     /// `--redact-commands`, a command has no arguments and a URL no query string.
     #[serde(default)]
     pub action: String,
-    /// Delay in seconds between the start of the container and the first attempt.
+    /// Delay in seconds between the start of the container and the first attempt. An earlier
+    /// version reports neither the delay nor the four following numbers.
     #[serde(default)]
-    pub initial_delay_seconds: u32,
+    pub initial_delay_seconds: Option<u32>,
     /// Timeout of an attempt in seconds.
     #[serde(default)]
-    pub timeout_seconds: u32,
+    pub timeout_seconds: Option<u32>,
     /// Period of the attempts in seconds.
     #[serde(default)]
-    pub period_seconds: u32,
+    pub period_seconds: Option<u32>,
     /// Number of successes in a row after which a failed probe succeeds.
     #[serde(default)]
-    pub success_threshold: u32,
+    pub success_threshold: Option<u32>,
     /// Number of failures in a row after which the probe fails.
     #[serde(default)]
-    pub failure_threshold: u32,
+    pub failure_threshold: Option<u32>,
     /// Probe source.
     pub source: String,
     /// `error` if the last attempts errored; otherwise the result of the current result run,
@@ -91,11 +92,11 @@ impl StatusProbe {
             r#type: report.probe_type.name().to_owned(),
             handler: probe.handler.name().to_owned(),
             action: action(&probe.handler, redact),
-            initial_delay_seconds: probe.initial_delay,
-            timeout_seconds: probe.timeout,
-            period_seconds: probe.period,
-            success_threshold: probe.success_threshold,
-            failure_threshold: probe.failure_threshold,
+            initial_delay_seconds: Some(probe.initial_delay),
+            timeout_seconds: Some(probe.timeout),
+            period_seconds: Some(probe.period),
+            success_threshold: Some(probe.success_threshold),
+            failure_threshold: Some(probe.failure_threshold),
             source: probe.source.name().to_owned(),
             result: result.map(str::to_owned),
             run: report.run.length,
