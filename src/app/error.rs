@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::config::{STATE_DIR_VARIABLE, StateDirSource};
 use crate::lockfile::LockError;
 use crate::socket::{ActivationError, BindError};
 use crate::state::{CloseError, StateError};
@@ -34,7 +35,7 @@ pub enum RunError {
     },
     /// The state store cannot be opened.
     #[error("--state-dir: {0}")]
-    State(#[from] StateError),
+    State(#[source] StateError, StateDirSource),
     /// The state store could not write its last changes.
     #[error("--state-dir: {0}")]
     StateNotClosed(#[from] CloseError),
@@ -72,16 +73,35 @@ impl RunError {
                 matches!(error, BindError::InUse(_) | BindError::Locked(LockError::Held { .. }))
             }
             Self::Http { source, .. } => source.kind() == io::ErrorKind::AddrInUse,
-            Self::State(error) => matches!(error, StateError::Locked(LockError::Held { .. })),
+            Self::State(error, _) => matches!(error, StateError::Locked(LockError::Held { .. })),
             _ => false,
+        }
+    }
+
+    /// Returns the remedy of a conflict. A named state directory is that of each instance, whatever
+    /// its `--instance`.
+    fn remedy(&self) -> String {
+        match self {
+            Self::State(_, StateDirSource::Variable) => format!(
+                "hint: {STATE_DIR_VARIABLE} names one state directory for all instances: unset it, or name \
+                 another directory with --state-dir"
+            ),
+            Self::State(_, StateDirSource::Flag) => {
+                "hint: two instances cannot share a state directory: name another one, or none for the \
+                 default of --instance NAME"
+                    .to_owned()
+            }
+            _ => SECOND_INSTANCE.to_owned(),
         }
     }
 }
 
-/// Returns one line for each error, and a line with the remedy if another instance causes one.
+/// Returns one line for each error, and a line with each remedy if another instance causes one.
 fn lines(errors: &[RunError]) -> String {
-    let remedy = errors.iter().any(RunError::is_conflict).then(|| SECOND_INSTANCE.to_owned());
-    let lines: Vec<String> = errors.iter().map(ToString::to_string).chain(remedy).collect();
+    let conflicts = errors.iter().filter(|error| error.is_conflict());
+    let mut remedies: Vec<String> = conflicts.map(RunError::remedy).collect();
+    remedies.dedup();
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).chain(remedies).collect();
     lines.join("\n")
 }
 
@@ -113,6 +133,24 @@ mod tests {
         assert!(lines[0].starts_with("--listen: another process listens on /a"), "{text}");
         assert!(lines[1].starts_with("--admin: another process listens on /b"), "{text}");
         assert!(lines[2].contains("--instance NAME"), "{text}");
+    }
+
+    #[test]
+    fn the_remedy_of_a_shared_state_directory_names_its_source() {
+        let held = || StateError::Locked(LockError::Held { path: "/s/lock".into(), pid: None });
+        let shown = |listen: Result<(), RunError>, source| {
+            both::<(), ()>(Err(RunError::State(held(), source)), listen).unwrap_err().to_string()
+        };
+        let text = shown(Ok(()), StateDirSource::Variable);
+        let expected = "--state-dir: another probeshim holds /s/lock\nhint: PROBESHIM_STATE_DIR names one state \
+                        directory for all instances: unset it, or name another directory with --state-dir";
+        assert_eq!(text, expected);
+        let text = shown(Ok(()), StateDirSource::Flag);
+        assert!(text.contains("name another one") && !text.contains("starts a second instance"), "{text}");
+        let text = shown(Ok(()), StateDirSource::Default);
+        assert!(text.ends_with(SECOND_INSTANCE), "{text}");
+        let text = shown(Err(RunError::Listen(taken("/a"))), StateDirSource::Variable);
+        assert!(text.contains("PROBESHIM_STATE_DIR") && text.ends_with(SECOND_INSTANCE), "{text}");
     }
 
     #[test]

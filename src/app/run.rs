@@ -18,12 +18,15 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
-    let listen = settings.listen.clone();
+    let (listen, state_source) = (settings.listen.clone(), settings.state_source);
     let mut shim = Shim::open(settings).await?;
     // A socket that systemd passes has a path too.
     let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
     let recorder = match shim.kubelet_starter.take().zip(listen) {
-        Some((deps, listen)) => Some(deps.start_for_client_pods(listen)?),
+        Some((deps, listen)) => {
+            let started = deps.start_for_client_pods(listen);
+            Some(started.map_err(|error| RunError::State(error, state_source))?)
+        }
         None => None,
     };
     let info = &shim.info;

@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::io;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -36,7 +35,7 @@ use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{BoundListener, BoundPath};
-use crate::state::{StateError, StateStore};
+use crate::state::StateStore;
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
 
@@ -71,7 +70,7 @@ const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 impl Shim {
     /// Opens all sockets, starts all parts, and connects them.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
-        let store = open_store(config.role, config.state.as_deref()).map_err(RunError::from);
+        let store = open_store(&config);
         let listeners = Listeners::open(&config).await;
         let (store, listeners) = both(store, listeners)?;
         let state = store.as_ref().map(|store| store.state.clone());
@@ -282,10 +281,13 @@ fn new_metrics(traces: Option<Traces>) -> ApiMetrics {
 
 /// Opens the store of client pods in the state directory, if there is one. The mode `Observe` opens
 /// only a store that has been used.
-fn open_store(role: OperatingMode, dir: Option<&Path>) -> Result<Option<ClientPodStore>, StateError> {
-    let Some(dir) = dir else { return Ok(None) };
-    match role {
-        OperatingMode::Restart | OperatingMode::Kubelet => ClientPodStore::open(dir).map(Some),
+fn open_store(config: &ServerConfig) -> Result<Option<ClientPodStore>, RunError> {
+    let Some(dir) = &config.state else { return Ok(None) };
+    match config.role {
+        OperatingMode::Restart | OperatingMode::Kubelet => {
+            let store = ClientPodStore::open(dir);
+            store.map(Some).map_err(|error| RunError::State(error, config.state_source))
+        }
         OperatingMode::Observe => Ok(ClientPodStore::open_if_used(dir)),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::InstanceName;
+use super::{DirPath, InstanceName};
 use crate::socket::{self, SocketPath};
 use crate::telemetry::traces;
 
@@ -14,6 +14,9 @@ const TEMPORARY: &str = "/tmp";
 
 /// Variable with the socket of the runtime, which crictl reads too.
 pub(super) const RUNTIME_ENDPOINT: &str = "CONTAINER_RUNTIME_ENDPOINT";
+
+/// Variable with the state directory, in place of `--state-dir`.
+pub(crate) const STATE_DIR_VARIABLE: &str = "PROBESHIM_STATE_DIR";
 
 /// Properties of the process and its environment on which defaults depend.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct Environment {
     /// `$XDG_STATE_HOME` if it is set and absolute, otherwise `$HOME/.local/state` if `$HOME` is a
     /// directory.
     pub state_home: Option<PathBuf>,
+    /// `$PROBESHIM_STATE_DIR`, which clap reads as `--state-dir`.
+    pub state_dir_variable: Option<DirPath>,
     /// Directory in which a private directory is created if one of the others is missing.
     pub temporary: PathBuf,
     /// `$CONTAINER_RUNTIME_ENDPOINT`, if it is not empty.
@@ -56,6 +61,7 @@ impl Environment {
             // After `su`, the variable may still name the directory of another user.
             runtime_dir: dir("XDG_RUNTIME_DIR").filter(|path| is_dir_of(path, user)),
             state_home: dir("XDG_STATE_HOME").or_else(home),
+            state_dir_variable: std::env::var(STATE_DIR_VARIABLE).ok().and_then(|path| path.parse().ok()),
             temporary: PathBuf::from(TEMPORARY),
             runtime_endpoint: std::env::var(RUNTIME_ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty()),
             has_terminal: io::stdout().is_terminal(),
@@ -174,6 +180,7 @@ mod tests {
     /// Returns an environment without any directory but a temporary one.
     fn bare(temporary: &Path) -> Environment {
         Environment {
+            state_dir_variable: None,
             user: rustix::process::geteuid().as_raw(),
             has_collector: false,
             is_activated: false,

@@ -22,6 +22,7 @@ use validator::Validator;
 
 pub use check::{CheckReport, check};
 pub use environment::Environment;
+pub(crate) use environment::STATE_DIR_VARIABLE;
 pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
 pub use private_dir::{PrivateDir, PrivateDirError};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
@@ -145,7 +146,7 @@ pub struct Flags {
         value_name = "DIR",
         allow_hyphen_values = true,
         verbatim_doc_comment,
-        env = "PROBESHIM_STATE_DIR",
+        env = STATE_DIR_VARIABLE,
         hide_env_values = true
     )]
     pub state_dir: Option<DirPath>,
@@ -248,6 +249,19 @@ pub struct ServerConfig {
     pub role: OperatingMode,
     /// The state directory; `None` only in the mode `Observe`, if there is no default.
     pub state: Option<PathBuf>,
+    /// The source of the path of the state directory.
+    pub state_source: StateDirSource,
+}
+
+/// Source of the path of the state directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateDirSource {
+    /// The default directory of the instance.
+    Default,
+    /// `--state-dir` or the configuration file.
+    Flag,
+    /// The variable `PROBESHIM_STATE_DIR`.
+    Variable,
 }
 
 /// Control that probeshim has over pods.
@@ -342,6 +356,11 @@ impl Settings {
             (Purpose::Run, EnforcementMode::Restart) => OperatingMode::Restart,
             (Purpose::Run, _) => OperatingMode::Observe,
         };
+        let state_source = match &flags.state_dir {
+            None => StateDirSource::Default,
+            dir if *dir == around.state_dir_variable => StateDirSource::Variable,
+            Some(_) => StateDirSource::Flag,
+        };
         let state = match flags.state_dir {
             Some(DirPath(state)) => Some(state),
             None if role == OperatingMode::Observe => around.state_dir().ok(),
@@ -380,6 +399,7 @@ impl Settings {
             watch_runtime,
             role,
             state,
+            state_source,
         };
         Ok(Self { shim, log: flags.log.unwrap_or_default() })
     }

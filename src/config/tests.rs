@@ -24,6 +24,7 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
         config_home: PathBuf::from("/nonexistent"),
         runtime_dir: runtime_dir.map(PathBuf::from),
         state_home: None,
+        state_dir_variable: None,
         temporary: PathBuf::from("/nonexistent"),
         runtime_endpoint: None,
         has_terminal: false,
@@ -57,6 +58,20 @@ fn an_instance_has_its_own_sockets_state_and_port() {
     let runtime = RuntimeSettings::new(runtime, &around(true, None)).unwrap();
     assert_eq!(runtime.listen.to_string(), "unix:///run/probeshim-ci-1/procrun.sock");
     assert_eq!(runtime.procrun.root, Path::new("/var/lib/probeshim-ci-1/procrun"));
+}
+
+#[test]
+fn the_source_of_a_state_directory_is_the_variable_if_both_are_equal() {
+    let around = Environment { state_dir_variable: Some("/s".parse().unwrap()), ..around(true, None) };
+    for (args, expected) in [
+        (&["--state-dir", "/s"][..], StateDirSource::Variable),
+        (&["--state-dir", "/t"], StateDirSource::Flag),
+    ] {
+        let settings = Settings::new(&parsed(args).unwrap(), &around).unwrap();
+        assert_eq!(settings.shim.state_source, expected);
+    }
+    let settings = Settings::new(&Flags::default(), &self::around(true, None)).unwrap();
+    assert_eq!(settings.shim.state_source, StateDirSource::Default);
 }
 
 #[test]
