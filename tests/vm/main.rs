@@ -60,13 +60,13 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     let pod = outcome.json("oom.json");
     let ended = &pod["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{pod}");
-    // The runtime requires a slice for each pod. systemd creates and removes it.
+    // The runtime requires a slice.
     let scopes = outcome.text("play-scopes");
     assert!(!scopes.is_empty(), "the sandbox has no scope");
     for scope in scopes.lines() {
-        assert!(scope.starts_with("/sys/fs/cgroup/probeshim.slice/probeshim-pod"), "{scope}");
+        assert!(scope.starts_with("/sys/fs/cgroup/probeshim.slice/cri-containerd-"), "{scope}");
     }
-    assert_eq!(outcome.text("slices-after-play"), "");
+    assert_eq!(outcome.text("scopes-after-play"), "");
 
     // All calls went through probeshim.
     for (version, program, pods, expected) in [

@@ -79,7 +79,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, inputs: &SandboxInputs<'_>) ->
         labels,
         annotations,
         linux: Some(LinuxPodSandboxConfig {
-            cgroup_parent: cgroup::parent(pod, cgroup_driver),
+            cgroup_parent: cgroup::parent(cgroup_driver),
             security_context: Some(security::sandbox_security(pod)),
             sysctls: string_map(&pod.security.sysctls),
             overhead: Some(resources::none()),

@@ -134,6 +134,20 @@ fn inputs(node_dns: &Dns) -> SandboxInputs<'_> {
 }
 
 #[test]
+fn pods_of_a_runtime_with_the_systemd_driver_are_in_a_slice() {
+    let pods =
+        play("{kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: i}]}}").unwrap();
+    let node_dns = Dns::default();
+    for (cgroup_driver, expected) in
+        [(CgroupDriver::Systemd, "/probeshim.slice"), (CgroupDriver::Cgroupfs, "")]
+    {
+        let inputs = SandboxInputs { cgroup_driver, ..inputs(&node_dns) };
+        let linux = sandbox(&pods[0], &node(), &inputs).linux.unwrap();
+        assert_eq!(linux.cgroup_parent, expected, "{cgroup_driver:?}");
+    }
+}
+
+#[test]
 fn sandbox_configs_equal_those_of_a_kubelet() {
     let text = "{kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
         spec: {hostname: myhost, dnsConfig: {nameservers: [1.2.3.4], options: [{name: ndots, value: '3'}, {name: edns0}]},
