@@ -168,6 +168,8 @@ impl Kubelet {
         if let Some(prober) = &self.context.prober {
             background.spawn(self.clone().follow_probe_results(prober.result_updates()));
         }
+        let context = self.context.clone();
+        background.spawn(async move { context.stores.images.prune_records(&context.runtime.images).await });
         if owner == PodOwner::Kubelet {
             let context = self.context.clone();
             background

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+use tonic::Status;
 use tonic::transport::Channel;
 use tracing::warn;
 
@@ -28,6 +29,9 @@ use crate::manifest::image_name::{ImageName, with_default_tag};
 use crate::manifest::pod::PullPolicy;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::terminal::sanitize;
+
+/// Interval of the collection of images (`kubelet.go`: `ImageGCPeriod`).
+pub(in crate::kubelet) const IMAGE_GC_PERIOD: Duration = Duration::from_secs(300);
 
 /// Makes images available. All pods of the node share it.
 #[derive(Debug)]
@@ -194,13 +198,20 @@ impl ImageManager {
     /// Compares the records of an earlier process with the images on the node, before the first use
     /// of the records.
     async fn initialize(&self, images: &ImageServiceClient<Channel>) {
-        let list_images = async {
-            let mut images = images.clone();
-            let listed = images.list_images(ListImagesRequest::default());
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, listed).await.map(|answer| answer.images)
-        };
-        if let Err(status) = self.pulls.initialize(list_images).await {
-            warn!("failed to list images: {}", sanitize(status.message()));
+        warn_of_failed_list(self.pulls.initialize(list_images(images)).await);
+    }
+
+    /// Removes the records of images that are no longer on the node, every five minutes. The
+    /// kubelet removes them after it has collected images, for which it looks as often
+    /// (`kubelet.go`: `StartGarbageCollection`).
+    pub(in crate::kubelet) async fn prune_records(&self, images: &ImageServiceClient<Channel>) {
+        loop {
+            sleep(IMAGE_GC_PERIOD).await;
+            let pruned = async {
+                self.pulls.initialize(list_images(images)).await?;
+                self.pulls.prune_unknown_records(list_images(images)).await
+            };
+            warn_of_failed_list(pruned.await);
         }
     }
 
@@ -257,6 +268,19 @@ impl ImageRequest<'_> {
 
     fn record(&self, event: Event) {
         (self.record)(event);
+    }
+}
+
+/// Returns the images on the node.
+async fn list_images(images: &ImageServiceClient<Channel>) -> Result<Vec<Image>, Status> {
+    let mut images = images.clone();
+    let listed = images.list_images(ListImagesRequest::default());
+    with_timeout(RUNTIME_REQUEST_TIMEOUT, listed).await.map(|answer| answer.images)
+}
+
+fn warn_of_failed_list(listed: Result<(), Status>) {
+    if let Err(status) = listed {
+        warn!("failed to list images: {}", sanitize(status.message()));
     }
 }
 

@@ -11,4 +11,6 @@ mod puller;
 mod token_bucket;
 
 pub(super) use keyring::{SecretSource, TrackedCredential};
+#[cfg(test)]
+pub(super) use manager::IMAGE_GC_PERIOD;
 pub(super) use manager::{EnsuredImage, ImageError, ImageManager, ImageRequest};

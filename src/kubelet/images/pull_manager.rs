@@ -33,6 +33,9 @@ struct PullRecords {
     /// Numbers of pulls in flight by names of images. It is 0 for a pull that an earlier process
     /// did not finish.
     intents: HashMap<String, usize>,
+    /// References of images that were recorded since the last list of images was requested, which
+    /// may lack them.
+    recorded_since_list: HashSet<String>,
 }
 
 /// A pull in flight. The intent ends when this value is dropped.
@@ -48,7 +51,7 @@ impl PullManager {
         let pulled = snapshot.entries(StateTable::PulledImages)?.into_iter().collect();
         let intents = snapshot.entries::<()>(StateTable::PullIntents)?;
         let intents = intents.into_iter().map(|(image, ())| (image, 0)).collect();
-        let records = Mutex::new(PullRecords { pulled, intents });
+        let records = Mutex::new(PullRecords { pulled, intents, recorded_since_list: HashSet::new() });
         Ok(Self { records, state, is_initialized: OnceCell::new() })
     }
 
@@ -60,9 +63,10 @@ impl PullManager {
         list_images: impl Future<Output = Result<Vec<Image>, Status>>,
     ) -> Result<(), Status> {
         let initialize = async || {
+            self.lock().recorded_since_list.clear();
             list_images.await.map(|images| {
                 self.adopt_unfinished(&images);
-                self.prune(&images);
+                self.retain_listed(&images);
             })
         };
         self.is_initialized.get_or_try_init(initialize).await.copied()
@@ -83,11 +87,30 @@ impl PullManager {
         }
     }
 
-    /// Removes the records of images that are not on the node (kubelet: `PruneUnknownRecords`).
-    fn prune(&self, images: &[Image]) {
-        let known: HashSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
-        self.lock().pulled.retain(|image_ref, _| {
-            let is_known = known.contains(image_ref.as_str());
+    /// Removes the records of images that are not on the node. Lists the images only if there are
+    /// records. Must be called only after `initialize` has succeeded, and one call after the other.
+    pub(super) async fn prune_unknown_records(
+        &self,
+        list_images: impl Future<Output = Result<Vec<Image>, Status>>,
+    ) -> Result<(), Status> {
+        {
+            let mut records = self.lock();
+            if records.pulled.is_empty() {
+                return Ok(());
+            }
+            records.recorded_since_list.clear();
+        }
+        list_images.await.map(|images| self.retain_listed(&images))
+    }
+
+    /// Removes the records of images that are not in a list, except those that were recorded after
+    /// the list was requested (kubelet: `PruneUnknownRecords`, which compares times instead, and
+    /// so forgets an image that is pulled again with the same credentials meanwhile).
+    fn retain_listed(&self, images: &[Image]) {
+        let listed: HashSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+        let PullRecords { pulled, recorded_since_list, .. } = &mut *self.lock();
+        pulled.retain(|image_ref, _| {
+            let is_known = listed.contains(image_ref.as_str()) || recorded_since_list.contains(image_ref);
             if !is_known {
                 self.state.remove(StateTable::PulledImages, image_ref);
             }
@@ -140,6 +163,7 @@ impl PullManager {
     fn record_access(&self, image: &str, image_ref: &str, credentials: ImagePullCredentials) {
         let now = Timestamp::now();
         let mut records = self.lock();
+        records.recorded_since_list.insert(image_ref.to_owned());
         let record = || ImagePulledRecord::new(image_ref, now);
         let record = records.pulled.entry(image_ref.to_owned()).or_insert_with(record);
         if record.merge(without_tag_and_digest(image), credentials, now) {

@@ -225,7 +225,7 @@ impl Objects {
                 let status = Some(RuntimeStatus { conditions: vec![network] });
                 StatusResponse { status, ..StatusResponse::default() }.encode_to_vec()
             }
-            "ListImages" => FakeImages::list(),
+            "ListImages" => self.images.list(),
             "ListPodSandbox" => {
                 let filter = decode::<ListPodSandboxRequest>(message).filter.unwrap_or_default();
                 let matches = |it: &&PodSandbox| has_labels(&it.labels, &filter.label_selector);

@@ -1,9 +1,13 @@
 //! Pulls of images, with a runtime in memory.
 
+use std::time::Duration;
+
+use tokio::time;
 use tonic::Code;
 
 use super::*;
 use crate::events::EventFilter;
+use crate::kubelet::images::IMAGE_GC_PERIOD;
 
 /// A Secret with credentials for `private.test`.
 const SECRET: &str = r#"{kind: Secret, metadata: {name: NAME, namespace: test}, type: kubernetes.io/dockerconfigjson,
@@ -203,5 +207,30 @@ async fn an_image_pulled_with_a_secret_is_refused_to_pods_without_its_credential
     }
     let message = node.until_waiting("never", "ErrImageNeverPull").await;
     assert_eq!(message, format!("Container image \"{image}\" is not present with pull policy of Never"));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn records_of_images_that_are_gone_are_removed_every_five_minutes() {
+    let node = Node::start();
+    let secret = SECRET.replace("NAME", "key").replace("USER", "me");
+    node.objects.send_replace(pod_set(&secret).unwrap().objects);
+    let image = "private.test/x:1";
+    node.runtime.with_images(|images| images.missing.insert(image.to_owned()));
+    let owner = with_image("owner", image, ", imagePullSecrets: [{name: key}]", "");
+    node.pods.send_replace(vec![owner.clone()]);
+    node.until("owner", is_running).await;
+    let lists = node.runtime.with_images(|images| images.lists);
+    time::pause();
+    time::advance(IMAGE_GC_PERIOD).await;
+    time::resume();
+    let is_listed = async {
+        while node.runtime.with_images(|images| images.lists) == lists {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    time::timeout(Duration::from_secs(30), is_listed).await.unwrap();
+    node.pods.send_replace(vec![owner, with_image("other", image, "", "")]);
+    node.until("other", is_running).await;
     node.stop().await;
 }

@@ -79,6 +79,56 @@ async fn records_of_pulled_images_survive_a_restart_until_the_image_is_gone() {
     assert!(!must_pull(&manager, IMAGE, &[]), "an image with the same id is a new one");
 }
 
+#[tokio::test]
+async fn only_records_older_than_the_list_of_images_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = open(dir.path());
+    let pull = async |image: &str, image_ref: &str| {
+        manager.record_pull_intent(image).await.succeed(image_ref, Some(&credential("first", Some("a"))));
+    };
+    let empty = async { Ok(Vec::new()) };
+    manager.initialize(empty).await.unwrap();
+    let refs = || {
+        let mut refs: Vec<String> = manager.lock().pulled.keys().cloned().collect();
+        refs.sort();
+        refs
+    };
+    for (image, image_ref) in [("a:1", "listed"), ("b:1", "pulled again"), ("c:1", "gone")] {
+        pull(image, image_ref).await;
+    }
+    let list = async {
+        pull("b:1", "pulled again").await;
+        pull("d:1", "new").await;
+        Ok(vec![image("listed", "a:1")])
+    };
+    manager.prune_unknown_records(list).await.unwrap();
+    assert_eq!(refs(), ["listed", "new", "pulled again"]);
+    let failed = manager.prune_unknown_records(async { Err(Status::unavailable("down")) }).await;
+    assert!(failed.is_err() && refs().len() == 3);
+    manager.prune_unknown_records(async { Ok(vec![image("listed", "a:1")]) }).await.unwrap();
+    assert_eq!(refs(), ["listed"]);
+    manager.state.close().await.unwrap();
+    let (_, snapshot) = {
+        drop(manager);
+        StateStore::open(dir.path()).unwrap()
+    };
+    assert_eq!(snapshot.entries::<ImagePulledRecord>(StateTable::PulledImages).unwrap().len(), 1);
+}
+
+/// The images are listed again if the first list has failed, and the pull continues meanwhile.
+#[tokio::test]
+async fn an_image_that_is_pulled_while_the_images_are_first_listed_keeps_its_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let manager = open(dir.path());
+    let intent = manager.record_pull_intent(IMAGE).await;
+    let list = async {
+        intent.succeed(IMAGE_REF, Some(&credential("first", Some("a"))));
+        Ok(Vec::new())
+    };
+    manager.initialize(list).await.unwrap();
+    assert!(must_pull(&manager, IMAGE, &[]));
+}
+
 /// Kubernetes' `TestNewCachedPullManager`: `initialize`.
 #[tokio::test]
 async fn an_image_of_an_interrupted_pull_is_accessible_only_after_another_pull() {

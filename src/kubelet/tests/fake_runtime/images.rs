@@ -22,6 +22,8 @@ pub(in crate::kubelet::tests) struct FakeImages {
     pub(in crate::kubelet::tests) private: BTreeMap<String, String>,
     /// Requests for pulls, in order.
     pub(in crate::kubelet::tests) pulls: Vec<PullImageRequest>,
+    /// Number of lists of images.
+    pub(in crate::kubelet::tests) lists: usize,
     pub(super) pulls_in_flight: usize,
     /// Highest number of pulls at the same time.
     pub(in crate::kubelet::tests) max_pulls_in_flight: usize,
@@ -59,7 +61,9 @@ impl FakeImages {
         Ok(ImageStatusResponse { image, ..ImageStatusResponse::default() }.encode_to_vec())
     }
 
-    pub(super) fn list() -> Vec<u8> {
+    /// Returns an empty list.
+    pub(super) fn list(&mut self) -> Vec<u8> {
+        self.lists += 1;
         ListImagesResponse::default().encode_to_vec()
     }
 }
