@@ -215,6 +215,12 @@ impl ImageManager {
         }
     }
 
+    /// Makes all failed pulls older, as if this time had passed.
+    #[cfg(test)]
+    pub(in crate::kubelet) fn elapse(&self, time: Duration) {
+        self.backoff.elapse(time);
+    }
+
     fn lock_errors(&self) -> MutexGuard<'_, HashMap<String, String>> {
         self.last_errors.lock().unwrap_or_else(PoisonError::into_inner)
     }

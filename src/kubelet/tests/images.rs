@@ -74,6 +74,58 @@ async fn a_failed_pull_shows_its_error_and_the_back_off_shows_it_too() {
     node.stop().await;
 }
 
+/// The time between the syncs does not pass: the test makes the failures older.
+#[tokio::test]
+async fn a_failed_pull_is_retried_after_10_and_after_20_seconds() {
+    let node = Node::start();
+    let fail = |error: &str| {
+        let error = (Code::NotFound, error.to_owned());
+        node.runtime.with_images(|images| images.pull_errors.insert("missing:latest".to_owned(), error));
+    };
+    let pulls = || node.runtime.with_images(|images| images.pulls.len());
+    let back_off = async |error: &str, pulled: usize| {
+        let message = node.until_waiting("a", "ImagePullBackOff").await;
+        let error = format!("ErrImagePull: rpc error: code = NotFound desc = {error}");
+        assert_eq!((message, pulls()), (format!("Back-off pulling image \"missing\": {error}"), pulled));
+    };
+    let (delayed, failed) = ("Error: ImagePullBackOff", "Error: ErrImagePull");
+    let (_, mut events) = node.events.follow(&EventFilter::default());
+    // Waits for a sync that begins after this time has passed, and ends with this event.
+    let mut elapse = async |seconds: u64, message: &str| {
+        while events.try_recv().is_ok() {}
+        node.kubelet.context.stores.images.elapse(Duration::from_secs(seconds));
+        node.kubelet.pod_workers.lock().values().for_each(|worker| worker.signals.sync.notify_one());
+        // A sync that has begun before may still be delayed.
+        let ended = async {
+            loop {
+                let event = events.recv().await.unwrap();
+                if event.message == message || event.message == failed {
+                    return event;
+                }
+            }
+        };
+        assert_eq!(time::timeout(Duration::from_secs(30), ended).await.unwrap().message, message);
+    };
+    fail("first");
+    node.pods.send_replace(vec![with_image("a", "missing", "", "")]);
+    back_off("first", 1).await;
+    fail("second");
+    elapse(5, delayed).await;
+    back_off("first", 1).await;
+    elapse(5, failed).await;
+    assert_eq!(pulls(), 2);
+    elapse(0, delayed).await;
+    back_off("second", 2).await;
+    fail("third");
+    elapse(15, delayed).await;
+    back_off("second", 2).await;
+    elapse(5, failed).await;
+    assert_eq!(pulls(), 3);
+    elapse(0, delayed).await;
+    back_off("third", 3).await;
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn a_text_that_is_no_image_name_is_not_sent_to_the_runtime() {
     let node = Node::start();
