@@ -170,10 +170,9 @@ impl Kubelet {
         }
         let context = self.context.clone();
         background.spawn(async move { context.stores.images.prune_records(&context.runtime.images).await });
+        let context = self.context.clone();
+        background.spawn(async move { context.runtime_state.update_forever(&context.runtime.client).await });
         if owner == PodOwner::Kubelet {
-            let context = self.context.clone();
-            background
-                .spawn(async move { context.runtime_state.update_forever(&context.runtime.client).await });
             let (context, pod_workers) = (self.context.clone(), self.pod_workers.clone());
             background.spawn(ContainerLogManager::new(context, pod_workers, self.log_rotation).run());
             background.spawn(mounting::report_unreachable(self.context.clone()));

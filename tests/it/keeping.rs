@@ -24,7 +24,7 @@ use crate::playing::POLITE;
 use crate::procrun::Runtime;
 use crate::program::{Place, Running};
 use fixtures::wait::soon;
-pub(crate) use owner::{Owner, attempt, is_running};
+pub(crate) use owner::{Made, Owner, attempt, is_running};
 
 /// Script that exits with an error after a moment.
 pub(crate) const SHORT: &str = "sleep 0.3; exit 3";
@@ -266,6 +266,22 @@ async fn a_running_client_container_counts_as_started() {
         }
         owner.has_started(pod, 1).await;
     }
+    end(running, owner, runtime).await;
+}
+
+/// The container is restarted in the sandbox that exists, which probeshim could not recreate.
+#[tokio::test]
+async fn a_container_is_restarted_although_the_creation_of_its_sandbox_was_not_observed() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let config = owner.config("a", &[]);
+    let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+    let id = runtime.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+    let container = owner.create(&Made { config, id }, "main", SHORT).await;
+    owner.start(container).await;
+    owner.has_started("a", 1).await;
     end(running, owner, runtime).await;
 }
 

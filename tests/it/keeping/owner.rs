@@ -35,9 +35,10 @@ impl Owner {
         Self { client: runtime_client(&socket), place }
     }
 
-    pub(crate) async fn run(&mut self, name: &str, annotations: &[(&str, &str)]) -> Made {
+    /// Returns the config of a sandbox.
+    pub(crate) fn config(&self, name: &str, annotations: &[(&str, &str)]) -> PodSandboxConfig {
         let own = |(key, text): &(&str, &str)| (format!("probeshim.io/{key}"), (*text).to_owned());
-        let config = PodSandboxConfig {
+        PodSandboxConfig {
             metadata: Some(PodSandboxMetadata {
                 name: name.to_owned(),
                 namespace: "it".to_owned(),
@@ -48,7 +49,11 @@ impl Owner {
             log_directory: self.place.at("logs").join(name).display().to_string(),
             annotations: annotations.iter().map(own).collect(),
             ..PodSandboxConfig::default()
-        };
+        }
+    }
+
+    pub(crate) async fn run(&mut self, name: &str, annotations: &[(&str, &str)]) -> Made {
+        let config = self.config(name, annotations);
         let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
         let id = self.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
         Made { config, id }
