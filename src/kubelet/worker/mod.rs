@@ -231,7 +231,8 @@ impl PodWorker {
                 .any(|kind| probe_result(&instance.id, kind) == Some(ProbeResult::Failure))
         };
         let probe_killed = &self.context.stores.probe_killed;
-        for instance in runtime_status.live().filter(has_failed) {
+        let killed: Vec<&ContainerInstance> = runtime_status.live().filter(has_failed).collect();
+        for instance in &killed {
             probe_killed.add(&instance.id);
         }
         if self.pod.is_client_pod() && !self.still_managed().await {
@@ -241,7 +242,7 @@ impl PodWorker {
         let synced = self.run_publishing_status(&runtime_status, work).await;
         if matches!(synced, Err(_) | Ok(SyncResult::Retry(_))) {
             // As with the kubelet, the next sync knows only the exit code of a killed container.
-            for instance in runtime_status.live().filter(has_failed) {
+            for instance in killed {
                 probe_killed.set_restart_tried(&instance.id);
             }
         }
