@@ -69,13 +69,12 @@ impl RuntimeState {
 
     /// Updates the state forever. A failed update leaves the state as it was.
     pub(super) async fn update_forever(&self, client: &MeteredRuntimeClient) {
-        let mut cgroup_driver = None;
         let mut is_reported = false;
         loop {
-            match query(client, &mut cgroup_driver).await {
-                Ok((response, driver)) => {
+            match self.query(client.clone()).await {
+                Ok((response, cgroup_driver)) => {
                     is_reported = false;
-                    self.update(response, driver);
+                    self.update(response, cgroup_driver);
                 }
                 Err(status) => {
                     if !std::mem::replace(&mut is_reported, true) {
@@ -85,6 +84,23 @@ impl RuntimeState {
             }
             sleep(UPDATE_INTERVAL).await;
         }
+    }
+
+    /// Returns the status of the runtime and its cgroup driver. The driver is asked for until the
+    /// first update. A restart of the runtime with another driver is not noticed, as by the kubelet.
+    async fn query(
+        &self,
+        mut client: MeteredRuntimeClient,
+    ) -> Result<(StatusResponse, CgroupDriver), Status> {
+        let known = self.0.borrow().as_ref().map(|conditions| conditions.cgroup_driver);
+        let cgroup_driver = if let Some(known) = known {
+            known
+        } else {
+            let request = client.runtime_config(RuntimeConfigRequest::default());
+            driver_of(with_timeout(RUNTIME_REQUEST_TIMEOUT, request).await)?
+        };
+        let response = with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await?;
+        Ok((response, cgroup_driver))
     }
 
     /// Applies a response to a Status call. The handlers of a runtime that is not ready stay as
@@ -102,24 +118,6 @@ impl RuntimeState {
             }
         });
     }
-}
-
-/// Returns the status of the runtime and its cgroup driver. `cgroup_driver`: answer of an earlier
-/// query. A restart of the runtime with another driver is not noticed, as by the kubelet.
-async fn query(
-    client: &MeteredRuntimeClient,
-    cgroup_driver: &mut Option<CgroupDriver>,
-) -> Result<(StatusResponse, CgroupDriver), Status> {
-    let mut client = client.clone();
-    let driver = if let Some(driver) = *cgroup_driver {
-        driver
-    } else {
-        let request = client.runtime_config(RuntimeConfigRequest::default());
-        driver_of(with_timeout(RUNTIME_REQUEST_TIMEOUT, request).await)?
-    };
-    *cgroup_driver = Some(driver);
-    let response = with_timeout(RUNTIME_REQUEST_TIMEOUT, client.status(StatusRequest::default())).await?;
-    Ok((response, driver))
 }
 
 /// Returns the cgroup driver by an answer to `RuntimeConfig` (kubelet: `cmd/kubelet/app/server.go`:

@@ -197,14 +197,13 @@ impl ConfigData {
     /// `kubernetes.io/dockercfg`; a Secret of another type has none (kubelet:
     /// `pkg/credentialprovider/secrets/secrets.go`: `secretsToTrackedDockerConfigs`).
     pub(crate) fn credentials(&self) -> Result<Vec<Credential>, DockerConfigError> {
-        let content = |key: &str| self.entries.get(key).filter(|content| !content.is_empty());
-        match self.secret_type.as_str() {
-            "kubernetes.io/dockerconfigjson" => {
-                content(".dockerconfigjson").map_or(Ok(Vec::new()), |it| read_config_json(it))
-            }
-            "kubernetes.io/dockercfg" => {
-                content(".dockercfg").map_or(Ok(Vec::new()), |it| read_dockercfg(it))
-            }
+        let (key, read): (_, fn(&[u8]) -> _) = match self.secret_type.as_str() {
+            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", read_config_json),
+            "kubernetes.io/dockercfg" => (".dockercfg", read_dockercfg),
+            _ => return Ok(Vec::new()),
+        };
+        match self.entries.get(key) {
+            Some(content) if !content.is_empty() => read(content),
             _ => Ok(Vec::new()),
         }
     }

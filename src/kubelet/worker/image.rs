@@ -40,18 +40,12 @@ impl PodWorker {
         objects: &ConfigObjects,
     ) -> Result<Vec<TrackedCredential>, DockerConfigError> {
         let namespace = &self.pod.namespace;
-        let (mut credentials, mut failed) = (Ok(Vec::new()), Vec::new());
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
         for name in &self.pod.pull_secrets {
-            let Some(secret) = objects.data(DataKind::Secret, namespace, name) else {
-                failed.push(name.as_str());
-                continue;
-            };
-            let source = Some(SecretSource { namespace: namespace.clone(), name: name.clone() });
-            let tracked = |credential| TrackedCredential { credential, source: source.clone() };
-            credentials = credentials.and_then(|mut credentials| {
-                credentials.extend(secret.credentials()?.into_iter().map(tracked));
-                Ok(credentials)
-            });
+            match objects.data(DataKind::Secret, namespace, name) {
+                Some(secret) => found.push((name, secret)),
+                None => failed.push(name.as_str()),
+            }
         }
         if !failed.is_empty() {
             let message = format!(
@@ -60,6 +54,12 @@ impl PodWorker {
             );
             self.record_event(None, Event::warning(reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, message));
         }
-        credentials
+        let mut credentials = Vec::new();
+        for (name, secret) in found {
+            let source = Some(SecretSource { namespace: namespace.clone(), name: name.clone() });
+            let tracked = |credential| TrackedCredential { credential, source: source.clone() };
+            credentials.extend(secret.credentials()?.into_iter().map(tracked));
+        }
+        Ok(credentials)
     }
 }
