@@ -97,14 +97,6 @@ impl Backoff {
         known.map_or(Ok(()), |entry| entry.wait(entry.noted, now))
     }
 
-    /// Makes all failures older, as if this time had passed.
-    #[cfg(test)]
-    pub(super) fn elapse(&self, time: Duration) {
-        for entry in self.lock().values_mut() {
-            entry.noted -= time;
-        }
-    }
-
     /// Records a failure at `now`. Returns the delay before the retry.
     pub(super) fn record_failure(&self, key: &str, now: SystemTime) -> Duration {
         self.note(key, now)

@@ -226,6 +226,7 @@ async fn a_pod_waits_until_the_network_of_the_runtime_is_ready() {
 async fn all_pods_share_the_state_of_the_runtime() {
     let node = Node::start();
     node.runtime.set_network_ready(false);
+    let started = std::time::SystemTime::now();
     let (_, mut events) = node.events.follow(&EventFilter::default());
     let names = BTreeSet::from(["a", "b", "c"].map(str::to_owned));
     node.pods.send_replace(names.iter().map(|name| named(name, None)).collect());
@@ -235,7 +236,9 @@ async fn all_pods_share_the_state_of_the_runtime() {
         assert_eq!(event.reason, "NetworkNotReady");
         waiting.extend(event.pod.as_ref().and_then(|pod| pod.name.clone()));
     }
-    assert_eq!(node.runtime.status_calls(), 1);
+    // One update, unless this has taken so long that the next ones were due.
+    let calls = node.runtime.status_calls() as u64;
+    assert!((1..=1 + started.elapsed().unwrap().as_secs() / 5).contains(&calls), "{calls}");
     node.end.cancel();
     assert!(node.run.await.unwrap());
 }

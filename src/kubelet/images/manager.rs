@@ -42,6 +42,9 @@ pub(in crate::kubelet) struct ImageManager {
     /// Reason and message of the last failed pull, by the keys of `backoff`.
     last_errors: Mutex<HashMap<String, String>>,
     node_credentials: NodeCredentials,
+    /// Time in place of that of the clock, once a test has set it.
+    #[cfg(test)]
+    stopped_at: Mutex<Option<SystemTime>>,
 }
 
 /// A request for the image of a container.
@@ -88,6 +91,8 @@ impl ImageManager {
             backoff: Backoff::restore(snapshot, state, StateTable::ImageBackoff)?,
             last_errors: Mutex::default(),
             node_credentials: NodeCredentials::new(Path::new(state.dir())),
+            #[cfg(test)]
+            stopped_at: Mutex::default(),
         })
     }
 
@@ -138,7 +143,7 @@ impl ImageManager {
         let credentials = self.credentials(request, spec).await?;
         let intent = self.pulls.record_pull_intent(image).await;
         let key = format!("{pod_uid}_{image}");
-        if self.backoff.check(&key, SystemTime::now()).is_err() {
+        if self.backoff.check(&key, self.now()).is_err() {
             return Err(self.back_off(request, &key));
         }
         self.lock_errors().remove(&key);
@@ -172,7 +177,7 @@ impl ImageManager {
         let image = request.image;
         let message = format!("Failed to pull image {}: {error}", quote(image));
         request.record(Event::warning(reason::FAILED, message));
-        self.backoff.record_failure(&key, SystemTime::now());
+        self.backoff.record_failure(&key, self.now());
         let (reason, message) = pull_reason(image, error);
         let mut errors = self.lock_errors();
         errors.retain(|key, _| self.backoff.has(key));
@@ -215,10 +220,21 @@ impl ImageManager {
         }
     }
 
-    /// Makes all failed pulls older, as if this time had passed.
+    /// Returns the time by which failed pulls are delayed.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests stop the time"))]
+    fn now(&self) -> SystemTime {
+        #[cfg(test)]
+        if let Some(stopped_at) = *self.stopped_at.lock().unwrap() {
+            return stopped_at;
+        }
+        SystemTime::now()
+    }
+
+    /// Stops the time by which failed pulls are delayed, after letting this much pass.
     #[cfg(test)]
     pub(in crate::kubelet) fn elapse(&self, time: Duration) {
-        self.backoff.elapse(time);
+        let now = self.now() + time;
+        *self.stopped_at.lock().unwrap() = Some(now);
     }
 
     fn lock_errors(&self) -> MutexGuard<'_, HashMap<String, String>> {

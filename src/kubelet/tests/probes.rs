@@ -77,8 +77,9 @@ async fn a_container_killed_in_a_failed_sync_is_restarted_by_its_policy_alone() 
         let status = published.status();
         status.is_some_and(|it| it.containers().next().is_some_and(|main| main.terminated().is_some()))
     };
-    node.until("a", has_exited).await;
     let probe_killed = &node.kubelet.context.stores.probe_killed;
+    // The end of the container may be published before the sync has failed.
+    node.until("a", |it| has_exited(it) && !probe_killed.has_pending_restart("container-1")).await;
     assert!(probe_killed.has("container-1") && !probe_killed.has_pending_restart("container-1"));
     node.pods.send_replace(vec![pod, named("b", None)]);
     node.until("b", is_running).await;
