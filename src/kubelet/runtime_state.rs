@@ -86,8 +86,8 @@ impl RuntimeState {
         }
     }
 
-    /// Returns the status of the runtime and its cgroup driver. The driver is asked for until the
-    /// first update. A restart of the runtime with another driver is not noticed, as by the kubelet.
+    /// Returns the status of the runtime and its cgroup driver. Requests the driver until the first
+    /// update: a restart of the runtime with another driver is not noticed, as by the kubelet.
     async fn query(
         &self,
         mut client: MeteredRuntimeClient,
