@@ -98,8 +98,8 @@ fn map(texts: &StringMap) -> String {
 }
 
 /// Returns a limit or request of a container in units of the divisor, rounded up, for a variable of
-/// a container or, with `None`, for a file. A limit that is not set or zero is the allocatable
-/// amount of the node. A variable that names another container gets that amount for regular
+/// a container or, with `None`, for a file. A limit that is not set or zero is the limit of the
+/// pod, or else the allocatable amount of the node. A variable that names another container gets that amount for regular
 /// containers only (kubelet: `kubelet_resources.go`: `defaultPodLimitsForDownwardAPI`;
 /// `pkg/api/v1/resource/helpers.go`: `ExtractContainerResourceValue`).
 pub(in crate::kubelet) fn resource(
@@ -114,6 +114,12 @@ pub(in crate::kubelet) fn resource(
     let resources = container.map(|container| &container.resources);
     let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
     let set = map.and_then(|map| map.get(&of.resource)).copied().filter(|quantity| !quantity.is_zero());
-    let default = || facts.node.allocatable(&of.resource).filter(|_| has_default);
+    let of_pod = || {
+        let limits = facts.pod.resources.as_ref().map(|own| &own.limits);
+        limits.and_then(|limits| limits.get(&of.resource)).copied().filter(|limit| !limit.is_zero())
+    };
+    // Of the resources that a pod can limit, only these have an allocatable amount here.
+    let default =
+        || facts.node.allocatable(&of.resource).filter(|_| has_default).map(|node| of_pod().unwrap_or(node));
     set.or_else(default).unwrap_or_default().div_ceil(of.divisor).to_string()
 }

@@ -5,6 +5,7 @@ mod annotations;
 mod cgroup;
 mod dns;
 mod env;
+mod hostname;
 mod pod_resources;
 mod ports;
 mod resources;
@@ -23,10 +24,8 @@ use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, texts, variables};
+pub(super) use hostname::{FqdnTooLong, host_names};
 pub(super) use pod_resources::memory_limit;
-
-/// Maximum length of a host name (kubelet: `kubelet_pods.go`: `truncatePodHostnameIfNeeded`).
-const MAX_HOSTNAME_LEN: usize = 63;
 
 /// Annotation with the time at which the kubelet saw the pod first.
 const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
@@ -55,21 +54,25 @@ pub(super) struct SandboxInputs<'a> {
 }
 
 /// Returns the configuration of a sandbox (kubelet: `generatePodSandboxConfig`).
-pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, inputs: &SandboxInputs<'_>) -> PodSandboxConfig {
+pub(super) fn sandbox(
+    pod: &Pod,
+    node: &NodeInfo,
+    inputs: &SandboxInputs<'_>,
+) -> Result<PodSandboxConfig, FqdnTooLong> {
     let &SandboxInputs { attempt, node_dns, seen, cgroup_driver } = inputs;
     let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
     let mut annotations = string_map(&pod.annotations);
     annotations.insert(CONFIG_SEEN.to_owned(), seen.to_owned());
-    PodSandboxConfig {
+    Ok(PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             namespace: pod.namespace.clone(),
             attempt,
         }),
-        hostname: if pod.host.network { String::new() } else { hostname(pod) },
+        hostname: if pod.host.network { String::new() } else { hostname::kernel_hostname(pod)? },
         log_directory: log_dir(pod, &node.logs).display().to_string(),
         dns_config: Some(dns::dns(&pod.dns, node_dns)),
         port_mappings: pod
@@ -82,11 +85,11 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, inputs: &SandboxInputs<'_>) ->
             cgroup_parent: cgroup::parent(cgroup_driver),
             security_context: Some(security::sandbox_security(pod)),
             sysctls: string_map(&pod.security.sysctls),
-            overhead: Some(resources::none()),
+            overhead: Some(resources::overhead(pod, node)),
             resources: Some(resources::pod_resources(pod, node)),
         }),
         windows: None,
-    }
+    })
 }
 
 /// Returns the configuration of a container (kubelet: `generateContainerConfig`).
@@ -134,15 +137,6 @@ pub(super) fn log_dir(pod: &Pod, logs: &Path) -> PathBuf {
 /// Returns the path of a container's log below the log directory of its pod.
 fn log_path(container: &Container, attempt: u32) -> String {
     format!("{}/{attempt}.log", container.name)
-}
-
-/// Returns the host name of a pod.
-pub(super) fn hostname(pod: &Pod) -> String {
-    let name = pod.hostname.as_deref().unwrap_or(&pod.name);
-    let end = name.len().min(MAX_HOSTNAME_LEN);
-    // Names in Kubernetes are ASCII.
-    let cut = name.get(..end).unwrap_or(name);
-    if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
 }
 
 fn string_map(texts: &StringMap) -> HashMap<String, String> {

@@ -1,82 +1,28 @@
-//! Requests and limits of a whole pod (`k8s.io/component-helpers/resource/helpers.go`:
-//! `PodRequests`, `PodLimits`).
+//! Memory limit of a whole pod.
 
-use std::collections::BTreeMap;
+use crate::manifest::pod::{Pod, Qos, Resources};
 
-use crate::manifest::ContainerKind;
-use crate::manifest::pod::{Container, Pod, Qos, Resources};
-use crate::manifest::quantity::Quantity;
-
-/// Returns the requests and limits of a pod: the sum of the containers that run together, regular
-/// containers and sidecars, or what an init container needs together with the sidecars before it,
-/// where that is higher.
-pub(super) fn total(pod: &Pod) -> Resources {
-    let regular = pod.regular_containers().map(|container| &container.resources);
-    let sidecars = pod.init_containers().filter(|container| is_sidecar(container));
-    let lasting = regular.chain(sidecars.map(|sidecar| &sidecar.resources)).fold(Resources::default(), add);
-    initialization(pod).into_iter().fold(lasting, |total, needed| Resources {
-        requests: max(total.requests, needed.requests),
-        limits: max(total.limits, needed.limits),
-    })
-}
-
-/// Returns the memory limit of a pod in bytes; `None` if a container has no limit and the pod thus
-/// has none either (kubelet: `cm/helpers_linux.go`: `ResourceConfigForPod`).
+/// Returns the memory limit of a pod in bytes; `None` if neither the pod nor each container has a
+/// limit (kubelet: `cm/helpers_linux.go`: `ResourceConfigForPod`).
 pub(in crate::kubelet) fn memory_limit(pod: &Pod) -> Option<u64> {
     let has_limit = |needed: &Resources| needed.limits.get("memory").is_some_and(|limit| !limit.is_zero());
     let all_have_limits = pod.regular_containers().all(|container| has_limit(&container.resources))
-        && initialization(pod).iter().all(has_limit);
+        && Resources::of_initialization(&pod.containers).iter().all(has_limit);
     let is_limited = match pod.qos() {
         Qos::Guaranteed => true,
-        Qos::Burstable => all_have_limits,
+        Qos::Burstable => all_have_limits || pod.resources.as_ref().is_some_and(has_limit),
         Qos::BestEffort => false,
     };
-    let limit = total(pod).limits.get("memory").map_or(0, |limit| limit.units().unsigned_abs());
-    Some(limit).filter(|limit| is_limited && *limit > 0)
-}
-
-/// Returns the resources that are needed when each init container or sidecar has been started:
-/// those of the sidecars so far, together with those of the init container.
-fn initialization(pod: &Pod) -> Vec<Resources> {
-    let mut sidecars = Resources::default();
-    let needed = pod.init_containers().map(|container| {
-        let needed = add(sidecars.clone(), &container.resources);
-        if is_sidecar(container) {
-            sidecars = needed.clone();
-        }
-        needed
-    });
-    needed.collect()
-}
-
-fn is_sidecar(container: &Container) -> bool {
-    container.spec.role == ContainerKind::Sidecar
-}
-
-fn add(mut sum: Resources, more: &Resources) -> Resources {
-    for (into, more) in [(&mut sum.requests, &more.requests), (&mut sum.limits, &more.limits)] {
-        for (name, quantity) in more {
-            let known = into.entry(name.clone()).or_default();
-            *known = *known + *quantity;
-        }
-    }
-    sum
-}
-
-fn max(
-    mut left: BTreeMap<String, Quantity>,
-    right: BTreeMap<String, Quantity>,
-) -> BTreeMap<String, Quantity> {
-    for (name, quantity) in right {
-        let known = left.entry(name).or_default();
-        *known = (*known).max(quantity);
-    }
-    left
+    let limit = pod.total_resources().limits.get("memory").copied();
+    let limit = limit.filter(|limit| is_limited && !limit.is_zero())?;
+    let overhead = pod.overhead.as_ref().and_then(|overhead| overhead.get("memory").copied());
+    Some((limit + overhead.unwrap_or_default()).units().unsigned_abs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::quantity::Quantity;
     use crate::manifest::reader::tests::pod;
 
     /// Returns a pod of containers that are written as their kind and their memory limit.
@@ -104,7 +50,7 @@ mod tests {
             (&[("init", "9"), ("sidecar", "4"), ("regular", "1")], 9),
             (&[("sidecar", "4"), ("init", "2"), ("sidecar", "8"), ("regular", "1")], 13),
         ] {
-            let total = total(&limited(containers));
+            let total = limited(containers).total_resources();
             for amounts in [total.requests, total.limits] {
                 assert_eq!(amounts["memory"], Quantity::from_units(expected), "{containers:?}");
             }

@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::pod_resources;
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::ContainerKind;
-use crate::manifest::pod::{Container, Pod, Qos, Resources};
+use crate::manifest::pod::{Amounts, Container, Pod, Qos, Resources};
 
 /// CFS quota period in microseconds.
 const PERIOD: i64 = 100_000;
@@ -30,8 +29,13 @@ const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
 const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;
 const BURSTABLE_OOM_SCORE_ADJ: (i64, i64) = (3, 999);
 
-pub(super) fn none() -> LinuxContainerResources {
-    LinuxContainerResources::default()
+/// Returns the overhead of a pod, whose requests are its limits as well (kubelet:
+/// `kuberuntime/kuberuntime_sandbox_linux.go`: `convertOverheadToLinuxResources`).
+pub(super) fn overhead(pod: &Pod, node: &NodeInfo) -> LinuxContainerResources {
+    let Some(overhead) = &pod.overhead else { return LinuxContainerResources::default() };
+    let amount = |name: &str| (name.to_owned(), overhead.get(name).copied().unwrap_or_default());
+    let amounts = Amounts::from(["cpu", "memory"].map(amount));
+    linux_resources(&Resources { requests: amounts.clone(), limits: amounts }, node)
 }
 
 /// Returns the resources of a container.
@@ -40,14 +44,24 @@ pub(super) fn container_resources(
     container: &Container,
     node: &NodeInfo,
 ) -> LinuxContainerResources {
-    let limits = &container.resources.limits;
+    let Resources { requests, limits } = &container.resources;
+    let pod_limit = |name: &str| pod.resources.as_ref().and_then(|own| own.limits.get(name)).copied();
     let limit = |page_size: &String| {
         // Kubernetes writes 2Mi; the CRI writes 2MB.
         let key = format!("hugepages-{}i", page_size.trim_end_matches('B'));
-        let limit = limits.get(&key).map_or(0, |limit| limit.units().unsigned_abs());
-        HugepageLimit { page_size: page_size.clone(), limit }
+        let limit = limits.get(&key).copied().or_else(|| pod_limit(&key)).unwrap_or_default();
+        HugepageLimit { page_size: page_size.clone(), limit: limit.units().unsigned_abs() }
     };
-    let common = linux_resources(&container.resources, node);
+    // A container without a limit has that of the pod (kubelet: `getCPULimit`, `getMemoryLimit`).
+    let mut limits = limits.clone();
+    for name in ["cpu", "memory"] {
+        if limits.get(name).is_none_or(|limit| limit.is_zero())
+            && let Some(limit) = pod_limit(name)
+        {
+            limits.insert(name.to_owned(), limit);
+        }
+    }
+    let common = linux_resources(&Resources { requests: requests.clone(), limits }, node);
     LinuxContainerResources {
         oom_score_adj: oom_score(pod, container, node),
         hugepage_limits: node.page_sizes.iter().map(limit).collect(),
@@ -60,7 +74,7 @@ pub(super) fn container_resources(
 /// Returns the resources of a pod (kubelet: `kuberuntime/kuberuntime_sandbox_linux.go`:
 /// `calculateSandboxResources`).
 pub(super) fn pod_resources(pod: &Pod, node: &NodeInfo) -> LinuxContainerResources {
-    linux_resources(&pod_resources::total(pod), node)
+    linux_resources(&pod.total_resources(), node)
 }
 
 /// Converts resources (kubelet: `kuberuntime_container_linux.go`: `calculateLinuxResources`).
@@ -97,11 +111,12 @@ fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
                 let request = container.resources.requests.get("memory");
                 request.map_or(0, |request| request.units())
             };
-            let mut requested_here = requested(container);
+            let shared = unrequested_memory_per_container(pod);
+            let mut requested_here = requested(container) + shared;
             if container.spec.role == ContainerKind::Sidecar {
                 // A sidecar must not be killed before the containers that depend on it.
                 let least = pod.regular_containers().map(|regular| requested(regular)).min();
-                requested_here = requested_here.max(least.unwrap_or(0));
+                requested_here = requested_here.max(least.unwrap_or(0) + shared);
             }
             let memory = i64::try_from(node.memory).unwrap_or(i64::MAX).max(1);
             let share = i128::from(requested_here) * 1_000 / i128::from(memory);
@@ -109,4 +124,13 @@ fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
             score.clamp(BURSTABLE_OOM_SCORE_ADJ.0, BURSTABLE_OOM_SCORE_ADJ.1)
         }
     }
+}
+
+/// Returns the memory that a pod requests beyond its containers, divided by their number (kubelet:
+/// `qos/helpers.go`: `remainingPodMemReqPerContainer`).
+fn unrequested_memory_per_container(pod: &Pod) -> i64 {
+    let memory = |resources: &Resources| resources.requests.get("memory").map_or(0, |amount| amount.units());
+    let requested = pod.resources.as_ref().map(memory).filter(|requested| *requested > 0);
+    let count = i64::try_from(pod.containers.len()).unwrap_or(i64::MAX).max(1);
+    requested.map_or(0, |requested| (requested - memory(&Resources::of_containers(&pod.containers))) / count)
 }

@@ -1,5 +1,7 @@
 //! CRI configurations, compared with those of a kubelet 1.36.
 
+mod pod_level;
+
 use std::path::PathBuf;
 
 use super::*;
@@ -142,7 +144,7 @@ fn pods_of_a_runtime_with_the_systemd_driver_are_in_a_slice() {
         [(CgroupDriver::Systemd, "/probeshim.slice"), (CgroupDriver::Cgroupfs, "")]
     {
         let inputs = SandboxInputs { cgroup_driver, ..inputs(&node_dns) };
-        let linux = sandbox(&pods[0], &node(), &inputs).linux.unwrap();
+        let linux = sandbox(&pods[0], &node(), &inputs).unwrap().linux.unwrap();
         assert_eq!(linux.cgroup_parent, expected, "{cgroup_driver:?}");
     }
 }
@@ -156,7 +158,7 @@ fn sandbox_configs_equal_those_of_a_kubelet() {
     let pods = play(text).unwrap();
     let node_dns = Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() };
     let inputs = SandboxInputs { attempt: 2, seen: "then", ..inputs(&node_dns) };
-    let config = sandbox(&pods[0], &node(), &inputs);
+    let config = sandbox(&pods[0], &node(), &inputs).unwrap();
     let dns = config.dns_config.unwrap();
     assert_eq!(
         (dns.servers.join(" "), dns.options.join(" ")),
@@ -177,7 +179,7 @@ fn a_host_network_pod_has_no_hostname() {
     let pod = pod(
         "{hostNetwork: true, hostPID: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}",
     );
-    let config = sandbox(&pod, &node(), &inputs(&Dns::default()));
+    let config = sandbox(&pod, &node(), &inputs(&Dns::default())).unwrap();
     assert_eq!((config.hostname.as_str(), config.port_mappings[0].host_port), ("", 80));
     let security = made(&pod, "a").linux.unwrap().security_context.unwrap();
     let namespaces = security.namespace_options.unwrap();
@@ -204,7 +206,7 @@ fn on_cgroup_v2_an_oom_kill_ends_all_processes_of_the_container() {
     for (is_cgroup_v2, expected) in [(true, Some("1")), (false, None)] {
         let node = NodeInfo { is_cgroup_v2, ..node() };
         let container = made_on(&pod, "a", &node).linux.unwrap().resources.unwrap();
-        let sandbox = sandbox(&pod, &node, &inputs(&Dns::default())).linux.unwrap();
+        let sandbox = sandbox(&pod, &node, &inputs(&Dns::default())).unwrap().linux.unwrap();
         for unified in [container.unified, sandbox.resources.unwrap().unified] {
             assert_eq!(unified.get("memory.oom.group").map(String::as_str), expected);
         }
@@ -270,7 +272,8 @@ fn the_resources_of_a_sandbox_include_sidecars_beside_an_init_container() {
     let pod = pod("{initContainers: [{name: s, image: i, restartPolicy: Always, resources: {limits: {cpu: 1, memory: 64Mi}}},
         {name: b, image: i, resources: {limits: {cpu: 2, memory: 128Mi}}}],
         containers: [{name: a, image: i, resources: {limits: {cpu: 500m, memory: 32Mi}}}]}");
-    let resources = sandbox(&pod, &node(), &inputs(&Dns::default())).linux.unwrap().resources.unwrap();
+    let resources =
+        sandbox(&pod, &node(), &inputs(&Dns::default())).unwrap().linux.unwrap().resources.unwrap();
     assert_eq!((resources.memory_limit_in_bytes, resources.cpu_quota), (192 << 20, 300_000));
     assert_eq!(resources.cpu_shares, 3_072);
 }

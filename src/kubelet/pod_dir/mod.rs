@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::cri_config::{EnvFacts, hostname, memory_limit, texts};
+use super::cri_config::{EnvFacts, host_names, memory_limit, texts};
 use crate::cri::v1;
 use crate::manifest::pod::{
     Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
@@ -323,7 +323,7 @@ fn hosts(facts: &EnvFacts<'_>) -> String {
     } else {
         let mut text = format!("# Kubernetes-managed hosts file.\n{KNOWN_HOSTS}");
         for address in facts.addresses {
-            let _ = writeln!(text, "{address}\t{}", hostname(facts.pod));
+            let _ = writeln!(text, "{address}\t{}", host_names(facts.pod).join("\t"));
         }
         text
     };

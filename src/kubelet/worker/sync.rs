@@ -183,7 +183,12 @@ impl PodWorker {
             seen: &self.first_seen(),
             cgroup_driver: self.context.runtime_state.cgroup_driver().await,
         };
-        Ok((cri_config::sandbox(&self.pod, node, &inputs), None))
+        let config = cri_config::sandbox(&self.pod, node, &inputs).inspect_err(|error| {
+            if new_attempt.is_some() {
+                self.record_sandbox_failure(&error.to_string());
+            }
+        })?;
+        Ok((config, None))
     }
 
     /// Returns the time at which the pod was seen first, in RFC 3339.

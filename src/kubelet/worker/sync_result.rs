@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use tonic::Status;
 
 use super::kill::KillPodError;
+use crate::kubelet::cri_config::FqdnTooLong;
 use crate::kubelet::node::ResolvConfError;
 use crate::manifest::ObjectError;
 use crate::terminal::sanitize;
@@ -36,6 +37,9 @@ pub(super) enum SyncError {
     /// The resolver configuration of the node was not read.
     #[error(transparent)]
     ResolvConf(#[from] ResolvConfError),
+    /// The host name of the pod is too long.
+    #[error(transparent)]
+    Hostname(#[from] FqdnTooLong),
     /// An object that the pod refers to does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),

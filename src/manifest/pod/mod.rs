@@ -1,6 +1,8 @@
 //! Pods that probeshim runs, with all values validated and all defaults filled in.
 
+mod hostname;
 mod reference;
+mod resources;
 mod security;
 mod volume;
 
@@ -16,7 +18,9 @@ use crate::manifest::image_name::ImageName;
 use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
+pub(crate) use hostname::HostnameSpec;
 pub(crate) use reference::{DataKind, DataRef, RuntimeHandler};
+pub(crate) use resources::{Amounts, Qos, Resources};
 pub(crate) use security::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
     DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly, Volume,
@@ -59,10 +63,16 @@ pub(crate) struct Pod {
     pub(crate) volumes: Vec<Volume>,
     pub(crate) host: HostNamespaces,
     pub(crate) shares_processes: bool,
-    pub(crate) hostname: Option<String>,
+    pub(crate) hostname: HostnameSpec,
     pub(crate) host_aliases: Vec<HostAlias>,
     pub(crate) dns: Dns,
     pub(crate) security: PodSecurity,
+    /// Types of the conditions on which the readiness of the pod depends as well.
+    pub(crate) readiness_gates: Vec<String>,
+    /// Resources that the pod needs beside those of its containers.
+    pub(crate) overhead: Option<Amounts>,
+    /// Resources that all containers share; `None` if the pod has only those of its containers.
+    pub(crate) resources: Option<Resources>,
     /// Maximum duration of the pod in seconds.
     pub(crate) active_deadline: Option<u32>,
     /// Deletion of the pod, if an API server is deleting it.
@@ -226,21 +236,6 @@ pub(crate) struct PortMapping {
     pub(crate) protocol: Protocol,
 }
 
-/// Resources of a container, by their names in Kubernetes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Resources {
-    pub(crate) requests: BTreeMap<String, Quantity>,
-    pub(crate) limits: BTreeMap<String, Quantity>,
-}
-
-/// Quality of service (QoS) class of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Qos {
-    Guaranteed,
-    Burstable,
-    BestEffort,
-}
-
 /// An address and its host names.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HostAlias {
@@ -290,10 +285,13 @@ impl Pod {
             volumes: Vec::new(),
             host: HostNamespaces::default(),
             shares_processes: false,
-            hostname: None,
+            hostname: HostnameSpec::default(),
             host_aliases: Vec::new(),
             dns: Dns::default(),
             security: PodSecurity::default(),
+            readiness_gates: Vec::new(),
+            overhead: None,
+            resources: None,
             active_deadline: None,
             deletion: None,
             runtime_handler: RuntimeHandler::default(),
@@ -377,27 +375,6 @@ impl Pod {
             .as_ref()
             .is_some_and(|client_request| client_request.has_finished || policy == RestartPolicy::Never)
     }
-
-    /// Returns the quality of service class, computed from the requests and limits of all
-    /// containers.
-    pub(crate) fn qos(&self) -> Qos {
-        let all = || self.containers.iter().map(|container| &container.resources);
-        let is_requested = |quantity: &Quantity| !quantity.is_zero();
-        let counted = |map: &BTreeMap<String, Quantity>| -> Vec<(String, Quantity)> {
-            let counts = |(name, quantity): &(&String, &Quantity)| {
-                (*name == "cpu" || *name == "memory") && is_requested(quantity)
-            };
-            map.iter().filter(counts).map(|(name, quantity)| (name.clone(), *quantity)).collect()
-        };
-        if all().all(|it| counted(&it.requests).is_empty() && counted(&it.limits).is_empty()) {
-            return Qos::BestEffort;
-        }
-        let is_fixed = |it: &Resources| {
-            let limits = counted(&it.limits);
-            limits.len() == 2 && counted(&it.requests) == limits
-        };
-        if all().all(is_fixed) { Qos::Guaranteed } else { Qos::Burstable }
-    }
 }
 
 /// Returns `NAMESPACE/NAME/UID`, which distinguishes a pod from all other present and past pods.
@@ -436,16 +413,6 @@ impl Container {
             termination_message_path: String::new(),
             fallback_to_logs_on_error: false,
             streams: StdinSpec::default(),
-        }
-    }
-}
-
-impl Qos {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Guaranteed => "Guaranteed",
-            Self::Burstable => "Burstable",
-            Self::BestEffort => "BestEffort",
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::cri::v1::Protocol;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Container, PortMapping, PullPolicy, Resources, StdinSpec};
-use crate::manifest::reader::env::{self, quantity};
+use crate::manifest::pod::{Container, PortMapping, PullPolicy, StdinSpec};
+use crate::manifest::reader::env;
 use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, text};
-use crate::manifest::reader::security;
 use crate::manifest::reader::volume::{self, Volumes};
+use crate::manifest::reader::{resources, security};
 use crate::manifest::validation::{DNS_LABEL, PORT_NAME, PORT_NUMBER, is_dns_label, is_port_name};
 use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
@@ -56,12 +56,6 @@ const PORT: FieldSet = FieldSet {
     known: &["name", "containerPort", "hostPort", "hostIP", "protocol"],
     ignored: &[],
     unsupported: &[],
-};
-
-const RESOURCES: FieldSet = FieldSet {
-    known: &["requests", "limits"],
-    ignored: &[],
-    unsupported: &[("claims", "the scheduler of a cluster allocates resource claims")],
 };
 
 /// Properties of the pod on which its containers depend.
@@ -130,8 +124,8 @@ pub(super) fn read(
     let security = security::read_container_security(node, around.has_user_namespace, problems);
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) = (env::variables(node, around.spec, problems), env::env_from(node, problems));
-    let (ports, resources) =
-        (ports(node, around.is_host_network, taken, problems), resources(node, problems));
+    let ports = ports(node, around.is_host_network, taken, problems);
+    let resources = resources::of_container(node, problems);
     let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
     let message_path = text(node, "terminationMessagePath", problems);
     let working_dir = text(node, "workingDir", problems).unwrap_or_default();
@@ -212,44 +206,4 @@ fn address(port: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     let text = text(port, "hostIP", problems)?;
     check_address(&port.field("hostIP")?, problems);
     Some(text)
-}
-
-fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources {
-    let Some(node) = container.field("resources") else { return Resources::default() };
-    RESOURCES.check(&node, problems);
-    let mut resources = Resources::default();
-    for (field, is_limit) in [("limits", true), ("requests", false)] {
-        let Some(list) = node.field(field) else { continue };
-        let Some(object) = list.object(problems) else { continue };
-        for (name, at) in object.keys().filter_map(|name| Some((name, list.field(name)?))) {
-            let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
-            let is_huge = name.starts_with("hugepages-");
-            if !is_known && !is_huge {
-                at.unsupported("requires a device plugin", problems);
-                continue;
-            }
-            let Some(quantity) = quantity(&at, problems) else { continue };
-            if is_limit {
-                resources.limits.insert(name.clone(), quantity);
-            } else {
-                let limit = resources.limits.get(name);
-                // The error of an invalid limit has been reported.
-                let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
-                if is_huge && is_missing {
-                    let reason = "Limit must be set for non overcommitable resources";
-                    node.missing(&format!("limits.{name}"), reason, problems);
-                } else if is_huge && limit.is_some_and(|limit| quantity != *limit) {
-                    at.error(format!("must be equal to {name} limit"), problems);
-                } else if limit.is_some_and(|limit| quantity > *limit) {
-                    at.error(format!("must be less than or equal to {name} limit"), problems);
-                }
-                resources.requests.insert(name.clone(), quantity);
-            }
-        }
-    }
-    // The request defaults to the limit.
-    for (name, limit) in &resources.limits {
-        resources.requests.entry(name.clone()).or_insert(*limit);
-    }
-    resources
 }

@@ -9,13 +9,14 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::ContainerKind;
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::reader::fields::{FieldSet, flag, list, text};
+use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
+use crate::manifest::reader::hostname::hostname;
 use crate::manifest::reader::spec::{SpecReading, read_spec};
-use crate::manifest::reader::{network, security, volume, written};
+use crate::manifest::reader::{network, resources, security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
-    DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_label,
-    is_dns_subdomain, is_label_value, is_qualified_name,
+    DNS_SUBDOMAIN, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_label_value,
+    is_qualified_name,
 };
 use crate::manifest::workload::WorkloadKind;
 
@@ -61,6 +62,12 @@ const SPEC: FieldSet = FieldSet {
         "hostIPC",
         "shareProcessNamespace",
         "hostname",
+        "subdomain",
+        "setHostnameAsFQDN",
+        "hostnameOverride",
+        "readinessGates",
+        "overhead",
+        "resources",
         "hostAliases",
         "dnsPolicy",
         "dnsConfig",
@@ -85,20 +92,18 @@ const SPEC: FieldSet = FieldSet {
         "schedulingGates",
         "priority",
         "preemptionPolicy",
+        "schedulingGroup",
+        "workloadRef",
     ],
     unsupported: &[
         ("ephemeralContainers", "ephemeral containers are added through the API server"),
-        ("readinessGates", "their conditions are set in the API server, so the pod would never be ready"),
         ("resourceClaims", SCHEDULER),
-        ("resources", "pod-level resources are not implemented"),
-        ("overhead", "the API server sets it at admission"),
-        ("subdomain", "requires the domain of a cluster"),
-        ("setHostnameAsFQDN", "requires the domain of a cluster"),
-        ("hostnameOverride", "not implemented"),
     ],
 };
 
 const PULL_SECRET: FieldSet = FieldSet::only(&["name"]);
+
+const READINESS_GATE: FieldSet = FieldSet::only(&["conditionType"]);
 
 const OS: FieldSet = FieldSet::only(&["name"]);
 
@@ -210,7 +215,10 @@ pub(in crate::manifest) fn read(
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "", problems);
     }
-    let hostname = hostname(&spec, problems);
+    let hostname = hostname(&spec, host.network, problems);
+    let readiness_gates = readiness_gates(&spec, problems);
+    let overhead = spec.field("overhead").map(|at| resources::amounts(&at, problems));
+    let resources = resources::of_pod(&spec, &containers, problems);
     let deadline = spec.field("activeDeadlineSeconds");
     let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), POSITIVE, problems));
     let host_aliases = network::host_aliases(&spec, problems);
@@ -240,6 +248,9 @@ pub(in crate::manifest) fn read(
         host_aliases,
         dns,
         security,
+        readiness_gates,
+        overhead,
+        resources,
         active_deadline,
         deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
@@ -329,13 +340,18 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// Reads the host name of a pod.
-fn hostname(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
-    let name = text(spec, "hostname", problems)?;
-    if !is_dns_label(&name) {
-        spec.field("hostname").inspect(|at| at.error(DNS_LABEL, problems));
+/// Reads the types of the conditions on which the readiness of the pod depends as well.
+fn readiness_gates(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<String> {
+    let mut types = Vec::new();
+    for node in list(spec, "readinessGates", problems) {
+        READINESS_GATE.check(&node, problems);
+        let Some(condition) = required(&node, "conditionType", "", problems) else { continue };
+        if !is_qualified_name(&condition) {
+            node.field("conditionType").inspect(|at| at.error(QUALIFIED_NAME, problems));
+        }
+        types.push(condition);
     }
-    Some(name)
+    types
 }
 
 /// Returns whether a pod has the priority class of node-critical pods. For a static pod, and for a

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 use super::{StatusInputs, time_of};
+use crate::gofmt::quote;
 use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _};
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::Container;
@@ -26,6 +27,7 @@ pub(super) fn conditions(
         readiness(phase, &lasting).map(|prober::PodCondition { is_met, reason, message, .. }| {
             ConditionStatus { is_met, reason, message }
         });
+    let ready = if ready.is_met { gated(&basis.pod.readiness_gates) } else { ready };
     let has_sandbox = basis
         .runtime_status
         .sandbox()
@@ -91,6 +93,20 @@ impl ConditionStatus {
     fn because(is_met: bool, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..Self::new(is_met) }
     }
+}
+
+/// Returns the readiness of a pod whose containers are ready. Conditions of readiness gates are set
+/// in the API server, so that a pod of a manifest never has them (kubelet: `status/generate.go`:
+/// `GeneratePodReadyCondition`).
+fn gated(gates: &[String]) -> ConditionStatus {
+    if gates.is_empty() {
+        return ConditionStatus::new(true);
+    }
+    let missing = |gate: &String| {
+        format!("corresponding condition of pod readiness gate {} does not exist.", quote(gate))
+    };
+    let message = gates.iter().map(missing).collect::<Vec<_>>().join(", ");
+    ConditionStatus { message: Some(message), ..ConditionStatus::because(false, "ReadinessGatesNotReady") }
 }
 
 /// A pod that was initialized once stays so.

@@ -11,6 +11,86 @@ fn container(more: &str) -> String {
 fn each_manifest_error_is_reported_once_with_its_path() {
     for (spec, expected) in [
         ("{}".to_owned(), "spec.containers: Required value"),
+        (
+            "{readinessGates: [{conditionType: a b}], containers: [{name: a, image: i}]}".into(),
+            "spec.readinessGates[0].conditionType: Invalid value: \"a b\": name part must consist",
+        ),
+        (
+            "{readinessGates: [{}], containers: [{name: a, image: i}]}".into(),
+            "spec.readinessGates[0].conditionType: Required value",
+        ),
+        (
+            "{subdomain: a.b, containers: [{name: a, image: i}]}".into(),
+            "spec.subdomain: Invalid value: \"a.b\": a lowercase RFC 1123 label",
+        ),
+        (
+            "{hostnameOverride: A, containers: [{name: a, image: i}]}".into(),
+            "spec.hostnameOverride: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
+        ),
+        (
+            "{hostnameOverride: a, setHostnameAsFQDN: true, containers: [{name: a, image: i}]}".into(),
+            "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true",
+        ),
+        (
+            "{hostnameOverride: a, hostNetwork: true, containers: [{name: a, image: i}]}".into(),
+            "spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true",
+        ),
+        (
+            format!("{{hostnameOverride: {}, containers: [{{name: a, image: i}}]}}", "a".repeat(65)),
+            "spec.hostnameOverride: Invalid value: ",
+        ),
+        (
+            "{overhead: {cpu: -1}, containers: [{name: a, image: i}]}".into(),
+            "spec.overhead.cpu: Invalid value: -1: must be a non-negative quantity",
+        ),
+        (
+            "{overhead: {disk: 1}, containers: [{name: a, image: i}]}".into(),
+            "spec.overhead: Invalid value: \"disk\": must be a standard resource for containers",
+        ),
+        (
+            "{resources: {limits: {ephemeral-storage: 1}}, containers: [{name: a, image: i}]}".into(),
+            "spec.resources.limits: Invalid value: \"ephemeral-storage\": a pod can have the resources",
+        ),
+        (
+            "{resources: {claims: [{name: c}]}, containers: [{name: a, image: i}]}".into(),
+            "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level",
+        ),
+        (
+            "{resources: {requests: {cpu: 2}, limits: {cpu: 1}}, containers: [{name: a, image: i}]}".into(),
+            "spec.resources.requests.cpu: Invalid value: 2: must be less than or equal to cpu limit",
+        ),
+        (
+            "{resources: {requests: {cpu: 1}}, containers: [{name: a, image: i, resources: {requests: {cpu: 2}}}]}".into(),
+            "spec.resources.requests.cpu: Invalid value: 1: must be greater than or equal to aggregate container requests",
+        ),
+        (
+            "{resources: {limits: {cpu: 1}}, containers: [{name: a, image: i, resources: {requests: {cpu: 1}, limits: {cpu: 2}}}]}".into(),
+            "spec.resources.limits.cpu: Invalid value: 1: must not be less than the limit of container \"a\"",
+        ),
+        (
+            container(", resources: {limits: {hugepages-2Mi: 3Mi, cpu: 1}}"),
+            "resources.limits.hugepages-2Mi: Invalid value: \"3Mi\": is not positive integer multiple of hugepages-2Mi",
+        ),
+        (
+            container(", resources: {limits: {hugepages-2Mi: 2Mi}}"),
+            "resources: Forbidden: HugePages require cpu or memory",
+        ),
+        (
+            container(", resources: {limits: {vendor/x: 500m}}"),
+            "resources.limits.vendor/x: Invalid value: \"500m\": must be an integer",
+        ),
+        (
+            container(", resources: {requests: {vendor/x: 1}}"),
+            "resources.limits.vendor/x: Required value: Limit must be set for non overcommitable resources",
+        ),
+        (
+            container(", resources: {requests: {vendor/x: 1}, limits: {vendor/x: 2}}"),
+            "resources.requests.vendor/x: Invalid value: 1: must be equal to vendor/x limit",
+        ),
+        (
+            container(", resources: {limits: {disk: 1}}"),
+            "resources.limits: Invalid value: \"disk\": must be a standard resource for containers",
+        ),
         ("{containers: {}}".into(), "spec.containers: Invalid value: an empty object: must be a list"),
         (container(", ports: 5"), "ports: Invalid value: 5: must be a list"),
         (container(", env: 5"), "env: Invalid value: 5: must be a list"),
@@ -152,7 +232,7 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP//80\"",
         ),
         (
-            container(", resources: {requests: {hugepages-2Mi: 2Mi}}"),
+            container(", resources: {requests: {cpu: 1, hugepages-2Mi: 2Mi}}"),
             "resources.limits.hugepages-2Mi: Required value: Limit must be set for non overcommitable resources",
         ),
         (

@@ -195,6 +195,21 @@ fn a_pod_past_its_deadline_has_failed_while_its_containers_still_stop() {
 }
 
 #[test]
+fn a_pod_with_readiness_gates_is_not_ready_although_its_containers_are() {
+    let pod = pod(
+        "{readinessGates: [{conditionType: example.com/a}, {conditionType: b}], containers: [{name: main, image: i}]}",
+    );
+    let all = statuses(&pod, [vec![container("main", 0, ContainerRunning, 0)]], &WaitingReasons::new());
+    let condition = |kind: &str| all[0].conditions.iter().flatten().find(|it| it.type_ == kind).unwrap();
+    assert_eq!(condition("ContainersReady").status, "True");
+    let ready = condition("Ready");
+    assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some("ReadinessGatesNotReady")));
+    let missing =
+        |gate: &str| format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.");
+    assert_eq!(ready.message, Some(format!("{}, {}", missing("example.com/a"), missing("b"))));
+}
+
+#[test]
 fn regular_containers_are_sorted_by_name_and_init_containers_as_in_the_spec() {
     let pod = pod("{initContainers: [{name: z-init, image: i}, {name: a-init, image: i}], \
          containers: [{name: z, image: i}, {name: a, image: i}]}");

@@ -1,0 +1,218 @@
+//! Reads the resources of containers and pods (Kubernetes: `core/validation/validation.go`:
+//! `validateResourceRequirements`).
+
+use std::sync::Arc;
+
+use crate::manifest::ContainerKind;
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::{Amounts, Container, Resources};
+use crate::manifest::quantity::Quantity;
+use crate::manifest::reader::env::quantity;
+use crate::manifest::reader::fields::FieldSet;
+use crate::manifest::validation::{QUALIFIED_NAME, is_qualified_name};
+
+const OF_CONTAINER: FieldSet = FieldSet {
+    known: &["requests", "limits"],
+    ignored: &[],
+    unsupported: &[("claims", "the scheduler of a cluster allocates resource claims")],
+};
+
+const OF_POD: FieldSet = FieldSet::only(&["requests", "limits", "claims"]);
+
+/// Prefix of the resources that are huge pages, before the size of a page.
+const HUGE_PAGES: &str = "hugepages-";
+
+/// Object that has resources. It determines their names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Container,
+    Pod,
+}
+
+/// Reads the resources of a container.
+pub(super) fn of_container(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources {
+    let Some(node) = container.field("resources") else { return Resources::default() };
+    OF_CONTAINER.check(&node, problems);
+    let mut resources = requirements(&node, Owner::Container, problems);
+    // The request defaults to the limit.
+    for (name, limit) in &resources.limits {
+        resources.requests.entry(name.clone()).or_insert(*limit);
+    }
+    resources
+}
+
+/// Reads the resources of a pod with these containers (`validatePodResources`). Resources that are
+/// not set have defaults (`core/v1/defaults.go`: `defaultHugePagePodLimits`, `defaultPodRequests`).
+pub(super) fn of_pod(
+    spec: &Cursor<'_>,
+    containers: &[Arc<Container>],
+    problems: &mut Vec<Violation>,
+) -> Option<Resources> {
+    let node = spec.field("resources")?;
+    OF_POD.check(&node, problems);
+    if let Some(claims) = node.field("claims") {
+        claims.forbidden("claims may not be set for Resources at pod-level", problems);
+    }
+    let mut resources = requirements(&node, Owner::Pod, problems);
+    let of_containers = Resources::of_containers(containers);
+    if !(resources.limits.is_empty() && resources.requests.is_empty()) {
+        for (name, limit) in &of_containers.limits {
+            if is_huge_page(name) && !resources.requests.contains_key(name) {
+                resources.limits.entry(name.clone()).or_insert(*limit);
+            }
+        }
+    }
+    if !resources.limits.is_empty() {
+        for (name, request) in &of_containers.requests {
+            if matches!(name.as_str(), "cpu" | "memory") {
+                resources.requests.entry(name.clone()).or_insert(*request);
+            }
+        }
+        for (name, limit) in &resources.limits {
+            resources.requests.entry(name.clone()).or_insert(*limit);
+        }
+    }
+    check_consistency(&node, &resources, containers, problems);
+    Some(resources)
+}
+
+/// Reads amounts that are requests and limits at the same time, such as the overhead of a pod.
+pub(super) fn amounts(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Amounts {
+    let amounts = read_amounts(node, Owner::Container, problems);
+    check_huge_pages(node, amounts.keys(), problems);
+    amounts
+}
+
+/// Reads requests and limits, without defaults.
+fn requirements(node: &Cursor<'_>, owner: Owner, problems: &mut Vec<Violation>) -> Resources {
+    let mut read =
+        |field: &str| node.field(field).map(|at| read_amounts(&at, owner, problems)).unwrap_or_default();
+    let resources = Resources { limits: read("limits"), requests: read("requests") };
+    for (name, request) in &resources.requests {
+        let Some(at) = node.at(&["requests", name]) else { continue };
+        match resources.limits.get(name) {
+            None if is_overcommitted(name) => {}
+            // The error of an invalid limit has been reported.
+            None if node.at(&["limits", name]).is_some() => {}
+            None => {
+                let reason = "Limit must be set for non overcommitable resources";
+                node.missing(&format!("limits.{name}"), reason, problems);
+            }
+            Some(limit) if !is_overcommitted(name) && request != limit => {
+                at.error(format!("must be equal to {name} limit"), problems);
+            }
+            Some(limit) if request > limit => {
+                at.error(format!("must be less than or equal to {name} limit"), problems);
+            }
+            Some(_) => {}
+        }
+    }
+    check_huge_pages(node, resources.limits.keys().chain(resources.requests.keys()), problems);
+    resources
+}
+
+/// Reports huge pages without CPU or memory.
+fn check_huge_pages<'a>(
+    node: &Cursor<'_>,
+    mut names: impl Iterator<Item = &'a String> + Clone,
+    problems: &mut Vec<Violation>,
+) {
+    let has_huge_pages = names.clone().any(|name| is_huge_page(name));
+    if has_huge_pages && !names.any(|name| matches!(name.as_str(), "cpu" | "memory")) {
+        node.forbidden("HugePages require cpu or memory", problems);
+    }
+}
+
+/// Reads the amounts of an object.
+fn read_amounts(node: &Cursor<'_>, owner: Owner, problems: &mut Vec<Violation>) -> Amounts {
+    let mut amounts = Amounts::new();
+    let Some(object) = node.object(problems) else { return amounts };
+    for (name, at) in object.keys().filter_map(|name| Some((name, node.field(name)?))) {
+        if let Err(reason) = check_name(name, owner) {
+            node.invalid_key(name, reason, problems);
+            continue;
+        }
+        let Some(amount) = quantity(&at, problems) else { continue };
+        if is_extended(name) && amount.thousandths() % 1_000 != 0 {
+            at.error("must be an integer", problems);
+        } else if is_huge_page(name) && !is_divisible(name, amount) {
+            at.error(format!("is not positive integer multiple of {name}"), problems);
+        } else {
+            amounts.insert(name.clone(), amount);
+        }
+    }
+    amounts
+}
+
+/// Returns the rule that the name of a resource breaks (`validateContainerResourceName`,
+/// `validatePodResourceName`).
+fn check_name(name: &str, owner: Owner) -> Result<(), &'static str> {
+    let is_standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
+    if !is_qualified_name(name) {
+        Err(QUALIFIED_NAME)
+    } else if owner == Owner::Pod && (name == "ephemeral-storage" || !is_standard) {
+        Err("a pod can have the resources \"cpu\", \"memory\" and \"hugepages-SIZE\"")
+    } else if !name.contains('/') && !is_standard {
+        Err(
+            "must be a standard resource for containers: \"cpu\", \"memory\", \"ephemeral-storage\" or \"hugepages-SIZE\"",
+        )
+    } else if is_extended(name) && !is_extended_name(name) {
+        Err("doesn't follow extended resource name standard")
+    } else {
+        Ok(())
+    }
+}
+
+/// Reports amounts of a pod that its containers exceed (`validatePodResourceConsistency`).
+fn check_consistency(
+    node: &Cursor<'_>,
+    resources: &Resources,
+    containers: &[Arc<Container>],
+    problems: &mut Vec<Violation>,
+) {
+    let total = Resources::of_containers(containers);
+    let requests = total.requests.iter().map(|(name, amount)| ("requests", name, amount));
+    let limits = total.limits.iter().filter(|(name, _)| is_huge_page(name));
+    for (field, name, amount) in requests.chain(limits.map(|(name, amount)| ("limits", name, amount))) {
+        let Some(at) = node.at(&[field, name]) else { continue };
+        let own = if field == "limits" { &resources.limits } else { &resources.requests };
+        if own.get(name).is_some_and(|own| amount > own) {
+            at.error(format!("must be greater than or equal to aggregate container {field}"), problems);
+        }
+    }
+    for container in containers.iter().filter(|container| container.spec.role == ContainerKind::Regular) {
+        for (name, limit) in &container.resources.limits {
+            if let Some(at) = node.at(&["limits", name])
+                && resources.limits.get(name).is_some_and(|own| limit > own)
+            {
+                let reason = format!("must not be less than the limit of container {:?}", container.name);
+                at.error(reason, problems);
+            }
+        }
+    }
+}
+
+fn is_huge_page(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// Returns whether a resource belongs to a device plugin (`core/helper/helpers.go`:
+/// `IsNativeResource`).
+fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
+fn is_extended_name(name: &str) -> bool {
+    !name.starts_with("requests.") && is_qualified_name(&format!("requests.{name}"))
+}
+
+/// Returns whether limits may exceed requests (`core/helper/helpers.go`: `IsOvercommitAllowed`).
+fn is_overcommitted(name: &str) -> bool {
+    !is_extended(name) && !is_huge_page(name)
+}
+
+/// Returns whether an amount of huge pages is a multiple of the size of a page.
+fn is_divisible(name: &str, amount: Quantity) -> bool {
+    let size = name.strip_prefix(HUGE_PAGES).and_then(Quantity::parse).map_or(0, Quantity::units);
+    size > 0 && amount.units() % size == 0
+}
