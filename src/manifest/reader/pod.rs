@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
-use crate::manifest::pod_spec::ContainerKind;
+use crate::manifest::pod::{Container, Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
+use crate::manifest::pod_spec::{ContainerKind, ContainerSpec};
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::reader::hostname::hostname;
@@ -196,21 +196,7 @@ pub(in crate::manifest) fn read(
         is_host_network: host.network,
         has_user_namespace: spec.field("hostUsers").is_some_and(|users| users.value() == false),
     };
-    let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
-    let (regular, init): (Vec<_>, Vec<_>) =
-        nodes.into_iter().partition(|(_, spec)| spec.role == ContainerKind::Regular);
-    let mut read = |node: &Cursor<'_>, spec, taken: &mut UniqueNames| {
-        let read = container::read(node, spec, &around, taken, problems);
-        containers.extend(read.map(Arc::new));
-    };
-    for (node, spec) in init {
-        read(&node, spec, &mut taken);
-        // The API server checks the host ports of an init container against its own only.
-        taken.host_ports.clear();
-    }
-    for (node, spec) in regular {
-        read(&node, spec, &mut taken);
-    }
+    let containers = containers(nodes, &around, problems);
     let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "", problems);
@@ -263,6 +249,29 @@ pub(in crate::manifest) fn read(
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     pod.annotations.insert("kubernetes.io/config.hash".to_owned(), pod.uid.clone());
     Some(pod)
+}
+
+/// Reads the containers of a pod: init containers and sidecars, then regular containers.
+fn containers(
+    nodes: Vec<(Cursor<'_>, Arc<ContainerSpec>)>,
+    context: &PodContext<'_>,
+    problems: &mut Vec<Violation>,
+) -> Vec<Arc<Container>> {
+    let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
+    let (regular, init): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|(_, spec)| spec.role == ContainerKind::Regular);
+    let mut read = |node: &Cursor<'_>, spec, taken: &mut UniqueNames| {
+        containers.extend(container::read(node, spec, context, taken, problems).map(Arc::new));
+    };
+    for (node, spec) in init {
+        read(&node, spec, &mut taken);
+        // The API server checks the host ports of an init container against its own only.
+        taken.host_ports.clear();
+    }
+    for (node, spec) in regular {
+        read(&node, spec, &mut taken);
+    }
+    containers
 }
 
 /// Reads the deletion of a pod, which is unsupported in a manifest that a person wrote.
