@@ -189,15 +189,14 @@ fn headings(file: &Path) -> Vec<String> {
         in_code ^= line.starts_with("```");
         !in_code && line.starts_with('#')
     };
-    let headings = text.lines().filter(is_heading);
-    headings
-        .map(|line| {
-            let title = line.trim_start_matches('#').trim().to_lowercase();
-            let kept =
-                title.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
-            kept.collect::<String>().replace(' ', "-")
-        })
-        .collect()
+    text.lines().filter(is_heading).map(|line| anchor(line.trim_start_matches('#'))).collect()
+}
+
+/// Returns the anchor of a heading.
+pub(crate) fn anchor(title: &str) -> String {
+    let title = title.trim().to_lowercase();
+    let kept = title.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+    kept.collect::<String>().replace(' ', "-")
 }
 
 /// Returns the Rust files of this repository except for generated code, with paths below its root.

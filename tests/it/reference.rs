@@ -1,7 +1,8 @@
 //! The reference documents, which are generated from the program (`make generate` writes them), and
-//! the tests that docs/parity.md names.
+//! the tables of docs/parity.md.
 
-use std::collections::BTreeSet;
+mod parity;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -9,10 +10,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use probeshim::cli::Cli;
 use probeshim::config::SCHEMA;
-use regex::Regex;
 use serde_json::Value;
-
-use crate::layout;
 
 /// Environment variable that `make generate` sets. With it the tests write files instead of
 /// reporting differences.
@@ -75,52 +73,6 @@ fn every_reason_of_events_is_in_the_event_reference() {
     for name in documented {
         assert!(reasons.contains(&name), "docs/reference/events.md has {name}, which is no reason");
     }
-}
-
-/// Each row whose rule is the same here names a test, a story of a pod or a file of tests, or says
-/// that it is not tested.
-#[test]
-fn every_rule_that_is_the_same_as_in_the_kubelet_names_its_test() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = fs::read_to_string(root.join("docs/parity.md")).unwrap();
-    let tests = test_functions(root);
-    assert!(tests.contains("every_rule_that_is_the_same_as_in_the_kubelet_names_its_test"), "{tests:?}");
-    let is_test = |name: &str| tests.contains(name.rsplit("::").next().unwrap());
-    let is_story = |name: &str| root.join("tests/e2e/pods").join(format!("{name}.story")).exists();
-    let is_file =
-        |name: &str| ["src/", "tests/"].iter().any(|top| name.starts_with(top)) && root.join(name).exists();
-    let is_long_name = |name: &&str| {
-        let is_letter =
-            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-        name.chars().all(is_letter) && name.matches('_').count() >= 3 && !name.starts_with("probeshim_")
-    };
-    let rows = document.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
-    let same: Vec<&str> = rows.filter(|row| row.rsplit(" | ").next().unwrap().starts_with("same")).collect();
-    assert!(same.len() > 100, "{same:#?}");
-    for row in same {
-        let cell = row.rsplit(" | ").next().unwrap();
-        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
-        let is_named = names.iter().any(|name| is_test(name) || is_story(name) || is_file(name));
-        assert!(is_named || cell.contains("not tested"), "docs/parity.md: no test is named in {row:?}");
-        let unknown: Vec<_> = names.into_iter().filter(is_long_name).filter(|name| !is_test(name)).collect();
-        assert_eq!(unknown, [""; 0], "docs/parity.md: a test that does not exist is named in {row:?}");
-    }
-}
-
-/// Returns the names of all test functions of this repository.
-fn test_functions(root: &Path) -> BTreeSet<String> {
-    let mut files = Vec::new();
-    for directory in ["src", "tests"] {
-        layout::collect(&root.join(directory), &mut files);
-    }
-    let attribute =
-        Regex::new(r"#\[(?:tokio::)?test\b[^\]]*\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn (\w+)").unwrap();
-    let mut names = BTreeSet::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
-        let text = fs::read_to_string(file).unwrap();
-        names.extend(attribute.captures_iter(&text).map(|found| found[1].to_owned()));
-    }
-    names
 }
 
 /// Returns whether a command is in the reference. clap adds the command `help`.
