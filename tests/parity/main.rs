@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "the verdict is shown")]
 
 mod handlers;
+mod upstream;
 
 use std::time::Duration;
 
