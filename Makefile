@@ -84,7 +84,7 @@ lint:
 check: lint test
 
 # Kubernetes' end-to-end probe tests on a real containerd in the modes dry-run, kill and play, its container lifecycle tests with
-# play, and probe handlers compared with the kubelet's code. About half an hour.
+# play, and probe handlers compared with the kubelet's code. Upstream functions of docs/parity.md exist. About half an hour.
 parity:
 	@tests/run parity
 
@@ -108,7 +108,7 @@ bench:
 	@tests/tools/install
 	cargo bench --bench relay -- $(PARTS)
 
-# Generates proto/generated from the protocol definitions in proto, and docs/reference from the program.
+# Generates proto/generated from the protocol definitions in proto, docs/reference from the program, and the totals of docs/parity.md.
 generate:
 	PROBESHIM_GENERATE=1 cargo test --test it -- generated:: reference::
 	PROBESHIM_GENERATE=1 cargo test --lib metric_reference
