@@ -5,12 +5,35 @@ use std::collections::HashMap;
 use super::CONFIG_SEEN;
 use crate::gofmt::quote;
 use crate::kubelet::node::NodeInfo;
-use crate::manifest::pod::{Container, EnvField, EnvFrom, Pod, ResourceField, StringMap, VariableValue};
+use crate::manifest::pod::{
+    Container, EnvField, EnvFrom, FileKeyRef, Pod, ResourceField, StringMap, VariableValue,
+};
 use crate::manifest::{ConfigObjects, ContainerKind, ObjectError};
 use crate::probe::expand_with;
 
 /// Variables of a container, sorted by name. A value from a Secret may have any bytes.
 pub(in crate::kubelet) type Variables = Vec<(String, Vec<u8>)>;
+
+/// Reads a variable from a file. Returns `None` if the file does not have it and it is optional, and
+/// the kubelet's message if the read fails.
+pub(in crate::kubelet) type ReadEnvFile<'a> = &'a dyn Fn(&FileKeyRef) -> Result<Option<String>, String>;
+
+/// Returns the value of a variable of a file in tests that have no files.
+#[cfg(test)]
+pub(in crate::kubelet) fn no_file(file: &FileKeyRef) -> Result<Option<String>, String> {
+    Err(format!("no file {}", file.path))
+}
+
+/// Reason why a variable has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::kubelet) enum EnvError {
+    /// An object cannot be used.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A file cannot be used.
+    #[error("{0}")]
+    File(String),
+}
 
 /// The pod, the node and the objects from which variables and files get their values.
 #[derive(Clone, Copy, Debug)]
@@ -27,11 +50,12 @@ pub(in crate::kubelet) struct EnvFacts<'a> {
 
 /// Returns the variables of a container, sorted by name. The last of several with one name wins,
 /// and `env` takes precedence over `envFrom` (kubelet: `kubelet_pods.go`:
-/// `makeEnvironmentVariables`). Fails if an object or key is missing and not optional.
+/// `makeEnvironmentVariables`). Fails if an object, key or file is missing and not optional.
 pub(in crate::kubelet) fn variables(
     container: &Container,
     facts: &EnvFacts<'_>,
-) -> Result<Variables, ObjectError> {
+    read_file: ReadEnvFile<'_>,
+) -> Result<Variables, EnvError> {
     let resolve = |object| facts.objects.resolve(&facts.pod.namespace, object);
     let mut known: HashMap<String, Vec<u8>> = HashMap::new();
     for EnvFrom { prefix, object } in &container.env_from {
@@ -47,6 +71,10 @@ pub(in crate::kubelet) fn variables(
                 let Some(data) = resolve(object)? else { continue };
                 let Some(value) = data.variable(key, object.is_optional)? else { continue };
                 value.to_owned()
+            }
+            VariableValue::FileKey(file) => {
+                let Some(value) = read_file(file).map_err(EnvError::File)? else { continue };
+                value.into_bytes()
             }
         };
         known.insert(variable.name.clone(), value);

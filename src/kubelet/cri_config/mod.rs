@@ -23,7 +23,9 @@ use crate::cri::v1::{
 use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
-pub(super) use env::{EnvFacts, field, resource, texts, variables};
+#[cfg(test)]
+pub(super) use env::no_file;
+pub(super) use env::{EnvFacts, Variables, field, resource, texts, variables};
 pub(super) use hostname::{FqdnTooLong, host_names};
 pub(super) use pod_resources::memory_limit;
 

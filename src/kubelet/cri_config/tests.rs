@@ -41,6 +41,7 @@ fn made_on(pod: &Pod, name: &str, node: &NodeInfo) -> ContainerConfig {
     let variables = variables(
         container,
         &EnvFacts { pod, node, seen: "", addresses: &addresses, objects: &ConfigObjects::default() },
+        &no_file,
     )
     .unwrap();
     let inputs =
@@ -70,7 +71,7 @@ fn environment_variables_come_from_the_objects_that_exist_at_container_start() {
     let read = |objects: &[&str]| {
         let objects = pod_set(&objects.join("\n---\n")).unwrap().objects;
         let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
-        variables(&pod.containers[0], &facts).map_err(|error| error.to_string())
+        variables(&pod.containers[0], &facts, &no_file).map_err(|error| error.to_string())
     };
     let pair = |(name, value): (&str, &str)| (name.to_owned(), value.as_bytes().to_owned());
     let expected = [("MODE", "is fast"), ("S_mode", "fast"), ("TOKEN", "secret")].map(pair).to_vec();
@@ -326,5 +327,5 @@ fn a_secret_in_a_variable_has_its_bytes_unchanged() {
     let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
     let raw = b"\xff\0\xfe";
     let expected = [("TWICE".to_owned(), [*raw, *raw].concat()), ("raw".to_owned(), raw.to_vec())];
-    assert_eq!(variables(&pod.containers[0], &facts).unwrap(), expected);
+    assert_eq!(variables(&pod.containers[0], &facts, &no_file).unwrap(), expected);
 }

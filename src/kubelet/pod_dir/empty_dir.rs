@@ -1,4 +1,4 @@
-//! Directories of emptyDir volumes, on disk or as a tmpfs (kubelet: `pkg/volume/emptydir`).
+//! Directories of emptyDir volumes, on disk, in memory or in huge pages (kubelet: `pkg/volume/emptydir`).
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -19,6 +19,9 @@ const MODE: u32 = 0o777;
 /// Mode of an emptyDir in memory: the kernel's default for a tmpfs.
 const TMPFS_MODE: u32 = 0o1777;
 
+/// Mode of an emptyDir of huge pages: the kernel's default for a hugetlbfs.
+const HUGETLBFS_MODE: u32 = 0o755;
+
 /// Name of the directory until it is complete. It is not a valid name of a volume.
 const UNFINISHED: &str = "..unfinished";
 
@@ -30,26 +33,37 @@ pub(super) fn memory_size(allocatable: u64, pod_limit: Option<u64>, size_limit: 
     Some(limits.fold(allocatable, u64::min)).filter(|size| *size > 0)
 }
 
+/// Medium of an emptyDir. Media other than the disk require the right to mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    Disk,
+    /// A tmpfs with a size limit in bytes.
+    Memory {
+        size: Option<u64>,
+    },
+    /// Huge pages of a size in bytes.
+    HugePages {
+        page_size: u64,
+    },
+}
+
 /// Settings of an emptyDir volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EmptyDir {
-    /// Whether the volume is a tmpfs, which requires the right to mount.
-    pub(super) in_memory: bool,
-    /// Size limit of the tmpfs in bytes.
-    pub(super) size: Option<u64>,
+    pub(super) medium: Medium,
     /// Group of the pod (`fsGroup`).
     pub(super) group: Option<u32>,
 }
 
 impl EmptyDir {
-    /// Creates a missing directory, and mounts a missing tmpfs. A crash or a reboot may have left a
-    /// directory without its tmpfs.
+    /// Creates a missing directory, and mounts a missing file system. A crash or a reboot may have
+    /// left a directory without it.
     pub(super) fn ensure(self, parent: impl AsFd, name: &OsStr) -> io::Result<()> {
         match open(&parent, Path::new(name), OFlags::PATH, Links::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(&parent, name)?,
             there => drop(there?),
         }
-        if !self.in_memory {
+        if self.medium == Medium::Disk {
             return Ok(());
         }
         match open_on_same_mount(&parent, name, OFlags::PATH | OFlags::DIRECTORY) {
@@ -73,22 +87,35 @@ impl EmptyDir {
         }
     }
 
-    /// Mounts a tmpfs, whose pages are not swapped out if the kernel supports it (Linux 6.4).
+    /// Mounts the file system. The pages of a tmpfs are not swapped out if the kernel supports it
+    /// (Linux 6.4).
     fn mount(self, point: &OwnedFd) -> io::Result<()> {
-        let mode = self.group.map_or(TMPFS_MODE, |_| TMPFS_MODE | GroupAccess::ReadWrite.mask(true));
-        let mut options = format!("mode={mode:o}");
-        options.extend(self.group.map(|group| format!(",gid={group}")));
-        options.extend(self.size.map(|size| format!(",size={size}")));
-        match mount_tmpfs(point, &format!("{options},noswap")) {
-            Err(Errno::INVAL) => Ok(mount_tmpfs(point, &options)?),
-            mounted => Ok(mounted?),
+        let mode = |own: u32| {
+            let mode = self.group.map_or(own, |_| own | GroupAccess::ReadWrite.mask(true));
+            let group = self.group.map(|group| format!(",gid={group}")).unwrap_or_default();
+            format!("mode={mode:o}{group}")
+        };
+        match self.medium {
+            Medium::Disk => Ok(()),
+            Medium::Memory { size } => {
+                let size = size.map(|size| format!(",size={size}")).unwrap_or_default();
+                let options = format!("{}{size}", mode(TMPFS_MODE));
+                match mount_at(point, "tmpfs", &format!("{options},noswap")) {
+                    Err(Errno::INVAL) => Ok(mount_at(point, "tmpfs", &options)?),
+                    mounted => Ok(mounted?),
+                }
+            }
+            Medium::HugePages { page_size } => {
+                let options = format!("pagesize={page_size},{}", mode(HUGETLBFS_MODE));
+                Ok(mount_at(point, "hugetlbfs", &options)?)
+            }
         }
     }
 }
 
-fn mount_tmpfs(point: &OwnedFd, options: &str) -> Result<(), Errno> {
+fn mount_at(point: &OwnedFd, kind: &str, options: &str) -> Result<(), Errno> {
     let options = CString::new(options).unwrap_or_default();
-    mount("tmpfs", descriptor_path(point), "tmpfs", MountFlags::empty(), options.as_c_str())
+    mount(kind, descriptor_path(point), kind, MountFlags::empty(), options.as_c_str())
 }
 
 #[cfg(test)]
@@ -111,7 +138,7 @@ mod tests {
         // A crash left an unfinished directory.
         fs::create_dir_all(dir.path().join(UNFINISHED).join("x")).unwrap();
         let group = rustix::process::getegid().as_raw();
-        let volume = EmptyDir { in_memory: false, size: None, group: Some(group) };
+        let volume = EmptyDir { medium: Medium::Disk, group: Some(group) };
         volume.ensure(&parent, OsStr::new("v")).unwrap();
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, group));
@@ -134,7 +161,7 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         let (parent, path) = (trusted(&root).unwrap(), root.join("v"));
         fs::create_dir(&path).unwrap();
-        let volume = EmptyDir { in_memory: true, size: Some(1 << 20), group: Some(4_242) };
+        let volume = EmptyDir { medium: Medium::Memory { size: Some(1 << 20) }, group: Some(4_242) };
         let ensured = [(); 2].map(|()| volume.ensure(&parent, OsStr::new("v")));
         let (mounted, found) = (mounted_below(&root).unwrap(), fs::metadata(&path).unwrap());
         let options = tmpfs_options(&path);
@@ -160,7 +187,7 @@ mod tests {
     fn supports_noswap() -> bool {
         let dir = tempfile::tempdir().unwrap();
         let point = trusted(dir.path()).unwrap();
-        let mounted = mount_tmpfs(&point, "noswap").is_ok();
+        let mounted = mount_at(&point, "tmpfs", "noswap").is_ok();
         if mounted {
             unmount(dir.path(), UnmountFlags::NOFOLLOW).unwrap();
         }

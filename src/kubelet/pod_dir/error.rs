@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::huge_pages::PageSizeError;
 use crate::manifest::ObjectError;
 
 /// Error of the preparation or removal of a pod's files.
@@ -33,6 +34,9 @@ pub(in crate::kubelet) enum VolumeError {
         /// The reason.
         source: Box<VolumeError>,
     },
+    /// The page size of a volume of huge pages is not known.
+    #[error(transparent)]
+    PageSize(#[from] PageSizeError),
     /// An object to which the volume refers cannot be used.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -3,7 +3,9 @@
 mod atomic_writer;
 mod beneath;
 mod empty_dir;
+mod env_file;
 mod error;
+mod huge_pages;
 mod logs;
 mod mountinfo;
 mod payload;
@@ -27,10 +29,10 @@ use rustix::io::Errno;
 use super::cri_config::{EnvFacts, host_names, memory_limit, texts};
 use crate::cri::v1;
 use crate::manifest::pod::{
-    Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
+    Container, EmptyDirMedium, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
 };
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
-use empty_dir::EmptyDir;
+use empty_dir::{EmptyDir, Medium};
 use error::with_path;
 
 pub(super) use beneath::without_links;
@@ -109,11 +111,9 @@ impl PodDir {
             let path = self.volume(name, source);
             let failed = |source| VolumeError::SetUp { volume: name.clone(), source: Box::new(source) };
             let prepared = match source {
-                VolumeSource::EmptyDir { is_memory, size } => {
-                    let allocatable = facts.node.allocatable_memory();
-                    let size = empty_dir::memory_size(allocatable, memory_limit(facts.pod), *size);
-                    // Without root, an emptyDir in memory is a plain directory.
-                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size, group };
+                VolumeSource::EmptyDir { medium, size } => {
+                    let medium = self.medium(medium, *size, facts).map_err(failed)?;
+                    let volume = EmptyDir { medium, group };
                     open_or_make(&root, &below(None), 0o755, Links::Refuse)
                         .and_then(|above| volume.ensure(above, OsStr::new(name)))
                 }
@@ -144,6 +144,26 @@ impl PodDir {
             prepared.map_err(with_path(&path)).map_err(failed)?;
         }
         Ok(outdated)
+    }
+
+    /// Returns the medium of an emptyDir. Without root it is the disk, because only root may mount.
+    fn medium(
+        &self,
+        medium: &EmptyDirMedium,
+        size: Option<u64>,
+        facts: &EnvFacts<'_>,
+    ) -> Result<Medium, VolumeError> {
+        Ok(match medium {
+            _ if !self.is_root => Medium::Disk,
+            EmptyDirMedium::Disk => Medium::Disk,
+            EmptyDirMedium::Memory => {
+                let allocatable = facts.node.allocatable_memory();
+                Medium::Memory { size: empty_dir::memory_size(allocatable, memory_limit(facts.pod), size) }
+            }
+            EmptyDirMedium::HugePages { text, page_size } => {
+                Medium::HugePages { page_size: huge_pages::page_size(text, *page_size, facts.pod)? }
+            }
+        })
     }
 
     /// Returns the path of a volume on this host.

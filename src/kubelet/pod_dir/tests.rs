@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
+use crate::kubelet::cri_config::no_file;
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::ConfigObjects;
 use crate::manifest::pod::HostPathKind;
@@ -100,7 +101,7 @@ fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
                     kubernetes.io/config.source=\"file\"\nnote=\"a\\x01<b>\"";
     assert_eq!(annotations, expected);
     let facts = host.facts(&pod, &addresses);
-    let variables = super::super::cri_config::variables(&pod.containers[0], &facts).unwrap();
+    let variables = super::super::cri_config::variables(&pod.containers[0], &facts, &no_file).unwrap();
     let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);

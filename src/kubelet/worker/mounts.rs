@@ -1,19 +1,46 @@
 //! Mounts of a container, and the bind mounts of its subPaths. The bind mounts are made before the
 //! container is created and removed after it has ended.
 
+use std::error::Error as _;
+
 use tokio::task::{JoinError, spawn_blocking};
 use tracing::warn;
 
 use super::PodWorker;
 use crate::cri::v1::Mount;
-use crate::kubelet::cri_config::EnvFacts;
+use crate::kubelet::cri_config::{self, EnvFacts, Variables};
 use crate::kubelet::pod_dir::PodDir;
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::kubelet::subpath_mounts::MountOwner;
-use crate::manifest::pod::{Container, VolumeSource};
+use crate::manifest::pod::{Container, EmptyDirMedium, FileKeyRef, VolumeSource};
 use crate::terminal::sanitize;
 
 impl PodWorker {
+    /// Returns the variables of a container, some of which may be in files of its volumes. Fails
+    /// with a readable reason.
+    pub(super) async fn variables(
+        &self,
+        container: &Container,
+        addresses: &[String],
+    ) -> Result<Variables, String> {
+        let (pod, container) = (self.pod.full_name(), container.clone());
+        let read = self.in_pod_dir(addresses, move |dir, facts| {
+            let read_file = |file: &FileKeyRef| {
+                dir.env_value(file).map_err(|error| {
+                    if let Some(cause) = error.source() {
+                        warn!(pod, container = container.name, "{error}: {cause}");
+                    }
+                    error.to_string()
+                })
+            };
+            cri_config::variables(&container, facts, &read_file)
+        });
+        match read.await {
+            Ok(variables) => variables.map_err(|error| error.to_string()),
+            Err(_) => Err("probeshim panicked while it read the variables".to_owned()),
+        }
+    }
+
     /// Prepares the files on this host that a container mounts. Fails with a readable reason.
     pub(super) async fn mounts(
         &self,
@@ -74,10 +101,9 @@ impl PodWorker {
         spawn_blocking(run).await
     }
 
-    /// Returns whether a container mounts an emptyDir in memory.
+    /// Returns whether a container mounts an emptyDir that is not on disk.
     fn uses_memory(&self, container: &Container) -> bool {
-        let in_memory =
-            |source: &VolumeSource| matches!(source, VolumeSource::EmptyDir { is_memory: true, .. });
+        let in_memory = |source: &VolumeSource| matches!(source, VolumeSource::EmptyDir { medium, .. } if *medium != EmptyDirMedium::Disk);
         let mut volumes = self.pod.volumes.iter().filter(|volume| in_memory(&volume.source));
         volumes.any(|volume| container.mounts.iter().any(|mount| mount.volume == volume.name))
     }

@@ -17,7 +17,7 @@ use crate::gofmt::format_duration;
 use crate::handler::HookError;
 use crate::kill::message;
 use crate::kubelet::backoff::{Backoff, BackoffError};
-use crate::kubelet::cri_config::{self, ContainerInputs, EnvFacts};
+use crate::kubelet::cri_config::{self, ContainerInputs};
 use crate::kubelet::images::EnsuredImage;
 use crate::kubelet::pod_dir::make_log_directory;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
@@ -110,11 +110,7 @@ impl PodWorker {
         let attempt = restart_count(context.runtime_status.latest(&container.name), &logs);
         let log_dir = make_log_directory(&node.logs, &logs);
         log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
-        let seen = self.first_seen();
-        let facts =
-            EnvFacts { pod, node, seen: &seen, addresses: context.addresses, objects: context.objects };
-        let variables =
-            cri_config::variables(container, &facts).map_err(|error| config_error(error.to_string()))?;
+        let variables = self.variables(container, context.addresses).await.map_err(config_error)?;
         let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;
         let mounts =
             self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;

@@ -19,12 +19,12 @@ use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(crate) use hostname::HostnameSpec;
-pub(crate) use reference::{DataKind, DataRef, RuntimeHandler};
-pub(crate) use resources::{Amounts, Qos, Resources};
+pub(crate) use reference::{DataKind, DataRef, FileKeyRef, RuntimeHandler};
+pub(crate) use resources::{Amounts, HUGE_PAGES, Qos, Resources};
 pub(crate) use security::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
-    DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly, Volume,
-    VolumeMount, VolumeSource,
+    DownwardApiFile, EmptyDirMedium, FileSource, FilesKind, HostPathKind, KeyToPath, PodField,
+    RecursiveReadOnly, Volume, VolumeMount, VolumeSource,
 };
 
 /// Strings by name.
@@ -189,6 +189,8 @@ pub(crate) enum VariableValue {
     Resource(ResourceField),
     /// The value of a key of a ConfigMap or Secret.
     Key { object: DataRef, key: String },
+    /// The value of a key in a file of a volume.
+    FileKey(FileKeyRef),
 }
 
 /// Variables from all keys of a ConfigMap or Secret.

@@ -48,3 +48,14 @@ impl Default for RuntimeHandler {
         Self::Named(String::new())
     }
 }
+
+/// A key of a file with variables, in an emptyDir volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileKeyRef {
+    /// Name of the volume.
+    pub(crate) volume: String,
+    /// Path of the file in the volume.
+    pub(crate) path: String,
+    pub(crate) key: String,
+    pub(crate) is_optional: bool,
+}

@@ -7,6 +7,9 @@ use crate::manifest::ContainerKind;
 use crate::manifest::pod::{Container, Pod};
 use crate::manifest::quantity::Quantity;
 
+/// Prefix of the names of resources that are huge pages, before the size of a page.
+pub(crate) const HUGE_PAGES: &str = "hugepages-";
+
 /// Amounts of resources, by their names in Kubernetes.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
 

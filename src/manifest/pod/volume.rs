@@ -2,6 +2,7 @@
 
 use crate::cri::v1::MountPropagation;
 use crate::manifest::pod::{DataRef, EnvField, ResourceField};
+use crate::manifest::quantity::Quantity;
 
 /// Mount of a volume in a container.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,12 +39,25 @@ pub(crate) struct Volume {
 /// Source of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum VolumeSource {
-    /// An empty directory on disk or in memory, with an optional size limit in bytes.
-    EmptyDir { is_memory: bool, size: Option<u64> },
+    /// An empty directory, with an optional size limit in bytes.
+    EmptyDir { medium: EmptyDirMedium, size: Option<u64> },
     /// A path of the host.
     HostPath { path: String, kind: HostPathKind },
     /// Files that probeshim writes.
     Files { kind: FilesKind, sources: Vec<FileSource>, mode: u32 },
+}
+
+/// Medium of an empty directory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum EmptyDirMedium {
+    #[default]
+    Disk,
+    Memory,
+    /// Huge pages. `text` is the medium in the manifest, `page_size` the size in it.
+    HugePages {
+        text: String,
+        page_size: Option<Quantity>,
+    },
 }
 
 /// Kind of a volume of files.

@@ -124,6 +124,7 @@ pub(super) fn read(
     let security = security::read_container_security(node, around.has_user_namespace, problems);
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) = (env::variables(node, around.spec, problems), env::env_from(node, problems));
+    volume::check_env_files(node, around.volumes, problems);
     let ports = ports(node, around.is_host_network, taken, problems);
     let resources = resources::of_container(node, problems);
     let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);

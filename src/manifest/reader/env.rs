@@ -2,17 +2,20 @@
 
 use crate::manifest::PodSpec;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{DataKind, DataRef, EnvField, EnvFrom, ResourceField, Variable, VariableValue};
+use crate::manifest::pod::{
+    DataKind, DataRef, EnvField, EnvFrom, FileKeyRef, ResourceField, Variable, VariableValue,
+};
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
+use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 
 const VARIABLE: FieldSet =
     FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
 
 const VALUE_FROM: FieldSet = FieldSet {
-    known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
+    known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"],
     ignored: &[],
-    unsupported: &[("fileKeyRef", "variables from files are not implemented")],
+    unsupported: &[],
 };
 
 const ENV_FROM: FieldSet =
@@ -25,7 +28,13 @@ const RESOURCE_REF: FieldSet =
 
 const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
 
+const FILE_KEY_REF: FieldSet = FieldSet::only(&["volumeName", "path", "key", "optional"]);
+
 const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
+
+/// Error about the name of a variable.
+const VARIABLE_NAME: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
 /// Error about several sources of a variable.
 const ONE_FIELD: &str = "may not have more than one field specified at a time";
@@ -99,11 +108,8 @@ fn variable(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> 
     let text = name.value().as_str()?;
     if text.is_empty() {
         name.empty("", problems);
-    } else if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-        name.error(
-            "a valid environment variable name must consist only of printable ASCII characters other than '='",
-            problems,
-        );
+    } else if !is_variable_name(text) {
+        name.error(VARIABLE_NAME, problems);
     }
     let literal = node.field("value").and_then(|value| value.value().as_str());
     let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
@@ -118,6 +124,10 @@ fn variable(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> 
     Some(Variable { name: text.to_owned(), value })
 }
 
+fn is_variable_name(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+}
+
 fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Option<VariableValue> {
     VALUE_FROM.check(node, problems);
     let there: Vec<Cursor<'_>> = VALUE_FROM.known.iter().filter_map(|name| node.field(name)).collect();
@@ -127,9 +137,9 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
         }
         if there.len() > 1 {
             node.forbidden(ONE_FIELD, problems);
-        } else if node.field("fileKeyRef").is_none() {
+        } else {
             node.empty(
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
                 problems,
             );
         }
@@ -141,6 +151,9 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
     if let Some(node) = node.field("resourceFieldRef") {
         return resource(&node, false, pod, problems).map(VariableValue::Resource);
     }
+    if let Some(node) = node.field("fileKeyRef") {
+        return file_key(&node, problems).map(VariableValue::FileKey);
+    }
     let (node, kind) = match (node.field("configMapKeyRef"), node.field("secretKeyRef")) {
         (Some(node), _) => (node, DataKind::ConfigMap),
         (None, node) => (node?, DataKind::Secret),
@@ -149,6 +162,27 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
     let key = required(&node, "key", "", problems);
     let object = data_ref(&node, "name", kind, problems)?;
     Some(VariableValue::Key { object, key: key? })
+}
+
+/// Reads a reference to a key of a file (`core/validation/validation.go`:
+/// `validateFileKeySelector`).
+fn file_key(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<FileKeyRef> {
+    FILE_KEY_REF.check(node, problems);
+    let [key, volume, path] = ["key", "volumeName", "path"].map(|field| required(node, field, "", problems));
+    if let Some(at) = node.field("key").filter(|_| key.as_deref().is_some_and(|key| !is_variable_name(key))) {
+        at.error(VARIABLE_NAME, problems);
+    }
+    if let Some(at) =
+        node.field("volumeName").filter(|_| volume.as_deref().is_some_and(|it| !is_dns_label(it)))
+    {
+        at.error(DNS_LABEL, problems);
+    }
+    let has_backstep = |path: &str| path.split('/').any(|part| part == "..");
+    if let Some(at) = node.field("path").filter(|_| path.as_deref().is_some_and(has_backstep)) {
+        at.error("must not contain '..'", problems);
+    }
+    let is_optional = flag(node, "optional", problems);
+    Some(FileKeyRef { volume: volume?, path: path?, key: key?, is_optional })
 }
 
 /// Reads the references to ConfigMaps and Secrets whose keys become variables, in their order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::manifest::ContainerKind;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Amounts, Container, Resources};
+use crate::manifest::pod::{Amounts, Container, HUGE_PAGES, Resources};
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::quantity;
 use crate::manifest::reader::fields::FieldSet;
@@ -18,9 +18,6 @@ const OF_CONTAINER: FieldSet = FieldSet {
 };
 
 const OF_POD: FieldSet = FieldSet::only(&["requests", "limits", "claims"]);
-
-/// Prefix of the resources that are huge pages, before the size of a page.
-const HUGE_PAGES: &str = "hugepages-";
 
 /// Object that has resources. It determines their names.
 #[derive(Clone, Copy, PartialEq, Eq)]

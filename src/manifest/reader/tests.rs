@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::document::{self, Document};
 use crate::manifest::pod::{
-    DataKind, DataRef, Deletion, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue, VolumeSource,
+    DataKind, DataRef, Deletion, EmptyDirMedium, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue,
+    VolumeSource,
 };
 use crate::manifest::reader::pod;
 use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
@@ -66,10 +67,6 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
         (
             "{securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}, containers: [{name: a, image: i}]}",
             "sysctls[0].name: Unsupported by probeshim: \"kernel.msgmax\": the kubelet allows it only with",
-        ),
-        (
-            "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: a, image: i}]}",
-            "emptyDir.medium: Unsupported by probeshim: \"HugePages\": only directories",
         ),
     ] {
         let all = problems_of("", spec);
@@ -246,7 +243,7 @@ fn a_volume_without_a_source_is_an_empty_dir() {
         let pod = pod(&format!(
             "{{volumes: [{volume}], containers: [{{name: a, image: i, volumeMounts: [{{name: v, mountPath: /v}}]}}]}}"
         ));
-        let source = VolumeSource::EmptyDir { is_memory: false, size: None };
+        let source = VolumeSource::EmptyDir { medium: EmptyDirMedium::Disk, size: None };
         assert_eq!(pod.volumes[0].source, source, "{volume}");
     }
     // A misspelt source is an error, not an emptyDir.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use crate::cri::v1::MountPropagation;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{
-    DataKind, DownwardApiFile, FileSource, FilesKind, HostPathKind, KeyToPath, PodField, RecursiveReadOnly,
-    Volume, VolumeMount, VolumeSource,
+    DataKind, DownwardApiFile, EmptyDirMedium, FileSource, FilesKind, HostPathKind, KeyToPath, PodField,
+    RecursiveReadOnly, Volume, VolumeMount, VolumeSource,
 };
 use crate::manifest::pod_spec::PodSpec;
+use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::{self, quantity};
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::validation::{DNS_LABEL, is_dns_label};
@@ -101,6 +102,15 @@ pub(super) struct Volumes {
     pub(super) left_out: BTreeSet<String>,
 }
 
+impl Volumes {
+    /// Returns the names of the volumes, for errors.
+    fn known(&self) -> String {
+        let names: Vec<&str> = self.there.iter().map(|known| known.name.as_str()).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        format!("the volumes of the pod are: {known}")
+    }
+}
+
 /// Reads the volumes of a pod.
 pub(super) fn volumes(spec: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Volumes {
     let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
@@ -135,21 +145,15 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
         return None;
     }
     if there == 0 {
-        return Some(VolumeSource::EmptyDir { is_memory: false, size: None });
+        return Some(VolumeSource::EmptyDir { medium: EmptyDirMedium::Disk, size: None });
     }
     if let Some(node) = node.field("emptyDir") {
         EMPTY_DIR.check(&node, problems);
-        let medium = node.field("medium").filter(|medium| medium.value() != "");
-        let is_huge = |it: &Cursor<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
-        if let Some(medium) = medium.as_ref().filter(|it| is_huge(it)) {
-            medium.unsupported("only directories on disk and in memory are implemented", problems);
-            return None;
-        }
-        let medium = medium.map(|medium| medium.one_of(&[("Memory", true)], problems));
+        let medium = node.field("medium").map(|medium| self::medium(&medium, problems));
         let size = node.field("sizeLimit").map(|size| quantity(&size, problems));
         let size = size.map_or(Some(None), |size| size.map(Some))?;
         let size = size.and_then(|size| u64::try_from(size.units()).ok()).filter(|size| *size > 0);
-        return Some(VolumeSource::EmptyDir { is_memory: medium.is_some_and(|it| it.is_some()), size });
+        return Some(VolumeSource::EmptyDir { medium: medium.unwrap_or_default(), size });
     }
     if let Some(node) = node.field("hostPath") {
         return host_path(&node, problems);
@@ -188,6 +192,40 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
     };
     duplicate_paths(&node, &sources, problems);
     Some(VolumeSource::Files { kind, sources, mode })
+}
+
+/// Reads the medium of an emptyDir. The API server accepts any text, but a kubelet cannot set up a
+/// volume with another medium.
+fn medium(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> EmptyDirMedium {
+    let Some(text) = node.text(problems) else { return EmptyDirMedium::Disk };
+    let of_size = |size: &str| Quantity::parse(size).filter(|size| !size.is_zero());
+    let page_size = match text.as_str() {
+        "" => return EmptyDirMedium::Disk,
+        "Memory" => return EmptyDirMedium::Memory,
+        "HugePages" => Some(None),
+        other => other.strip_prefix("HugePages-").and_then(of_size).map(Some),
+    };
+    let Some(page_size) = page_size else {
+        node.unknown_value(&["Memory", "HugePages", "HugePages-SIZE"], problems);
+        return EmptyDirMedium::Disk;
+    };
+    EmptyDirMedium::HugePages { text, page_size }
+}
+
+/// Reports variables from files of volumes that are missing or no emptyDir (Kubernetes:
+/// `core/validation/validation.go`: `validateFileKeyRefVolumes`).
+pub(super) fn check_env_files(container: &Cursor<'_>, volumes: &Volumes, problems: &mut Vec<Violation>) {
+    for node in list(container, "env", &mut Vec::new()) {
+        let Some(at) = node.at(&["valueFrom", "fileKeyRef", "volumeName"]) else { continue };
+        let Some(name) = at.value().as_str().filter(|name| !volumes.left_out.contains(*name)) else {
+            continue;
+        };
+        match volumes.there.iter().find(|volume| volume.name == name) {
+            None => at.not_found(&volumes.known(), problems),
+            Some(Volume { source: VolumeSource::EmptyDir { .. }, .. }) => {}
+            Some(_) => at.error("referenced volume must be of type emptyDir", problems),
+        }
+    }
 }
 
 fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
@@ -346,10 +384,7 @@ pub(super) fn mounts(
             continue;
         }
         if !volumes.there.iter().any(|known| known.name == volume) {
-            let names: Vec<&str> = volumes.there.iter().map(|known| known.name.as_str()).collect();
-            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let detail = format!("the volumes of the pod are: {known}");
-            node.field("name").inspect(|at| at.not_found(&detail, problems));
+            node.field("name").inspect(|at| at.not_found(&volumes.known(), problems));
         }
         let at = node.field("mountPath");
         if path.contains(':') {

@@ -58,7 +58,7 @@ impl PreparedPod {
     /// Returns the host paths of the container's volumeMounts.
     fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.host.facts(&self.pod, &[]));
-        let variables = crate::kubelet::cri_config::variables(container, &facts).unwrap();
+        let variables = crate::kubelet::cri_config::variables(container, &facts, &no_file).unwrap();
         let mounts = self.dir.mounts(container, &facts, &variables, false, self.binds)?;
         Ok(mounts.into_iter().take(container.mounts.len()).map(|mount| mount.host_path.into()).collect())
     }

@@ -68,6 +68,30 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.resources.limits.cpu: Invalid value: 1: must not be less than the limit of container \"a\"",
         ),
         (
+            "{volumes: [{name: v, emptyDir: {medium: Tape}}], containers: [{name: a, image: i}]}".into(),
+            "emptyDir.medium: Unsupported value: \"Tape\": supported values: \"Memory\", \"HugePages\", \"HugePages-SIZE\"",
+        ),
+        (
+            container(", env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]"),
+            "env[0].valueFrom.fileKeyRef.volumeName: Not found: \"v\": the volumes of the pod are: none",
+        ),
+        (
+            "{volumes: [{name: v, hostPath: {path: /}}], containers: [{name: a, image: i, env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}]}".into(),
+            "env[0].valueFrom.fileKeyRef.volumeName: Invalid value: \"v\": referenced volume must be of type emptyDir",
+        ),
+        (
+            "{volumes: [{name: v}], containers: [{name: a, image: i, env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: ../p, key: k}}}]}]}".into(),
+            "env[0].valueFrom.fileKeyRef.path: Invalid value: \"../p\": must not contain '..'",
+        ),
+        (
+            "{volumes: [{name: v}], containers: [{name: a, image: i, env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: 'k='}}}]}]}".into(),
+            "env[0].valueFrom.fileKeyRef.key: Invalid value: \"k=\": a valid environment variable name",
+        ),
+        (
+            "{volumes: [{name: v}], containers: [{name: a, image: i, env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p}}}]}]}".into(),
+            "env[0].valueFrom.fileKeyRef.key: Required value",
+        ),
+        (
             container(", resources: {limits: {hugepages-2Mi: 3Mi, cpu: 1}}"),
             "resources.limits.hugepages-2Mi: Invalid value: \"3Mi\": is not positive integer multiple of hugepages-2Mi",
         ),
