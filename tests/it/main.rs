@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod admin;
+mod client_pods;
 mod cri;
 mod demo;
 mod explain;
 mod generated;
 mod hostile;
-mod keeping;
 mod killing;
 mod layout;
 mod memory;

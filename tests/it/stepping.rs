@@ -10,7 +10,7 @@ use fixtures::need;
 use rustix::process::Signal;
 
 use crate::admin::until_shown;
-use crate::keeping::{Owner, SHORT, attempt};
+use crate::client_pods::{Owner, SHORT, attempt};
 use crate::playing::{play, pod};
 use crate::program::{Place, Running};
 
