@@ -144,6 +144,24 @@ impl Owner {
         containers
     }
 
+    /// Removes a sandbox. The runtime refuses it as long as probeshim removes an earlier instance of
+    /// a container of the sandbox. Clients repeat the call, as the kubelet does.
+    pub(crate) async fn remove_sandbox(&mut self, id: &str) {
+        soon(async {
+            loop {
+                let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+                match self.client.remove_pod_sandbox(request).await {
+                    Ok(_) => return,
+                    Err(status) => {
+                        assert!(status.message().contains("already in removing state"), "{status}");
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            }
+        })
+        .await;
+    }
+
     /// Waits until a container of a pod runs whose attempt is at least `least`.
     pub(crate) async fn runs(&mut self, pod: &str, least: u32) -> Container {
         soon(async {

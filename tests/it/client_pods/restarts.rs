@@ -67,8 +67,7 @@ async fn a_client_container_is_restarted_until_its_client_stops_it() {
         owner.has_started("again", 1).await;
         let request = StopPodSandboxRequest { pod_sandbox_id: pod.id.clone() };
         owner.client.stop_pod_sandbox(request).await.unwrap();
-        let request = RemovePodSandboxRequest { pod_sandbox_id: pod.id.clone() };
-        owner.client.remove_pod_sandbox(request).await.unwrap();
+        owner.remove_sandbox(&pod.id).await;
         pod = owner.run("again", &[]).await;
     }
     end(running, owner, runtime).await;
