@@ -14,8 +14,8 @@ use crate::probe::expand_with;
 /// Variables of a container, sorted by name. A value from a Secret may have any bytes.
 pub(in crate::kubelet) type Variables = Vec<(String, Vec<u8>)>;
 
-/// Reads a variable from a file. Returns `None` if the file does not have it and it is optional, and
-/// the kubelet's message if the read fails.
+/// Reads a variable from a file. Returns `None` if the file does not have it and it is optional.
+/// Fails with the kubelet's message.
 pub(in crate::kubelet) type ReadEnvFile<'a> = &'a dyn Fn(&FileKeyRef) -> Result<Option<String>, String>;
 
 /// Returns the value of a variable of a file in tests that have no files.
@@ -127,9 +127,10 @@ fn map(texts: &StringMap) -> String {
 
 /// Returns a limit or request of a container in units of the divisor, rounded up, for a variable of
 /// a container or, with `None`, for a file. A limit that is not set or zero is the limit of the
-/// pod, or else the allocatable amount of the node. A variable that names another container gets that amount for regular
-/// containers only (kubelet: `kubelet_resources.go`: `defaultPodLimitsForDownwardAPI`;
-/// `pkg/api/v1/resource/helpers.go`: `ExtractContainerResourceValue`).
+/// pod, or else the allocatable amount of the node. A variable that names another container gets
+/// that amount for regular containers only (kubelet: `kubelet_resources.go`:
+/// `defaultPodLimitsForDownwardAPI`; `pkg/api/v1/resource/helpers.go`:
+/// `ExtractContainerResourceValue`).
 pub(in crate::kubelet) fn resource(
     of: &ResourceField,
     owner: Option<&Container>,

@@ -1,4 +1,5 @@
-//! Directories of emptyDir volumes, on disk, in memory or in huge pages (kubelet: `pkg/volume/emptydir`).
+//! Directories of emptyDir volumes, on disk, in memory or in huge pages (kubelet:
+//! `pkg/volume/emptydir`).
 
 use std::ffi::{CString, OsStr};
 use std::io;

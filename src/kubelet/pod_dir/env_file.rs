@@ -77,8 +77,8 @@ impl PodDir {
     }
 }
 
-/// Returns the value of a key: `KEY='value'`, which may span lines (kubelet: `util/env/env_util.go`:
-/// `ParseEnv`). Lines after the key are not checked.
+/// Returns the value of a key. The lines are `KEY='value'`, and a value may span lines (kubelet:
+/// `util/env/env_util.go`: `ParseEnv`). Lines after the key are not checked.
 fn value(content: &str, key: &str) -> Result<Option<String>, FormatError> {
     let mut lines = content.lines().enumerate().map(|(index, line)| (index + 1, line));
     while let Some((number, line)) = lines.next() {

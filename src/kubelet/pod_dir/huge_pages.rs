@@ -17,8 +17,8 @@ pub(in crate::kubelet) enum PageSizeError {
     NotRequested(String),
 }
 
-/// Returns the page size of a volume in bytes. `medium` is its medium in the manifest, and `size` the
-/// size in it.
+/// Returns the page size of a volume in bytes. `medium` is its medium in the manifest, and `size`
+/// the size in it.
 pub(super) fn page_size(medium: &str, size: Option<Quantity>, pod: &Pod) -> Result<u64, PageSizeError> {
     let of_pod = pod.resources.iter();
     let all = of_pod.chain(pod.containers.iter().map(|container| &container.resources));

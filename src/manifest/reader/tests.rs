@@ -54,6 +54,15 @@ fn problems_of(what: &str, spec: &str) -> Vec<String> {
 }
 
 #[test]
+fn extended_resources_of_a_pod_are_accepted() {
+    let pod = pod("{workloadRef: {name: w}, schedulingGroup: {podGroupName: g}, \
+         containers: [{name: a, image: i, resources: {limits: {example.com/device: 2}}}]}");
+    let amounts = &pod.containers[0].resources.requests;
+    assert_eq!(amounts.get("example.com/device").map(|amount| amount.units()), Some(2));
+    assert_eq!(pod.qos().name(), "BestEffort");
+}
+
+#[test]
 fn fields_that_require_a_cluster_are_refused_with_their_path() {
     for (spec, expected) in [
         (

@@ -144,8 +144,8 @@ impl Owner {
         containers
     }
 
-    /// Removes a sandbox. The runtime refuses it as long as probeshim removes an earlier instance of
-    /// a container of the sandbox. Clients repeat the call, as the kubelet does.
+    /// Removes a sandbox. The runtime refuses it as long as probeshim removes an earlier instance
+    /// of a container of the sandbox. Clients repeat the call, as the kubelet does.
     pub(crate) async fn remove_sandbox(&mut self, id: &str) {
         soon(async {
             loop {

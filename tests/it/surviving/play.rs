@@ -1,4 +1,4 @@
-//! `play` is killed at each of its calls to the runtime: the pod that it plays ends in the same way.
+//! `play` is killed at each of its calls to the runtime, and its pod ends in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

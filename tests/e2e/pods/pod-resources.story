@@ -1,0 +1,4 @@
+containers:
+  main: [{running: true}]
+  bound: [{running: true}]
+pod: {phase: Running, ready: true}

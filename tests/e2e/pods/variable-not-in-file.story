@@ -1,0 +1,5 @@
+containers:
+  init: [{exit: 0}]
+never: [main]
+waiting: {main: CreateContainerConfigError}
+pod: {phase: Pending, ready: false}
