@@ -39,7 +39,6 @@ mod tests {
     use super::*;
     use crate::manifest::reader::tests::pod;
 
-    /// The cases are those of upstream's `TestGetPageSizeMountOptionFromPod`.
     #[test]
     fn the_page_size_is_the_one_that_the_pod_requests() {
         let containers = |sizes: &[&str]| {

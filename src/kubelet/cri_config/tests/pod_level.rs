@@ -5,8 +5,6 @@ use super::{inputs, made, node};
 use crate::cri::v1::LinuxContainerResources;
 use crate::manifest::reader::tests::pod;
 
-/// The names are those of upstream's unit tests of `GeneratePodHostNameAndDomain` and
-/// `GetNodenameForKernel` for a kubelet without a cluster domain.
 #[test]
 fn the_host_name_in_the_kernel_has_the_domain_only_with_set_hostname_as_fqdn() {
     let long = "a".repeat(60);
@@ -51,7 +49,8 @@ fn the_overhead_of_a_pod_is_beside_the_resources_of_its_sandbox() {
     assert_eq!(memory_limit(&pod), Some(192 << 20));
 }
 
-/// The expected numbers are those of a kubelet 1.36 with these pods.
+/// The expected numbers follow from the kubelet's source. A kubelet without cgroups per QoS class,
+/// as in the comparison, panics on such a pod.
 #[test]
 fn containers_share_the_resources_of_their_pod() {
     let own = "{limits: {cpu: 2, memory: 2Gi, hugepages-2Mi: 4Mi}, requests: {cpu: 1, memory: 1Gi}}";

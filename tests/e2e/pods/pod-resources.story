@@ -1,4 +1,0 @@
-containers:
-  main: [{running: true}]
-  bound: [{running: true}]
-pod: {phase: Running, ready: true}
