@@ -59,6 +59,11 @@ pub(crate) fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(|part| is_word(part, is_small, b"-_"))
 }
 
+/// Returns whether a path contains `..`.
+pub(crate) fn has_backstep(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
 fn is_small(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }

@@ -143,12 +143,10 @@ pub(in crate::kubelet) fn resource(
     let resources = container.map(|container| &container.resources);
     let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
     let set = map.and_then(|map| map.get(&of.resource)).copied().filter(|quantity| !quantity.is_zero());
-    let of_pod = || {
-        let limits = facts.pod.resources.as_ref().map(|own| &own.limits);
-        limits.and_then(|limits| limits.get(&of.resource)).copied().filter(|limit| !limit.is_zero())
+    let default = || {
+        // As in the kubelet, the limit of the pod replaces an amount of the node only.
+        let of_node = facts.node.allocatable(&of.resource).filter(|_| has_default)?;
+        Some(facts.pod.own_limit(&of.resource).unwrap_or(of_node))
     };
-    // Of the resources that a pod can limit, only these have an allocatable amount here.
-    let default =
-        || facts.node.allocatable(&of.resource).filter(|_| has_default).map(|node| of_pod().unwrap_or(node));
     set.or_else(default).unwrap_or_default().div_ceil(of.divisor).to_string()
 }

@@ -20,7 +20,7 @@ pub(in crate::kubelet) struct FqdnTooLong {
 }
 
 /// Returns the host name of a pod, without its domain.
-pub(super) fn hostname(pod: &Pod) -> String {
+fn hostname(pod: &Pod) -> String {
     let spec = &pod.hostname;
     let name = spec.replacement.as_ref().or(spec.hostname.as_ref()).unwrap_or(&pod.name);
     let end = name.len().min(MAX_HOSTNAME_LEN);
@@ -29,27 +29,24 @@ pub(super) fn hostname(pod: &Pod) -> String {
     if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
 }
 
-/// Returns the domain of a pod. It ends with a dot, because a node without a cluster has no cluster
-/// domain.
-fn domain(pod: &Pod) -> Option<String> {
+/// Returns the host name of a pod with its domain, if it has one. The domain ends with a dot,
+/// because a node without a cluster has no cluster domain.
+fn fqdn(pod: &Pod) -> Option<String> {
     let subdomain = pod.hostname.subdomain.as_ref().filter(|_| pod.hostname.replacement.is_none())?;
-    Some(format!("{subdomain}.{}.svc.", pod.namespace))
+    Some(format!("{}.{subdomain}.{}.svc.", hostname(pod), pod.namespace))
 }
 
 /// Returns the host names of a pod for its hosts file: the name with the domain, if the pod has
 /// one, and the name (kubelet: `kubelet_pods.go`: `managedHostsFileContent`).
 pub(in crate::kubelet) fn host_names(pod: &Pod) -> Vec<String> {
-    let name = hostname(pod);
-    let fqdn = domain(pod).map(|domain| format!("{name}.{domain}"));
-    fqdn.into_iter().chain([name]).collect()
+    fqdn(pod).into_iter().chain([hostname(pod)]).collect()
 }
 
 /// Returns the host name that the kernel has in the pod (kubelet: `util/util.go`:
 /// `GetNodenameForKernel`).
 pub(super) fn kernel_hostname(pod: &Pod) -> Result<String, FqdnTooLong> {
-    let name = hostname(pod);
-    match domain(pod).filter(|_| pod.hostname.is_fqdn).map(|domain| format!("{name}.{domain}")) {
-        None => Ok(name),
+    match fqdn(pod).filter(|_| pod.hostname.is_fqdn) {
+        None => Ok(hostname(pod)),
         Some(fqdn) if fqdn.len() <= MAX_FQDN_LEN => Ok(fqdn),
         Some(fqdn) => Err(FqdnTooLong { fqdn }),
     }

@@ -10,7 +10,7 @@ pub(in crate::kubelet) fn memory_limit(pod: &Pod) -> Option<u64> {
         && Resources::of_initialization(&pod.containers).iter().all(has_limit);
     let is_limited = match pod.qos() {
         Qos::Guaranteed => true,
-        Qos::Burstable => all_have_limits || pod.resources.as_ref().is_some_and(has_limit),
+        Qos::Burstable => all_have_limits || pod.own_limit("memory").is_some(),
         Qos::BestEffort => false,
     };
     let limit = pod.total_resources().limits.get("memory").copied();

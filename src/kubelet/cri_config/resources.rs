@@ -45,18 +45,17 @@ pub(super) fn container_resources(
     node: &NodeInfo,
 ) -> LinuxContainerResources {
     let Resources { requests, limits } = &container.resources;
-    let pod_limit = |name: &str| pod.resources.as_ref().and_then(|own| own.limits.get(name)).copied();
     let limit = |page_size: &String| {
         // Kubernetes writes 2Mi; the CRI writes 2MB.
         let key = format!("hugepages-{}i", page_size.trim_end_matches('B'));
-        let limit = limits.get(&key).copied().or_else(|| pod_limit(&key)).unwrap_or_default();
+        let limit = limits.get(&key).copied().or_else(|| pod.own_limit(&key)).unwrap_or_default();
         HugepageLimit { page_size: page_size.clone(), limit: limit.units().unsigned_abs() }
     };
     // A container without a limit has that of the pod (kubelet: `getCPULimit`, `getMemoryLimit`).
     let mut limits = limits.clone();
     for name in ["cpu", "memory"] {
         if limits.get(name).is_none_or(|limit| limit.is_zero())
-            && let Some(limit) = pod_limit(name)
+            && let Some(limit) = pod.own_limit(name)
         {
             limits.insert(name.to_owned(), limit);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::manifest::pod::{HUGE_PAGES, Pod};
+use crate::manifest::pod::{Pod, huge_page_size};
 use crate::manifest::quantity::Quantity;
 
 /// Reason why the page size of a volume is not known. The messages are the kubelet's.
@@ -23,8 +23,7 @@ pub(super) fn page_size(medium: &str, size: Option<Quantity>, pod: &Pod) -> Resu
     let of_pod = pod.resources.iter();
     let all = of_pod.chain(pod.containers.iter().map(|container| &container.resources));
     let names = all.flat_map(|resources| resources.requests.keys());
-    let requested: BTreeSet<Quantity> =
-        names.filter_map(|name| name.strip_prefix(HUGE_PAGES).and_then(Quantity::parse)).collect();
+    let requested: BTreeSet<Quantity> = names.filter_map(|name| huge_page_size(name)).collect();
     let found = match size {
         None if requested.len() > 1 => return Err(PageSizeError::Several),
         None => requested.first().copied(),

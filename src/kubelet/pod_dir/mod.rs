@@ -342,8 +342,9 @@ fn hosts(facts: &EnvFacts<'_>) -> String {
         format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.etc_hosts)
     } else {
         let mut text = format!("# Kubernetes-managed hosts file.\n{KNOWN_HOSTS}");
+        let names = host_names(facts.pod).join("\t");
         for address in facts.addresses {
-            let _ = writeln!(text, "{address}\t{}", host_names(facts.pod).join("\t"));
+            let _ = writeln!(text, "{address}\t{names}");
         }
         text
     };

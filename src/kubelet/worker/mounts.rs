@@ -103,7 +103,10 @@ impl PodWorker {
 
     /// Returns whether a container mounts an emptyDir that is not on disk.
     fn uses_memory(&self, container: &Container) -> bool {
-        let in_memory = |source: &VolumeSource| matches!(source, VolumeSource::EmptyDir { medium, .. } if *medium != EmptyDirMedium::Disk);
+        let in_memory = |source: &VolumeSource| match source {
+            VolumeSource::EmptyDir { medium, .. } => *medium != EmptyDirMedium::Disk,
+            _ => false,
+        };
         let mut volumes = self.pod.volumes.iter().filter(|volume| in_memory(&volume.source));
         volumes.any(|volume| container.mounts.iter().any(|mount| mount.volume == volume.name))
     }

@@ -2,6 +2,7 @@
 //! containers, regular containers (kubelet: `kuberuntime_manager.go`: `SyncPod`).
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -172,22 +173,19 @@ impl PodWorker {
             return Ok((config, Some(authored)));
         }
         let node = &self.context.node;
-        let node_dns = node.dns().inspect_err(|error| {
+        let report = |error: &dyn fmt::Display| {
             if new_attempt.is_some() {
                 self.record_sandbox_failure(&error.to_string());
             }
-        })?;
+        };
+        let node_dns = node.dns().inspect_err(|error| report(error))?;
         let inputs = SandboxInputs {
             attempt,
             node_dns: &node_dns,
             seen: &self.first_seen(),
             cgroup_driver: self.context.runtime_state.cgroup_driver().await,
         };
-        let config = cri_config::sandbox(&self.pod, node, &inputs).inspect_err(|error| {
-            if new_attempt.is_some() {
-                self.record_sandbox_failure(&error.to_string());
-            }
-        })?;
+        let config = cri_config::sandbox(&self.pod, node, &inputs).inspect_err(|error| report(error))?;
         Ok((config, None))
     }
 

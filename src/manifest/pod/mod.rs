@@ -20,7 +20,7 @@ use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(crate) use hostname::HostnameSpec;
 pub(crate) use reference::{DataKind, DataRef, FileKeyRef, RuntimeHandler};
-pub(crate) use resources::{Amounts, HUGE_PAGES, Qos, Resources};
+pub(crate) use resources::{Amounts, Qos, Resources, huge_page_size, is_huge_page};
 pub(crate) use security::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
     DownwardApiFile, EmptyDirMedium, FileSource, FilesKind, HostPathKind, KeyToPath, PodField,

@@ -8,7 +8,7 @@ use crate::manifest::pod::{Container, Pod};
 use crate::manifest::quantity::Quantity;
 
 /// Prefix of the names of resources that are huge pages, before the size of a page.
-pub(crate) const HUGE_PAGES: &str = "hugepages-";
+const HUGE_PAGES: &str = "hugepages-";
 
 /// Amounts of resources, by their names in Kubernetes.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
@@ -85,6 +85,12 @@ impl Pod {
         total
     }
 
+    /// Returns the limit of the pod's own resources; `None` if it has none or the limit is zero.
+    pub(crate) fn own_limit(&self, name: &str) -> Option<Quantity> {
+        let limit = self.resources.as_ref().and_then(|own| own.limits.get(name)).copied();
+        limit.filter(|limit| !limit.is_zero())
+    }
+
     /// Returns the quality of service class. It follows from the resources of the pod, or else from
     /// those of its containers (Kubernetes: `pkg/apis/core/v1/helper/qos/qos.go`: `ComputePodQOS`).
     pub(crate) fn qos(&self) -> Qos {
@@ -111,6 +117,17 @@ impl Qos {
             Self::BestEffort => "BestEffort",
         }
     }
+}
+
+/// Returns whether a resource is huge pages.
+pub(crate) fn is_huge_page(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
+}
+
+/// Returns the size of a page of a resource; `None` if the resource is not huge pages of a valid
+/// size.
+pub(crate) fn huge_page_size(name: &str) -> Option<Quantity> {
+    Quantity::parse(name.strip_prefix(HUGE_PAGES)?)
 }
 
 /// Returns the sums of amounts.

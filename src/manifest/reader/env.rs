@@ -3,11 +3,11 @@
 use crate::manifest::PodSpec;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{
-    DataKind, DataRef, EnvField, EnvFrom, FileKeyRef, ResourceField, Variable, VariableValue,
+    DataKind, DataRef, EnvField, EnvFrom, FileKeyRef, ResourceField, Variable, VariableValue, is_huge_page,
 };
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
-use crate::manifest::validation::{DNS_LABEL, is_dns_label};
+use crate::manifest::validation::{DNS_LABEL, has_backstep, is_dns_label};
 
 const VARIABLE: FieldSet =
     FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
@@ -177,7 +177,6 @@ fn file_key(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<FileKeyR
     {
         at.error(DNS_LABEL, problems);
     }
-    let has_backstep = |path: &str| path.split('/').any(|part| part == "..");
     if let Some(at) = node.field("path").filter(|_| path.as_deref().is_some_and(has_backstep)) {
         at.error("must not contain '..'", problems);
     }
@@ -276,7 +275,7 @@ pub(super) fn resource(
         "requests" => Some((false, name)),
         _ => None,
     });
-    let is_known = |name: &str| RESOURCES.contains(&name) || name.starts_with("hugepages-");
+    let is_known = |name: &str| RESOURCES.contains(&name) || is_huge_page(name);
     let Some((is_limit, name)) = split.filter(|(_, name)| is_known(name)) else {
         node.field("resource")?.unknown_value(&RESOURCE_FIELDS, problems);
         return None;

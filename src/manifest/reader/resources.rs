@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::manifest::ContainerKind;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Amounts, Container, HUGE_PAGES, Resources};
+use crate::manifest::pod::{Amounts, Container, Resources, huge_page_size, is_huge_page};
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::quantity;
 use crate::manifest::reader::fields::FieldSet;
@@ -69,7 +69,7 @@ pub(super) fn of_pod(
             resources.requests.entry(name.clone()).or_insert(*limit);
         }
     }
-    check_consistency(&node, &resources, containers, problems);
+    check_consistency(&node, &resources, (containers, &of_containers), problems);
     Some(resources)
 }
 
@@ -160,14 +160,14 @@ fn check_name(name: &str, owner: Owner) -> Result<(), &'static str> {
     }
 }
 
-/// Reports amounts of a pod that its containers exceed (`validatePodResourceConsistency`).
+/// Reports amounts of a pod that its containers, or one of them, exceed
+/// (`validatePodResourceConsistency`). `total` are the resources of the containers.
 fn check_consistency(
     node: &Cursor<'_>,
     resources: &Resources,
-    containers: &[Arc<Container>],
+    (containers, total): (&[Arc<Container>], &Resources),
     problems: &mut Vec<Violation>,
 ) {
-    let total = Resources::of_containers(containers);
     let requests = total.requests.iter().map(|(name, amount)| ("requests", name, amount));
     let limits = total.limits.iter().filter(|(name, _)| is_huge_page(name));
     for (field, name, amount) in requests.chain(limits.map(|(name, amount)| ("limits", name, amount))) {
@@ -189,10 +189,6 @@ fn check_consistency(
     }
 }
 
-fn is_huge_page(name: &str) -> bool {
-    name.starts_with(HUGE_PAGES)
-}
-
 /// Returns whether a resource belongs to a device plugin (`core/helper/helpers.go`:
 /// `IsNativeResource`).
 fn is_extended(name: &str) -> bool {
@@ -210,6 +206,6 @@ fn is_overcommitted(name: &str) -> bool {
 
 /// Returns whether an amount of huge pages is a multiple of the size of a page.
 fn is_divisible(name: &str, amount: Quantity) -> bool {
-    let size = name.strip_prefix(HUGE_PAGES).and_then(Quantity::parse).map_or(0, Quantity::units);
+    let size = huge_page_size(name).map_or(0, Quantity::units);
     size > 0 && amount.units() % size == 0
 }

@@ -12,7 +12,7 @@ use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::{self, quantity};
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
-use crate::manifest::validation::{DNS_LABEL, is_dns_label};
+use crate::manifest::validation::{DNS_LABEL, has_backstep, is_dns_label};
 
 /// Default mode of files: readable by all users, writable by their owner.
 const MODE: u32 = 0o644;
@@ -231,7 +231,7 @@ pub(super) fn check_env_files(container: &Cursor<'_>, volumes: &Volumes, problem
 fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
     HOST_PATH.check(node, problems);
     let path = required(node, "path", "", problems)?;
-    if path.split('/').any(|part| part == "..") {
+    if has_backstep(&path) {
         node.field("path")?.error("must not contain '..'", problems);
     }
     let kinds = [
@@ -352,11 +352,6 @@ fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
 /// with two dots.
 fn is_within(path: &str) -> bool {
     !path.starts_with('/') && !path.starts_with("..") && !has_backstep(path)
-}
-
-/// Returns whether a path contains `..`.
-fn has_backstep(path: &str) -> bool {
-    path.split('/').any(|part| part == "..")
 }
 
 fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
