@@ -21,6 +21,21 @@ pub(crate) async fn start(place: &Place) -> Running {
     place.start_watching(&["--enforce", "restart"]).await
 }
 
+/// Starts a runtime, probeshim with restarts, and a client.
+async fn begin() -> (Runtime, Running, Owner) {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = start(&place).await;
+    (runtime, running, Owner::of(place))
+}
+
+/// Kills probeshim, and starts it again with another client.
+async fn kill_and_restart(mut running: Running, owner: Owner) -> (Running, Owner) {
+    running.signal(Signal::KILL);
+    running.ended().await;
+    (start(&owner.place).await, Owner::of(owner.place))
+}
+
 pub(crate) async fn end(mut running: Running, owner: Owner, runtime: Runtime) {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));

@@ -14,9 +14,7 @@ use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
-use rustix::process::Signal;
-
-use super::{Owner, SHORT, end, start};
+use super::{Owner, SHORT, end, kill_and_restart, start};
 use crate::admin::until_shown;
 use crate::procrun::Runtime;
 use crate::program::Place;
@@ -93,7 +91,7 @@ async fn unknown_fields_and_restart_counts_survive_a_kill_of_probeshim() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("procrun.sock"));
     let (witness, _claim) = Witness::between(&place.at("runtime.sock"), &place.at("procrun.sock"));
-    let mut running = start(&place).await;
+    let running = start(&place).await;
     let mut owner = Owner::of(place);
     let pod = owner.run("a", &[]).await;
     let mut config = ContainerConfig {
@@ -120,10 +118,7 @@ async fn unknown_fields_and_restart_counts_survive_a_kill_of_probeshim() {
         (status["pods"][0]["containers"][0]["reason"] == "CrashLoopBackOff").then_some(())
     })
     .await;
-    running.signal(Signal::KILL);
-    running.ended().await;
-    let running = start(&owner.place).await;
-    owner = Owner::of(owner.place);
+    let (running, owner) = kill_and_restart(running, owner).await;
     until_shown(&owner.place, &["status"], |status| {
         let container = &status["pods"][0]["containers"][0];
         (container["reason"] == "CrashLoopBackOff").then(|| assert_eq!(container["restarts"], 1))

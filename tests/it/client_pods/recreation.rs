@@ -6,22 +6,15 @@ use std::time::Duration;
 use fixtures::wait::soon;
 use probeshim::cri::v1::*;
 
-use rustix::process::Signal;
-
-use super::{Owner, SHORT, attempt, end, is_running, start};
+use super::{SHORT, attempt, begin, end, is_running, kill_and_restart};
 use crate::admin::until_shown;
 use crate::playing::POLITE;
-use crate::procrun::Runtime;
-use crate::program::Place;
 
 /// A client that replaces a container begins with attempt 0 again, while a dead container of a
 /// higher attempt may still exist.
 #[tokio::test]
 async fn a_container_recreated_by_its_client_is_the_newest_at_any_attempt() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, mut running, mut owner) = begin().await;
     let starts = owner.place.at("starts");
     let starts = starts.display();
     let pod = owner
@@ -42,10 +35,7 @@ async fn a_container_recreated_by_its_client_is_the_newest_at_any_attempt() {
     for round in 0..2 {
         owner.another_is_restarted(&format!("other-{round}")).await;
         assert_eq!(owner.runs("a", 0).await.id, id);
-        running.signal(Signal::KILL);
-        running.ended().await;
-        running = start(&owner.place).await;
-        owner = Owner::of(owner.place);
+        (running, owner) = kill_and_restart(running, owner).await;
     }
     let request = StopContainerRequest { container_id: id, timeout: 2 };
     owner.client.stop_container(request).await.unwrap();
@@ -60,10 +50,7 @@ async fn a_container_recreated_by_its_client_is_the_newest_at_any_attempt() {
 /// attempt may still exist.
 #[tokio::test]
 async fn a_sandbox_recreated_by_its_client_is_the_newest_at_any_attempt() {
-    let place = Place::new();
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (mut runtime, mut running, mut owner) = begin().await;
     let mut last = owner.pod("a", POLITE, &[]).await.id;
     for attempt in 1..=2 {
         runtime.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: last }).await.unwrap();
@@ -82,10 +69,7 @@ async fn a_sandbox_recreated_by_its_client_is_the_newest_at_any_attempt() {
         owner.another_is_restarted(&format!("other-{round}")).await;
         let own = owner.runs("a", 0).await;
         assert_eq!((attempt(&own), &own.pod_sandbox_id), (0, &pod.id));
-        running.signal(Signal::KILL);
-        running.ended().await;
-        running = start(&owner.place).await;
-        owner = Owner::of(owner.place);
+        (running, owner) = kill_and_restart(running, owner).await;
     }
     owner.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: pod.id }).await.unwrap();
     owner.another_is_restarted("last").await;
@@ -97,10 +81,7 @@ async fn a_sandbox_recreated_by_its_client_is_the_newest_at_any_attempt() {
 /// it contains nothing.
 #[tokio::test]
 async fn a_dead_sandbox_of_a_client_is_recreated() {
-    let place = Place::new();
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (mut runtime, running, mut owner) = begin().await;
     let mut id = owner.pod("a", POLITE, &[]).await.id;
     for attempt in 1..=2 {
         // The call bypasses the relay, so no client has released the container.

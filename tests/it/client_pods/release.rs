@@ -1,22 +1,16 @@
 //! Clients that stop or remove containers and pods, which are then no longer restarted.
 
 use probeshim::cri::v1::*;
-
 use rustix::process::Signal;
 
-use super::{Owner, SHORT, end, is_running, start};
+use super::{Owner, SHORT, begin, end, is_running, start};
 use crate::admin::until_shown;
 use crate::playing::POLITE;
-use crate::procrun::Runtime;
-use crate::program::Place;
 
 /// Users abbreviate ids, and remove running pods.
 #[tokio::test]
 async fn stops_by_short_id_and_removals_release_client_containers() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, running, mut owner) = begin().await;
     let stopped = owner.pod("stopped", POLITE, &[]).await;
     let removed = owner.pod("removed", POLITE, &[]).await;
     let mut short = owner.run("short", &[]).await;
@@ -38,10 +32,7 @@ async fn stops_by_short_id_and_removals_release_client_containers() {
 /// that time is reported as not restartable.
 #[tokio::test]
 async fn a_client_container_stopped_while_restarts_are_off_is_not_restarted() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, mut running, mut owner) = begin().await;
     owner.pod("stopped", POLITE, &[]).await;
     let removed = owner.pod("removed", POLITE, &[]).await;
     owner.pod("left", POLITE, &[]).await;

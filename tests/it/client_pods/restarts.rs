@@ -2,20 +2,13 @@
 
 use probeshim::cri::v1::*;
 
-use rustix::process::Signal;
-
-use super::{Owner, SHORT, attempt, end, liveness, start};
+use super::{SHORT, attempt, begin, end, kill_and_restart, liveness};
 use crate::admin::until_shown;
 use crate::playing::POLITE;
-use crate::procrun::Runtime;
-use crate::program::Place;
 
 #[tokio::test]
 async fn a_client_container_is_restarted_until_its_client_stops_it() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, running, mut owner) = begin().await;
     // The probe fails once, so that its second container runs until the client stops it.
     let failed = owner.place.at("failed");
     let fails_once = format!("test -e {0} || ! touch {0}", failed.display());
@@ -77,10 +70,7 @@ async fn a_client_container_is_restarted_until_its_client_stops_it() {
 /// permanently is not recreated after its removal from the runtime.
 #[tokio::test]
 async fn a_client_container_that_ended_permanently_is_not_recreated() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, mut running, mut owner) = begin().await;
     let never = ("restart-policy", "Never");
     owner.pod("killed", POLITE, &[never, ("liveness.main", &liveness("false"))]).await;
     owner.pod("well", "exit 0", &[("restart-policy", "OnFailure")]).await;
@@ -103,10 +93,7 @@ async fn a_client_container_that_ended_permanently_is_not_recreated() {
         for pod in ["killed", "well", "once"] {
             assert_eq!(owner.containers(pod).await, []);
         }
-        running.signal(Signal::KILL);
-        running.ended().await;
-        running = start(&owner.place).await;
-        owner = Owner::of(owner.place);
+        (running, owner) = kill_and_restart(running, owner).await;
     }
     end(running, owner, runtime).await;
 }
@@ -114,17 +101,11 @@ async fn a_client_container_that_ended_permanently_is_not_recreated() {
 /// Containers that ended permanently stay ended after probeshim is killed.
 #[tokio::test]
 async fn restart_policies_survive_a_kill_of_probeshim() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, mut running, mut owner) = begin().await;
     owner.pod("once", SHORT, &[("restart-policy", "Never")]).await;
     owner.pod("well", "exit 0", &[("restart-policy.main", "OnFailure")]).await;
     owner.another_is_restarted("first").await;
-    running.signal(Signal::KILL);
-    running.ended().await;
-    running = start(&owner.place).await;
-    owner = Owner::of(owner.place);
+    (running, owner) = kill_and_restart(running, owner).await;
     owner.another_is_restarted("second").await;
     for pod in ["once", "well"] {
         let containers = owner.containers(pod).await;

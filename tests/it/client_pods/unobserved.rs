@@ -1,12 +1,11 @@
 //! Pods and containers of which probeshim did not see all calls.
 
 use probeshim::cri::v1::*;
+use rustix::process::Signal;
 use serde_json::Value;
 
-use rustix::process::Signal;
-
 use super::owner::Made;
-use super::{Owner, SHORT, end, liveness, start};
+use super::{Owner, SHORT, begin, end, liveness, start};
 use crate::admin::until_shown;
 use crate::playing::POLITE;
 use crate::procrun::Runtime;
@@ -31,10 +30,7 @@ async fn the_address_of_a_sandbox_that_a_client_starts_is_shown() {
 /// probeshim does not need to see StartContainer: a running container has been started.
 #[tokio::test]
 async fn a_running_client_container_counts_as_started() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let mut running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (runtime, mut running, mut owner) = begin().await;
     let mut direct = runtime.client.clone();
     for pod in ["now", "before"] {
         let made = owner.run(pod, &[]).await;
@@ -56,10 +52,7 @@ async fn a_running_client_container_counts_as_started() {
 /// The container is restarted in the sandbox that exists, which probeshim could not recreate.
 #[tokio::test]
 async fn a_container_is_restarted_although_the_creation_of_its_sandbox_was_not_observed() {
-    let place = Place::new();
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let running = start(&place).await;
-    let mut owner = Owner::of(place);
+    let (mut runtime, running, mut owner) = begin().await;
     let config = owner.config("a", &[]);
     let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
     let id = runtime.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
