@@ -96,7 +96,10 @@ pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
         let names: Vec<String> = others
             .map(|published| {
                 let (namespace, name) = published.names();
-                format!("{namespace}/{name} ({})", published.summary().status_column)
+                let gates = published.status().filter(|_| matches!(until, Some(Until::Ready)));
+                let gates = gates.and_then(unmet_gates).map(|gates| format!("; {gates}"));
+                let state = published.summary().status_column;
+                format!("{namespace}/{name} ({state}{})", gates.unwrap_or_default())
             })
             .collect();
         names.join(", ")
@@ -106,5 +109,28 @@ pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
         Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase() == "Succeeded")),
         Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
         None => format!("not ended: {}", of(PodStatusExt::is_terminal)),
+    }
+}
+
+/// Returns the reason why a pod is not ready although its containers are.
+fn unmet_gates(status: &PodStatus) -> Option<&str> {
+    let mut conditions = status.conditions.iter().flatten().filter(|_| status.is("ContainersReady"));
+    conditions.find(|condition| condition.type_ == "Ready")?.message.as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_with_ready_containers_may_be_not_ready_because_of_its_gates() {
+        for (containers_ready, expected) in [("True", Some("no gate")), ("False", None)] {
+            let status: PodStatus = serde_json::from_value(serde_json::json!({"conditions": [
+                {"type": "Ready", "status": "False", "message": "no gate"},
+                {"type": "ContainersReady", "status": containers_ready},
+            ]}))
+            .unwrap();
+            assert_eq!(unmet_gates(&status), expected, "{containers_ready}");
+        }
     }
 }

@@ -272,11 +272,12 @@ fn quantities(amounts: Option<BTreeMap<String, Quantity>>) -> Vec<String> {
     amounts.into_iter().flatten().map(|(resource, amount)| format!("{resource}: {}", amount.0)).collect()
 }
 
-/// Returns the name of a volume with its type, which is the name of its other field.
+/// Returns the name of a volume with its type, which is the name of its other field. A volume
+/// without one is an emptyDir.
 fn volume(volume: &Volume) -> String {
     let value = serde_json::to_value(volume).unwrap_or_default();
     let mut fields = value.as_object().into_iter().flat_map(|object| object.keys());
-    format!("{} ({})", volume.name, fields.find(|field| *field != "name").map_or("", String::as_str))
+    format!("{} ({})", volume.name, fields.find(|field| *field != "name").map_or("emptyDir", String::as_str))
 }
 
 fn title_case(is: bool) -> &'static str {

@@ -202,14 +202,21 @@ fn restarts(pod: &StatusPod) -> u32 {
     pod.restarts.or_else(|| attempts.max()).unwrap_or(0)
 }
 
-/// Returns the state of a pod, and of its first container with a reason.
+/// Returns the state of a pod, and of its first container with a reason, or else the reason why the
+/// pod is not ready although its containers are.
 fn description(pod: &StatusPod) -> String {
     let status = pod.status.as_deref().or(pod.phase.as_deref()).unwrap_or(&pod.sandbox);
     let explained = |container: &&StatusContainer| {
         container.ready != Some(true)
             && (container.message.is_some() || container.exit_code.is_some_and(|code| code != 0))
     };
-    let Some(container) = pod.containers.iter().find(explained) else { return sanitize(status) };
+    let Some(container) = pod.containers.iter().find(explained) else {
+        let condition = |kind: &str| pod.conditions.iter().find(|it| it.r#type == kind);
+        let are_containers_ready = condition("ContainersReady").is_some_and(|it| it.status == "True");
+        let ready = condition("Ready").filter(|_| are_containers_ready);
+        let message = ready.and_then(|it| it.message.as_deref());
+        return sanitize(&[Some(status), message].into_iter().flatten().collect::<Vec<_>>().join("; "));
+    };
     let name = container.name.as_deref().unwrap_or_default();
     let exit = container.exit_code.map(|code| format!(" exited with code {code}"));
     let message = container.message.as_deref().map(|message| format!(": {}", message.trim()));
@@ -291,6 +298,14 @@ mod tests {
         let reason = "shop/web is not ready (CrashLoopBackOff; main: back-off 10s)".to_owned();
         assert_eq!(state_of(&crashing, "ready"), WaitState::Pending(reason));
         assert_eq!(state_of(&crashing, "restarts=2"), WaitState::Met);
+        let gated = [pod(&serde_json::json!({
+            "phase": "Running", "status": "Running", "ready": false, "conditions": [
+                {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "no gate"},
+                {"type": "ContainersReady", "status": "True"},
+            ],
+        }))];
+        let reason = "shop/web is not ready (Running; no gate)".to_owned();
+        assert_eq!(state_of(&gated, "ready"), WaitState::Pending(reason));
     }
 
     #[test]
