@@ -47,7 +47,7 @@ impl KubeletStarter {
         let stop = CancellationToken::new();
         let (kubelet_handle, until) = (kubelet.clone(), stop.clone());
         let source = manifests.watch(events);
-        let task = tokio::spawn(async move { kubelet_handle.run(source, until).await });
+        let task = tokio::spawn(async move { kubelet_handle.run_manifests(source, until).await });
         Ok(RunningKubelet { kubelet, stop, task })
     }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodStatus;
 
 use crate::config::Until;
-use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodStatusExt, PublishedPod};
+use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodStatusExt, PublishedPod, WorkloadStatus};
 
 /// State of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) async fn wait_for_goal(kubelet: &Kubelet, until: Option<Until>) -> Op
     loop {
         changes.borrow_and_update();
         let published_pods = kubelet.published_pods();
-        if let Some(state) = goal_state(&published_pods, until) {
+        if let Some(state) = goal_state(&published_pods, &kubelet.workloads(), until) {
             return Some(state);
         }
         if kubelet.has_deleted_pods() && published_pods.iter().all(|published| published.removed().is_some())
@@ -36,22 +36,29 @@ pub(super) async fn wait_for_goal(kubelet: &Kubelet, until: Option<Until>) -> Op
 }
 
 /// Returns the state of the condition if it is met, or can no longer be met.
-fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<GoalState> {
+fn goal_state(
+    published_pods: &[PublishedPod],
+    workloads: &[WorkloadStatus],
+    until: Option<Until>,
+) -> Option<GoalState> {
     let wanted: Vec<&PublishedPod> =
-        published_pods.iter().filter(|published| !published.is_unwanted()).collect();
+        published_pods.iter().filter(|published| !is_unimportant(published, workloads)).collect();
     let statuses: Vec<Option<&PodStatus>> = wanted.iter().map(|published| published.status()).collect();
-    let all = |is: fn(&PodStatus) -> bool| {
-        !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
-    };
+    // A job that has failed may have no pods any more.
+    let has_pods = !statuses.is_empty() || workloads.iter().any(|workload| workload.failure.is_some());
+    let all = |is: fn(&PodStatus) -> bool| has_pods && statuses.iter().all(|status| status.is_some_and(is));
+    let is_created = workloads.iter().all(|workload| workload.missing.is_empty());
+    let is_complete = workloads.iter().all(|workload| workload.is_complete);
     let is_well = match until {
-        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase() == "Succeeded"),
-        Some(Until::Succeeded) => all(|status| status.phase() == "Succeeded"),
+        Some(Until::Ready) => is_created && all(|status| status.is("Ready") || status.phase() == "Succeeded"),
+        Some(Until::Succeeded) => is_complete && all(|status| status.phase() == "Succeeded"),
         Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
         // Without a condition, `play` ends once all pods have ended.
-        None => all(PodStatusExt::is_terminal),
+        None => is_complete && all(PodStatusExt::is_terminal),
     };
-    let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
-    let lost: Vec<String> = lost.collect();
+    let failed_jobs = workloads.iter().filter_map(|workload| workload.failure.clone());
+    let failed_pods = wanted.iter().filter(|published| published.has_failed()).map(|pod| failed(pod));
+    let lost: Vec<String> = failed_jobs.chain(failed_pods).collect();
     if is_well {
         let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
         return Some(if is_enough { GoalState::Met } else { GoalState::Failed(lost.join("\n")) });
@@ -59,13 +66,21 @@ fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<G
     // Pods that have ended can no longer meet the condition.
     let is_vain = match until {
         Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
-        Some(Until::Restarts(_)) => all(PodStatusExt::is_terminal),
+        Some(Until::Restarts(_)) => is_complete && all(PodStatusExt::is_terminal),
         None => false,
     };
     is_vain.then(|| {
         let reason = if lost.is_empty() { "all pods have ended".to_owned() } else { lost.join("\n") };
         GoalState::Failed(reason)
     })
+}
+
+/// Returns whether a pod does not count: its manifest was removed, or it has failed and its job
+/// replaces it.
+fn is_unimportant(published: &PublishedPod, workloads: &[WorkloadStatus]) -> bool {
+    let is_of_running_job =
+        |workload: &WorkloadStatus| workload.failure.is_none() && workload.job_pods.contains(published.uid());
+    published.is_unwanted() || published.has_failed() && workloads.iter().any(is_of_running_job)
 }
 
 /// Returns the error message of a failed pod.
@@ -86,13 +101,15 @@ fn failed(published: &PublishedPod) -> String {
 
 /// Returns the part of the condition that is not met yet.
 pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
-    let mut published_pods = kubelet.published_pods();
-    published_pods.retain(|published| !published.is_unwanted());
-    if published_pods.is_empty() {
+    let (mut published_pods, workloads) = (kubelet.published_pods(), kubelet.workloads());
+    published_pods.retain(|published| !is_unimportant(published, &workloads));
+    let missing: Vec<&String> = workloads.iter().flat_map(|workload| &workload.missing).collect();
+    if published_pods.is_empty() && missing.is_empty() {
         return "there are no pods".to_owned();
     }
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
+        let missing = missing.iter().map(|name| format!("{name} (not created yet)"));
         let names: Vec<String> = others
             .map(|published| {
                 let (namespace, name) = published.names();
@@ -101,6 +118,7 @@ pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
                 let state = published.summary().status_column;
                 format!("{namespace}/{name} ({state}{})", gates.unwrap_or_default())
             })
+            .chain(missing)
             .collect();
         names.join(", ")
     };

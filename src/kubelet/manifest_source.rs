@@ -10,9 +10,8 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::error;
 
-use super::pod_source::{DesiredPods, PodOwner, PodSource, with_pods};
+use super::pod_source::with_pods;
 use crate::events::EventRecorder;
-use crate::manifest::pod::Pod;
 use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions, is_stdin};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
@@ -67,16 +66,17 @@ impl ManifestSource {
         &self.paths
     }
 
-    /// Returns the number of pods.
+    /// Returns the number of pods with which the manifests begin.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.pod_set.pods.len()
+        self.pod_set.first_pods().count()
     }
 
     /// Returns the name of each pod with the name of each of its containers.
-    pub fn container_names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pod_set.pods.iter().flat_map(|pod| {
-            pod.containers.iter().map(|container| (pod.name.as_str(), container.spec.name.as_str()))
+    pub fn container_names(&self) -> impl Iterator<Item = (String, String)> {
+        self.pod_set.first_pods().flat_map(|pod| {
+            let names = pod.containers.iter().map(|container| container.name.clone());
+            names.map(|container| (pod.name.clone(), container)).collect::<Vec<_>>()
         })
     }
 
@@ -128,9 +128,7 @@ impl ManifestSource {
         self.files = files;
         if has_changed {
             let mut new = PodSet::new(self.files.documents());
-            let is_invalid = |pod: &&Arc<Pod>| new.invalid.contains(&pod.full_name());
-            let previous: Vec<Arc<Pod>> = self.pod_set.pods.iter().filter(is_invalid).cloned().collect();
-            new.pods.extend(previous);
+            new.keep_earlier(&self.pod_set);
             self.pod_set = Arc::new(new);
         }
         has_changed
@@ -165,15 +163,19 @@ pub(crate) struct ManifestWatch {
     _task: AbortOnDropHandle<()>,
 }
 
-impl PodSource for ManifestWatch {
-    const OWNER: PodOwner = PodOwner::Kubelet;
-
-    fn desired(&mut self) -> DesiredPods {
-        let set = self.pod_sets.borrow_and_update().clone();
-        DesiredPods { pods: set.pods.clone(), objects: set.objects.clone(), specs: Some(self.specs.clone()) }
+impl ManifestWatch {
+    /// Returns the pods and workloads, and marks them as seen.
+    pub(super) fn pod_set(&mut self) -> Arc<PodSet> {
+        self.pod_sets.borrow_and_update().clone()
     }
 
-    async fn changed(&mut self) {
+    /// Returns the probes of other sources.
+    pub(super) fn specs(&self) -> &SpecResolver {
+        &self.specs
+    }
+
+    /// Waits until the manifests change. This method is cancel-safe.
+    pub(super) async fn changed(&mut self) {
         if self.pod_sets.changed().await.is_err() {
             if !std::mem::replace(&mut self.is_lost, true) {
                 error!(

@@ -40,6 +40,8 @@ mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
 mod worker;
+mod workload_status;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -61,6 +63,7 @@ use crate::probe::{SpecResolver, record_problem};
 use crate::state::StateError;
 use context::{Stores, WorkerContext};
 use log_manager::ContainerLogManager;
+use manifest_source::ManifestWatch;
 use node::NodeInfo;
 use objects::ObjectStore;
 use orphans::{Orphans, find_orphans};
@@ -70,6 +73,7 @@ use pod_workers::{PodWorkerHandle, PodWorkers};
 use runtime_clients::RuntimeClients;
 use runtime_state::RuntimeState;
 use worker::{PodWorker, WorkerSignals};
+use workloads::ManifestPods;
 
 pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
 pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
@@ -80,6 +84,7 @@ pub use pod_status::{ContainerStatusExt, PodStatusExt};
 pub use printer::Summary;
 pub use published_pod::{PublishedPod, WorkerPhase};
 pub use runtime_status::was_created_after;
+pub use workload_status::WorkloadStatus;
 
 /// The built-in kubelet: starts a pod worker for each pod of its source. Clones share it.
 #[derive(Clone, Debug)]
@@ -126,6 +131,13 @@ impl Kubelet {
         })
     }
 
+    /// Runs the pods and workloads of manifests until `end` is cancelled, then terminates them.
+    /// Returns whether nothing is left of the pods that have ended.
+    pub(crate) async fn run_manifests(&self, manifests: ManifestWatch, end: CancellationToken) -> bool {
+        let pods = ManifestPods::new(manifests, self.context.clone(), self.pod_workers.clone());
+        self.run(pods, end).await
+    }
+
     /// Runs the pods of a source until `end` is cancelled, then terminates them if the kubelet owns
     /// them. Returns whether nothing is left of the pods that have ended.
     pub(crate) async fn run<S: PodSource>(&self, mut source: S, end: CancellationToken) -> bool {
@@ -134,6 +146,9 @@ impl Kubelet {
         let mut state_errors = self.context.stores.state.write_error();
         let mut orphan_scan = JoinSet::new();
         let desired = source.desired();
+        if let Some(specs) = &desired.specs {
+            self.set_specs(specs, &desired.pods);
+        }
         self.context.objects.replace(desired.objects);
         if S::OWNER == PodOwner::Kubelet {
             self.context.unmount_stale().await;
@@ -184,20 +199,25 @@ impl Kubelet {
     fn apply(&self, desired: DesiredPods, workers: &mut JoinSet<WorkerExit>) {
         let DesiredPods { pods, objects, specs } = desired;
         if let Some(specs) = specs {
-            // Pods that are about to terminate are probed until then.
-            let running = self.pod_workers.except(&pods);
-            let specs = with_pods(&specs, pods.iter().chain(&running));
-            if let Some(prober) = &self.context.prober {
-                // The prober knows the specs before there is anything to probe.
-                prober.set_specs(specs.clone());
-            }
-            if let Some(updates) = &self.spec_updates {
-                // Fails only if the engine has left 4,096 updates in the queue.
-                let _ = updates.try_send(specs);
-            }
+            self.set_specs(&specs, &pods);
         }
         self.set_objects(&objects);
         self.set_pods(pods, workers);
+    }
+
+    /// Passes the probes of the pods, and those of other sources, to the prober and the engine.
+    fn set_specs(&self, specs: &SpecResolver, pods: &[Arc<Pod>]) {
+        // Pods that are about to terminate are probed until then.
+        let running = self.pod_workers.except(pods);
+        let specs = with_pods(specs, pods.iter().chain(&running));
+        if let Some(prober) = &self.context.prober {
+            // The prober knows the specs before there is anything to probe.
+            prober.set_specs(specs.clone());
+        }
+        if let Some(updates) = &self.spec_updates {
+            // Fails only if the engine has left 4,096 updates in the queue.
+            let _ = updates.try_send(specs);
+        }
     }
 
     /// Wakes the worker of each pod with a probe whose result changes.

@@ -10,6 +10,7 @@ use super::deleted_pods::DeletedPods;
 use super::published_pod::PublishedPod;
 use super::terminated_pods::TerminatedPods;
 use super::worker::WorkerSignals;
+use super::workload_status::WorkloadStatus;
 use crate::manifest::GRACE_PERIOD;
 use crate::manifest::pod::{Pod, identity};
 use crate::object_ref::PodRef;
@@ -22,6 +23,7 @@ pub(super) struct PodWorkers {
     pub(super) changed: watch::Sender<()>,
     pub(super) terminated: TerminatedPods,
     pub(super) deleted: DeletedPods,
+    workloads: Mutex<Vec<WorkloadStatus>>,
 }
 
 /// Handle of a pod worker.
@@ -80,11 +82,27 @@ impl PodWorkers {
             changed: watch::Sender::new(()),
             terminated: TerminatedPods::default(),
             deleted: DeletedPods::default(),
+            workloads: Mutex::default(),
         }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodWorkerHandle>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the status of each workload.
+    pub(super) fn set_workloads(&self, statuses: Vec<WorkloadStatus>) {
+        let mut workloads = self.workloads.lock().unwrap_or_else(PoisonError::into_inner);
+        if *workloads != statuses {
+            *workloads = statuses;
+            drop(workloads);
+            self.changed.send_replace(());
+        }
+    }
+
+    /// Returns the status of each workload.
+    pub(super) fn workloads(&self) -> Vec<WorkloadStatus> {
+        self.workloads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the current pods, except those with the uids of `pods`.

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::pod_workers::PodWorkerHandle;
 use super::published_pod::PublishedPod;
+use super::workload_status::WorkloadStatus;
 use super::{Kubelet, cri_config, pod_dir};
 use crate::manifest::GRACE_PERIOD;
 use crate::object_ref::PodRef;
@@ -34,6 +35,12 @@ impl Kubelet {
         // A worker that ends meanwhile is listed once, because the lock is held.
         pods.extend(self.pod_workers.terminated.all());
         pods
+    }
+
+    /// Returns the status of each workload of the manifests.
+    #[must_use]
+    pub fn workloads(&self) -> Vec<WorkloadStatus> {
+        self.pod_workers.workloads()
     }
 
     /// Returns all pods in the form of the kubelet's `/pods`.

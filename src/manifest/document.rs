@@ -10,10 +10,11 @@ use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::check_api_version;
-use crate::manifest::reader::{config_object, pod, spec};
+use crate::manifest::reader::{config_object, pod, spec, workload};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::manifest::workload::{Workload, WorkloadKind};
+use crate::manifest::workload_spec::WorkloadSpec;
 
 /// Namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -42,6 +43,8 @@ pub(crate) enum DocumentKind {
     Probed(Manifest),
     /// A pod that probeshim runs; `pod` is `None` if errors were reported.
     Pod { namespace: String, name: String, pod: Option<Arc<Pod>> },
+    /// A workload that probeshim runs; `spec` is `None` if errors were reported.
+    Workload { kind: WorkloadKind, namespace: String, name: String, spec: Option<Arc<WorkloadSpec>> },
     /// A ConfigMap, Secret or RuntimeClass for pods that probeshim runs.
     Config(ConfigObject),
     /// Kind, namespace and name of a ConfigMap, Secret or RuntimeClass for which errors were
@@ -81,7 +84,7 @@ pub(crate) enum Purpose {
 /// An object of a document, before its content is read.
 pub(super) enum Object<'a> {
     /// A workload or pod. `owner` is `None` if its identity could not be read, which was reported.
-    Workload { owner: Option<Workload>, template: Cursor<'a> },
+    Workload { owner: Option<Workload>, template: Cursor<'a>, node: Cursor<'a> },
     /// An object of another kind.
     Other(String, Cursor<'a>),
 }
@@ -94,6 +97,7 @@ impl Document {
                 (owner.kind.name(), &owner.namespace, &owner.name)
             }
             DocumentKind::Pod { namespace, name, .. } => ("Pod", namespace, name),
+            DocumentKind::Workload { kind, namespace, name, .. } => (kind.name(), namespace, name),
             DocumentKind::Config(object) => object.key(),
             DocumentKind::InvalidConfig(kind, namespace, name) => (kind, namespace, name),
             DocumentKind::Ignored(kind) => (kind, "", ""),
@@ -122,17 +126,17 @@ pub(crate) fn read(
     let root = root(document, options.level, options.redact);
     list_items(&root, None, Source::Manifest, problems, &mut |object, problems| {
         let kind = match object {
-            Object::Workload { owner, template } => match options.purpose {
+            Object::Workload { owner, template, node } => match options.purpose {
                 Purpose::Probe => {
                     read_manifest(owner, &template, Source::Manifest, problems).map(DocumentKind::Probed)
                 }
-                Purpose::Run => read_pod(owner, &template, options, problems),
+                Purpose::Run => read_pods(owner, &node, &template, options, problems),
                 Purpose::Check => {
-                    // `read_pod` reports the same errors, and more.
+                    // `read_pods` reports the same errors, and more.
                     let probed = read_manifest(owner.clone(), &template, Source::Manifest, &mut Vec::new());
                     let kind = probed.map(DocumentKind::Probed);
                     documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
-                    read_pod(owner, &template, options, problems)
+                    read_pods(owner, &node, &template, options, problems)
                 }
             },
             Object::Other(kind, node)
@@ -162,7 +166,7 @@ pub(crate) fn read_manifests(
     let mut manifests = Vec::new();
     let root = root(document, source.level(), redact);
     list_items(&root, None, source, problems, &mut |object, problems| {
-        let Object::Workload { owner, template } = object else { return };
+        let Object::Workload { owner, template, .. } = object else { return };
         manifests.extend(read_manifest(owner, &template, source, problems));
     });
     manifests
@@ -179,22 +183,32 @@ fn read_manifest(
     owner.filter(|_| problems.len() == before).map(|owner| Manifest { owner, pod })
 }
 
-/// Reads the pod that the node runs for a pod or workload. A workload runs as one pod.
-fn read_pod(
+/// Reads a pod, or a workload and the template of its pods, for running it.
+fn read_pods(
     owner: Option<Workload>,
+    node: &Cursor<'_>,
     template: &Cursor<'_>,
     options: ReadOptions,
     problems: &mut Vec<Violation>,
 ) -> Option<DocumentKind> {
     let mut found = Vec::new();
     template.object(problems)?;
-    pod::check_template(owner.as_ref().map(|owner| owner.kind), template, &mut found);
-    let (namespace, name) = owner.as_ref().map(Workload::first_pod).unwrap_or_default();
+    let kind = owner.as_ref().map(|owner| owner.kind);
+    pod::check_template(kind, template, &mut found);
+    let (namespace, name) = owner.map(|owner| (owner.namespace, owner.name)).unwrap_or_default();
+    let scale = kind.map(|kind| workload::scale(kind, node, &mut found));
     let pod = pod::read(template, &namespace, &name, &mut found);
     let is_ignored = |problem: &Violation| problem.is_unsupported && options.ignore_unsupported;
-    let is_right = found.iter().all(is_ignored);
+    let pod = pod.filter(|_| found.iter().all(is_ignored));
     problems.append(&mut found);
-    owner.map(|_| DocumentKind::Pod { namespace, name, pod: pod.filter(|_| is_right).map(Arc::new) })
+    Some(match kind? {
+        WorkloadKind::Pod => DocumentKind::Pod { namespace, name, pod: pod.map(Arc::new) },
+        kind => {
+            let new = |scale| WorkloadSpec::new(kind, [&namespace, &name], scale, node, template);
+            let spec = scale.filter(|_| pod.is_some()).map(new).map(Arc::new);
+            DocumentKind::Workload { kind, namespace, name, spec }
+        }
+    })
 }
 
 /// Returns the root of a document. `redact` keeps values out of errors.
@@ -255,7 +269,7 @@ pub(super) fn list_items<F>(
     };
     let labels = labels(&template, problems);
     let owner = owner.filter(|_| problems.len() == before).map(|owner| Workload { labels, ..owner });
-    take(Object::Workload { owner, template }, problems);
+    take(Object::Workload { owner, template, node: node.clone() }, problems);
 }
 
 /// Identifies a list item in errors by kind, namespace and name instead of its index, because the

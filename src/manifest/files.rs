@@ -219,7 +219,10 @@ impl Files {
         let has_pod = |place: usize| {
             let mut files = self.known.iter().filter(move |((of, _), _)| *of == place);
             let is_pod = |document: &Document| {
-                matches!(document.kind, DocumentKind::Pod { .. } | DocumentKind::Probed(_))
+                matches!(
+                    document.kind,
+                    DocumentKind::Pod { .. } | DocumentKind::Workload { .. } | DocumentKind::Probed(_)
+                )
             };
             files.any(|(_, file)| !file.problems.is_empty() || file.documents.iter().any(is_pod))
         };

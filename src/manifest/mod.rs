@@ -24,9 +24,11 @@ mod probe;
 pub(crate) mod quantity;
 pub(crate) mod reader;
 mod remarks;
+mod scale;
 mod source;
 pub(crate) mod validation;
 mod workload;
+mod workload_spec;
 
 pub(crate) use config_object::{ConfigObjects, ObjectError};
 pub use document::Manifest;
@@ -43,5 +45,7 @@ pub use pod_spec::{ContainerKind, ContainerPort, ContainerSpec, Env, PodSpec, Re
 pub use probe::{GrpcHealth, Handler, Hook, HttpGet, Port, Probe, ProbeType, TcpSocket};
 pub(crate) use reader::probe::{hook as read_hook, probe as read_probe};
 pub(crate) use reader::spec::port as read_port;
+pub(crate) use scale::{JobSpec, Scale};
 pub use source::Source;
 pub(crate) use workload::{Workload, WorkloadKind};
+pub(crate) use workload_spec::{PodSlot, WorkloadSpec};

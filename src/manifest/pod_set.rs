@@ -6,18 +6,22 @@ use std::sync::Arc;
 use crate::manifest::config_object::ConfigObjects;
 use crate::manifest::document::{Document, DocumentKind};
 use crate::manifest::pod::Pod;
+use crate::manifest::workload::WorkloadKind;
+use crate::manifest::workload_spec::WorkloadSpec;
 
 /// The pods and objects of all documents.
 #[derive(Debug, Default)]
 pub(crate) struct PodSet {
     /// Pods to run, in the order of the documents.
     pub(crate) pods: Vec<Arc<Pod>>,
+    /// Workloads to run, in the order of the documents.
+    pub(crate) workloads: Vec<Arc<WorkloadSpec>>,
     /// Objects to which the pods may refer.
     pub(crate) objects: Arc<ConfigObjects>,
     /// Conflicts between documents, such as two pods of the same name.
     pub(crate) problems: Vec<String>,
-    /// Pods with errors, as `NAMESPACE/NAME`.
-    pub(crate) invalid: BTreeSet<String>,
+    /// Kinds, namespaces and names of the pods and workloads with errors.
+    pub(crate) invalid: BTreeSet<(WorkloadKind, String, String)>,
 }
 
 impl PodSet {
@@ -27,7 +31,10 @@ impl PodSet {
         let (mut set, mut objects) = (Self::default(), Vec::new());
         let mut places: BTreeMap<_, &str> = BTreeMap::new();
         for document in documents {
-            let is_used = matches!(document.kind, DocumentKind::Pod { .. } | DocumentKind::Config(_));
+            let is_used = matches!(
+                document.kind,
+                DocumentKind::Pod { .. } | DocumentKind::Workload { .. } | DocumentKind::Config(_)
+            );
             if !is_used {
                 continue;
             }
@@ -41,7 +48,9 @@ impl PodSet {
             match &document.kind {
                 DocumentKind::Config(object) => objects.push(object.clone()),
                 DocumentKind::Pod { pod: Some(pod), .. } => set.add(pod, &document.at),
-                _ => drop(set.invalid.insert(format!("{namespace}/{name}"))),
+                DocumentKind::Workload { spec: Some(spec), .. } => set.workloads.push(spec.clone()),
+                DocumentKind::Workload { kind, .. } => set.add_invalid(*kind, namespace, name),
+                _ => set.add_invalid(WorkloadKind::Pod, namespace, name),
             }
         }
         set.objects = Arc::new(objects.into_iter().collect());
@@ -52,10 +61,32 @@ impl PodSet {
     fn add(&mut self, pod: &Arc<Pod>, at: &str) {
         let uid = &pod.uid;
         if self.pods.iter().any(|known| known.uid == *uid) {
-            self.invalid.insert(pod.full_name());
+            self.add_invalid(WorkloadKind::Pod, &pod.namespace, &pod.name);
             self.problems.push(format!("{at}: metadata.uid: Duplicate value: {uid:?}"));
         } else {
             self.pods.push(pod.clone());
         }
+    }
+
+    fn add_invalid(&mut self, kind: WorkloadKind, namespace: &str, name: &str) {
+        self.invalid.insert((kind, namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Keeps the pods and workloads of an earlier set whose documents have errors now.
+    pub(crate) fn keep_earlier(&mut self, earlier: &Self) {
+        let is_invalid = |kind: WorkloadKind, namespace: &str, name: &str| {
+            self.invalid.contains(&(kind, namespace.to_owned(), name.to_owned()))
+        };
+        let pods = earlier.pods.iter().filter(|pod| is_invalid(WorkloadKind::Pod, &pod.namespace, &pod.name));
+        let workloads =
+            earlier.workloads.iter().filter(|spec| is_invalid(spec.kind, &spec.namespace, &spec.name));
+        let (pods, workloads): (Vec<_>, Vec<_>) = (pods.cloned().collect(), workloads.cloned().collect());
+        self.pods.extend(pods);
+        self.workloads.extend(workloads);
+    }
+
+    /// Returns the pods, and those with which the workloads begin.
+    pub(crate) fn first_pods(&self) -> impl Iterator<Item = Arc<Pod>> {
+        self.pods.iter().cloned().chain(self.workloads.iter().flat_map(|spec| spec.first_pods()))
     }
 }

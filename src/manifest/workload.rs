@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Maximum length of the prefix to which the API server appends five random characters
 /// (`apiserver/pkg/storage/names/generate.go`: `MaxGeneratedNameLength`).
-const MAX_GENERATED_BASE: usize = 58;
+pub(super) const MAX_GENERATED_BASE: usize = 58;
 
 /// Kind of a pod or workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,15 +78,6 @@ impl fmt::Display for Workload {
 }
 
 impl Workload {
-    /// Returns namespace and name of the first pod of the workload.
-    pub(crate) fn first_pod(&self) -> (String, String) {
-        let name = match self.kind {
-            WorkloadKind::StatefulSet => format!("{}-0", self.name),
-            _ => self.name.clone(),
-        };
-        (self.namespace.clone(), name)
-    }
-
     /// Returns kind, namespace, name and uid, which distinguish the workload from others.
     pub(crate) fn key(&self) -> (WorkloadKind, &str, &str, Option<&str>) {
         (self.kind, &self.namespace, &self.name, self.uid.as_deref())

@@ -104,10 +104,10 @@ impl Progress {
     }
 
     /// Makes the column of names wide enough for pods and their containers.
-    pub fn expect<'a>(&self, names: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    pub fn expect(&self, names: impl IntoIterator<Item = (String, String)>) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         for (pod, container) in names {
-            events.expect(pod, container);
+            events.expect(&pod, &container);
         }
     }
 

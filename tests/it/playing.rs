@@ -6,6 +6,7 @@ mod around;
 mod command;
 mod logs;
 mod stdin;
+mod workloads;
 
 use std::fs;
 use std::path::PathBuf;

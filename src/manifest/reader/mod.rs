@@ -15,6 +15,7 @@ mod resources;
 mod security;
 pub(in crate::manifest) mod spec;
 mod volume;
+pub(in crate::manifest) mod workload;
 mod written;
 
 #[cfg(test)]

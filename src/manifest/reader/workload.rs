@@ -1,0 +1,193 @@
+//! Reads the number and the order of a workload's pods.
+
+use serde_json::Value;
+
+use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::reader::fields::{FieldSet, flag, text};
+use crate::manifest::scale::{JobSpec, Scale};
+use crate::manifest::validation::NON_NEGATIVE;
+use crate::manifest::workload::WorkloadKind;
+
+/// Maximum number of pods of one workload. A kubelet runs 110 pods by default.
+const MAX_PODS: u32 = 1000;
+
+/// Default of a job's `backoffLimit` (`pkg/apis/batch/v1/defaults.go`: `SetDefaults_Job`).
+const BACKOFF_LIMIT: u32 = 6;
+
+/// Reason why probeshim does not support a rule for ending a job.
+const JOB_RULES: &str = "probeshim ends a job by its completions and its backoffLimit";
+
+const REPLICAS: FieldSet = FieldSet {
+    known: &["replicas", "selector", "template"],
+    ignored: &[
+        "strategy",
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "paused",
+        "progressDeadlineSeconds",
+        "rollbackTo",
+    ],
+    unsupported: &[],
+};
+
+const DAEMON_SET: FieldSet = FieldSet {
+    known: &["selector", "template"],
+    ignored: &["updateStrategy", "minReadySeconds", "revisionHistoryLimit", "templateGeneration"],
+    unsupported: &[],
+};
+
+const STATEFUL_SET: FieldSet = FieldSet {
+    known: &["replicas", "selector", "template", "serviceName", "podManagementPolicy", "ordinals"],
+    ignored: &[
+        "updateStrategy",
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+    ],
+    unsupported: &[("volumeClaimTemplates", "requires the storage of a cluster")],
+};
+
+const ORDINALS: FieldSet = FieldSet::only(&["start"]);
+
+const JOB: FieldSet = FieldSet {
+    known: &[
+        "completions",
+        "parallelism",
+        "completionMode",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "suspend",
+        "template",
+    ],
+    ignored: &[
+        "selector",
+        "manualSelector",
+        "ttlSecondsAfterFinished",
+        "podReplacementPolicy",
+        "managedBy",
+        "scheduling",
+    ],
+    unsupported: &[
+        ("backoffLimitPerIndex", JOB_RULES),
+        ("maxFailedIndexes", JOB_RULES),
+        ("podFailurePolicy", JOB_RULES),
+        ("successPolicy", JOB_RULES),
+    ],
+};
+
+const CRON_JOB: FieldSet = FieldSet {
+    known: &["jobTemplate", "suspend"],
+    ignored: &[
+        "schedule",
+        "timeZone",
+        "startingDeadlineSeconds",
+        "concurrencyPolicy",
+        "successfulJobsHistoryLimit",
+        "failedJobsHistoryLimit",
+    ],
+    unsupported: &[],
+};
+
+const JOB_TEMPLATE: FieldSet = FieldSet::only(&["metadata", "spec"]);
+
+/// Reads the number and the order of a workload's pods.
+pub(in crate::manifest) fn scale(
+    kind: WorkloadKind,
+    workload: &Cursor<'_>,
+    problems: &mut Vec<Violation>,
+) -> Scale {
+    let Some(spec) = workload.field("spec") else { return Scale::ONE };
+    match kind {
+        WorkloadKind::Pod => Scale::ONE,
+        WorkloadKind::Deployment | WorkloadKind::ReplicaSet => {
+            REPLICAS.check(&spec, problems);
+            check_selector(&spec, problems);
+            Scale::Replicas { first: 0, count: replicas(&spec, problems), is_ordered: false }
+        }
+        WorkloadKind::DaemonSet => {
+            DAEMON_SET.check(&spec, problems);
+            check_selector(&spec, problems);
+            Scale::ONE
+        }
+        WorkloadKind::StatefulSet => stateful_set(&spec, problems),
+        WorkloadKind::Job => job(&spec, problems),
+        WorkloadKind::CronJob => {
+            CRON_JOB.check(&spec, problems);
+            let is_suspended = flag(&spec, "suspend", problems);
+            spec.field("jobTemplate").inspect(|template| JOB_TEMPLATE.check(template, problems));
+            let job = spec.at(&["jobTemplate", "spec"]).map(|spec| job(&spec, problems));
+            job.filter(|_| !is_suspended).unwrap_or(Scale::NONE)
+        }
+    }
+}
+
+fn stateful_set(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
+    STATEFUL_SET.check(spec, problems);
+    check_selector(spec, problems);
+    // The name becomes the subdomain of the pods, which `workload_spec` sets.
+    text(spec, "serviceName", problems);
+    let policy = spec.field("podManagementPolicy");
+    let is_ordered =
+        policy.and_then(|at| at.one_of(&[("OrderedReady", true), ("Parallel", false)], problems));
+    let ordinals = spec.field("ordinals");
+    if let Some(ordinals) = &ordinals {
+        ORDINALS.check(ordinals, problems);
+    }
+    let first = ordinals.and_then(|ordinals| count(&ordinals, "start", problems)).unwrap_or(0);
+    Scale::Replicas { first, count: replicas(spec, problems), is_ordered: is_ordered.unwrap_or(true) }
+}
+
+/// Reads the spec of a job. Without `completions` and `parallelism`, both are 1. Without
+/// `completions` only, the job is complete once one pod has succeeded and all have ended.
+fn job(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
+    JOB.check(spec, problems);
+    let parallelism = pods(spec, "parallelism", problems);
+    let completions = pods(spec, "completions", problems).or(parallelism.is_none().then_some(1));
+    let mode = spec.field("completionMode");
+    let is_indexed =
+        mode.and_then(|at| at.one_of(&[("NonIndexed", false), ("Indexed", true)], problems)).unwrap_or(false);
+    if is_indexed && completions.is_none() {
+        spec.missing("completions", "when completion mode is Indexed", problems);
+    }
+    let job = JobSpec {
+        completions,
+        parallelism: parallelism.unwrap_or(1),
+        backoff_limit: count(spec, "backoffLimit", problems).unwrap_or(BACKOFF_LIMIT),
+        is_indexed,
+        active_deadline: count(spec, "activeDeadlineSeconds", problems),
+    };
+    if flag(spec, "suspend", problems) { Scale::NONE } else { Scale::Job(job) }
+}
+
+/// Reads `replicas`, whose default is 1.
+fn replicas(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> u32 {
+    pods(spec, "replicas", problems).unwrap_or(1)
+}
+
+/// Reads a number of pods.
+fn pods(spec: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
+    let count = count(spec, field, problems)?;
+    if count > MAX_PODS {
+        spec.field(field)?
+            .unsupported(&format!("probeshim runs at most {MAX_PODS} pods of a workload"), problems);
+        return Some(MAX_PODS);
+    }
+    Some(count)
+}
+
+fn count(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
+    node.field(field)?.number(0..=i32::MAX.into(), NON_NEGATIVE, problems)
+}
+
+/// Reports a selector whose `matchLabels` are not among the labels of the template. The API server
+/// refuses it, and requires a selector, which probeshim does not need.
+fn check_selector(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let Some(wanted) = spec.at(&["selector", "matchLabels"]) else { return };
+    let labels = spec.at(&["template", "metadata", "labels"]);
+    let has = |(key, value): (&String, &Value)| {
+        labels.as_ref().is_some_and(|labels| labels.value().get(key) == Some(value))
+    };
+    if !wanted.value().as_object().into_iter().flatten().all(has) {
+        wanted.error("`selector` does not match template `labels`", problems);
+    }
+}
