@@ -93,9 +93,12 @@ fn failed(published: &PublishedPod) -> String {
         Some(format!("{} exited with code {} ({reason})", container.name, ended.exit_code))
     });
     let ended: Vec<String> = ended.collect();
-    let reason = published.status().and_then(|status| status.reason.clone());
+    let cause = published.status().and_then(|status| {
+        let parts = [status.reason.as_deref()?, status.message.as_deref().unwrap_or_default()];
+        Some(parts.join(": ").trim_end_matches(": ").to_owned())
+    });
     let killed = || "a container was killed and is not restarted".to_owned();
-    let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
+    let why = if ended.is_empty() { cause.unwrap_or_else(killed) } else { ended.join(", ") };
     format!("pod {namespace}/{name} has failed: {why}")
 }
 

@@ -215,6 +215,7 @@ fn description(pod: &StatusPod) -> String {
         let are_containers_ready = condition("ContainersReady").is_some_and(|it| it.status == "True");
         let ready = condition("Ready").filter(|_| are_containers_ready);
         let message = ready.and_then(|it| it.message.as_deref());
+        let message = pod.message.as_deref().or(message);
         return sanitize(&[Some(status), message].into_iter().flatten().collect::<Vec<_>>().join("; "));
     };
     let name = container.name.as_deref().unwrap_or_default();

@@ -40,6 +40,20 @@ pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
 pub const SANDBOX_CHANGED: &str = "SandboxChanged";
 /// A pod has run longer than its activeDeadlineSeconds.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// A pod is not admitted because of an unsafe kernel parameter.
+pub const SYSCTL_FORBIDDEN: &str = "SysctlForbidden";
+/// A pod is not admitted because a label of it names another operating system.
+pub const POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH: &str = "PodOSSelectorNodeLabelDoesNotMatch";
+/// A pod is not admitted because it is for another operating system.
+pub const POD_OS_NOT_SUPPORTED: &str = "PodOSNotSupported";
+/// A pod is not admitted because it selects other nodes.
+pub const NODE_AFFINITY: &str = "NodeAffinity";
+/// A pod is not admitted because another pod uses a port of the host.
+pub const NODE_PORTS: &str = "NodePorts";
+/// A pod is not admitted because the node lacks resources.
+pub const UNEXPECTED_ADMISSION_ERROR: &str = "UnexpectedAdmissionError";
+/// A pod is not admitted because the node lacks AppArmor.
+pub const APP_ARMOR: &str = "AppArmor";
 /// A probe failed, or its result is unknown.
 pub const UNHEALTHY: &str = "Unhealthy";
 /// A probe succeeded with a warning.
@@ -127,7 +141,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 59] = [
+pub const ALL: [&str; 66] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -145,6 +159,13 @@ pub const ALL: [&str; 59] = [
     FAILED_CREATE_POD_SAND_BOX,
     SANDBOX_CHANGED,
     DEADLINE_EXCEEDED,
+    SYSCTL_FORBIDDEN,
+    POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
+    POD_OS_NOT_SUPPORTED,
+    NODE_AFFINITY,
+    NODE_PORTS,
+    UNEXPECTED_ADMISSION_ERROR,
+    APP_ARMOR,
     UNHEALTHY,
     PROBE_WARNING,
     PROBE_DISCARDED,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tonic::Status;
 
+use super::admission::Admission;
 use super::backoff::Backoff;
 use super::client_pods::ClientPods;
 use super::images::ImageManager;
@@ -33,6 +34,7 @@ pub(super) struct WorkerContext {
     pub(super) runtime: RuntimeClients,
     pub(super) stores: Stores,
     pub(super) node: NodeInfo,
+    pub(super) admission: Admission,
     /// Executes probes and hooks, and stops containers.
     pub(super) executor: Executor,
     /// The prober; `None` if no probes are run.

@@ -7,6 +7,7 @@
 //!                                        prober ────┘     └──► published_pod ──► admin
 //! ```
 
+mod admission;
 mod backoff;
 mod client_pods;
 mod config;
@@ -61,6 +62,7 @@ use crate::manifest::pod::{Pod, PodOrigin};
 use crate::object_ref::PodRef;
 use crate::probe::{SpecResolver, record_problem};
 use crate::state::StateError;
+use admission::Admission;
 use context::{Stores, WorkerContext};
 use log_manager::ContainerLogManager;
 use manifest_source::ManifestWatch;
@@ -110,6 +112,7 @@ impl Kubelet {
             runtime: RuntimeClients::new(&relay_socket, &runtime),
             stores: Stores::restore(store.state, &store.snapshot, paths)?,
             node: NodeInfo::detect(logs, keep_logs, pods, state_dir),
+            admission: Admission::default(),
             executor,
             prober,
             objects: ObjectStore::default(),
@@ -291,6 +294,8 @@ impl Kubelet {
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         let mut handles = self.pod_workers.lock();
         let pods = self.pod_workers.deleted.filter(pods);
+        let inactive = pod_workers::inactive_pods(&handles);
+        self.context.admission.update(&pods, &inactive, &self.context.node);
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let deleted = desired.values().filter(|pod| pod.deletion.is_some()).map(|pod| pod.uid.as_str());
         self.pod_workers.terminated.retain_deleted(&deleted.collect());

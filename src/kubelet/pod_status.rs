@@ -1,10 +1,14 @@
 //! Accessors for the status types of Kubernetes (kubelet: `pkg/api/v1/pod/util.go`,
 //! `status/status_manager.go`).
 
+use std::time::SystemTime;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     PodStatus,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Accessors for the status of a pod.
 pub trait PodStatusExt {
@@ -170,4 +174,14 @@ pub(super) fn waiting(reason: &str, message: &str) -> ContainerStateWaiting {
 /// Returns a text; `None` if it is empty, because Kubernetes omits empty fields.
 pub(super) fn non_empty(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Converts a time to whole seconds, the resolution of times in Kubernetes.
+pub(super) fn time_of(time: SystemTime) -> Option<Time> {
+    whole_seconds(Timestamp::try_from(time))
+}
+
+/// Converts a time to whole seconds; `None` if it is out of range.
+pub(super) fn whole_seconds(time: Result<Timestamp, jiff::Error>) -> Option<Time> {
+    time.and_then(|time| Timestamp::from_second(time.as_second())).map(Time).ok()
 }

@@ -1,6 +1,6 @@
 //! The pod workers and their handles (kubelet: `pod_workers.go`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -73,6 +73,12 @@ impl PodWorkerHandle {
     pub(super) fn published(&self) -> PublishedPod {
         PublishedPod { is_deleted: self.signals.terminate.is_cancelled(), ..self.published.borrow().clone() }
     }
+}
+
+/// Returns the uids of the pods that have ended and need nothing of the node.
+pub(super) fn inactive_pods(workers: &BTreeMap<String, PodWorkerHandle>) -> HashSet<String> {
+    let published = workers.values().map(|worker| worker.published.borrow());
+    published.filter(|it| it.is_inactive()).map(|it| it.pod.uid.clone()).collect()
 }
 
 impl PodWorkers {

@@ -172,6 +172,15 @@ impl PublishedPod {
         self.failure.is_some() || self.status.as_ref().is_some_and(|status| status.phase() == "Failed")
     }
 
+    /// Returns whether the pod has ended and needs nothing of the node (kubelet: `isPodInactive`).
+    pub(super) fn is_inactive(&self) -> bool {
+        match self.phase {
+            WorkerPhase::Syncing => self.status.as_ref().is_some_and(PodStatusExt::is_terminal),
+            WorkerPhase::Terminating => false,
+            WorkerPhase::Terminated => true,
+        }
+    }
+
     /// Returns the status of the pod; `None` before the first sync.
     #[must_use]
     pub fn status(&self) -> Option<&PodStatus> {

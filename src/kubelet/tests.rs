@@ -1,5 +1,6 @@
 //! Phases of pod workers, with a runtime in memory.
 
+mod admission;
 mod fake_runtime;
 mod images;
 mod probes;

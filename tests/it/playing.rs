@@ -2,6 +2,7 @@
 //! many pods at the same time.
 
 mod actions;
+mod admission;
 mod around;
 mod command;
 mod logs;

@@ -59,6 +59,7 @@ impl StatusPod {
             source: "play".to_owned(),
             phase: status.and_then(|status| status.phase.clone()),
             status: Some(status_column),
+            message: status.and_then(|status| status.message.clone()),
             labels: published.labels().clone(),
             created: None,
             ready_containers: Some(ready),

@@ -37,6 +37,10 @@ pub struct StatusPod {
     /// Text of kubectl's column STATUS. Only for a managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// Message about the pod as a whole, such as the reason why the node did not admit it. Only for
+    /// a managed pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Number of ready containers, including sidecars but no other init containers. Only for a
     /// managed pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +168,7 @@ pub(in crate::admin) fn pods(inventory: &Inventory, probed: &[PodReport], redact
             source: sandbox.source.name().to_owned(),
             phase: report.map(|report| report.phase.name().to_owned()),
             status: None,
+            message: None,
             labels: pod_labels(sandbox),
             created: nanoseconds(sandbox.created_at),
             started: None,

@@ -86,7 +86,7 @@ pub(super) fn sandbox(
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: cgroup::parent(cgroup_driver),
             security_context: Some(security::sandbox_security(pod)),
-            sysctls: string_map(&pod.security.sysctls),
+            sysctls: pod.security.sysctls.iter().cloned().collect(),
             overhead: Some(resources::overhead(pod, node)),
             resources: Some(resources::pod_resources(pod, node)),
         }),

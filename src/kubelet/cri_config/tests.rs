@@ -8,7 +8,7 @@ use super::*;
 use crate::cri::v1::LinuxContainerSecurityContext;
 use crate::cri::v1::security_profile::ProfileType;
 use crate::manifest::ConfigObjects;
-use crate::manifest::pod::Dns;
+use crate::manifest::pod::{Amounts, Dns};
 use crate::manifest::reader::tests::{play, pod, pod_set};
 
 fn node() -> NodeInfo {
@@ -17,12 +17,13 @@ fn node() -> NodeInfo {
         address: "192.0.2.2".to_owned(),
         memory: 25 << 30,
         is_cgroup_v2: false,
-        huge_pages: 0,
+        huge_pages: Amounts::new(),
         storage: 1_000,
         page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
         resolv_conf: PathBuf::new(),
         cpus: 2,
         thermal_throttle: Vec::new(),
+        has_apparmor: false,
         etc_hosts: String::new(),
         logs: PathBuf::from("/logs"),
         keep_logs: false,

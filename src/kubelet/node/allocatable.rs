@@ -26,7 +26,8 @@ impl NodeInfo {
 
     /// Returns the allocatable memory in bytes. Preallocated huge pages are not part of it.
     pub(in crate::kubelet) fn allocatable_memory(&self) -> u64 {
-        self.memory.saturating_sub(RESERVED_MEMORY).saturating_sub(self.huge_pages)
+        let huge_pages = self.huge_pages.values().map(|pages| pages.units().unsigned_abs()).sum();
+        self.memory.saturating_sub(RESERVED_MEMORY).saturating_sub(huge_pages)
     }
 
     fn allocatable_storage(&self) -> u64 {
@@ -47,7 +48,7 @@ mod tests {
         let node = NodeInfo {
             cpus: 2,
             memory: 25_381_373_952,
-            huge_pages: 4 << 20,
+            huge_pages: [("hugepages-2Mi".to_owned(), Quantity::from_units(4 << 20))].into(),
             storage: 100_000_000_000,
             ..NodeInfo::detect(PathBuf::new(), false, PathBuf::new(), String::new())
         };

@@ -2,6 +2,7 @@
 
 mod allocatable;
 mod cpus;
+mod labels;
 mod resolv_conf;
 
 use std::fs;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use procfs::Current as _;
 use rustix::fs::{statfs, statvfs};
 
-use crate::manifest::pod::Dns;
+use crate::manifest::pod::{Amounts, Dns, HUGE_PAGES_PREFIX};
+use crate::manifest::quantity::Quantity;
 use crate::net::node_ip;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
@@ -41,8 +43,8 @@ pub(super) struct NodeInfo {
     pub(super) memory: u64,
     /// Whether version 2 of control groups has all controllers.
     pub(super) is_cgroup_v2: bool,
-    /// Size of all preallocated huge pages in bytes.
-    pub(super) huge_pages: u64,
+    /// Preallocated huge pages in bytes, by the names of their resources.
+    pub(super) huge_pages: Amounts,
     /// Size of the file system with the pods' directories in bytes.
     pub(super) storage: u64,
     /// Sizes of huge pages in the notation of the CRI: `2MB`, `1GB`.
@@ -53,6 +55,8 @@ pub(super) struct NodeInfo {
     pub(super) cpus: usize,
     /// Paths of sysfs that are hidden from containers on this node.
     pub(super) thermal_throttle: Vec<String>,
+    /// Whether the kernel enforces AppArmor profiles.
+    pub(super) has_apparmor: bool,
     /// Content of the node's `/etc/hosts`.
     pub(super) etc_hosts: String,
     /// Directory of the pods' logs.
@@ -78,12 +82,13 @@ impl NodeInfo {
             address: node_ip(),
             memory,
             is_cgroup_v2: is_cgroup_v2(Path::new(CGROUPS)),
-            huge_pages: pages.iter().map(HugePages::total).sum(),
+            huge_pages: pages.iter().map(HugePages::resource).collect(),
             storage: storage_size(&pods),
             page_sizes: pages.iter().map(HugePages::size_name).collect(),
             resolv_conf: PathBuf::from(RESOLV_CONF),
             cpus: cpus::online_cpus(Path::new(SYSFS)),
             thermal_throttle: cpus::thermal_throttle_paths(Path::new(SYSFS)),
+            has_apparmor: has_apparmor(Path::new(SYSFS)),
             etc_hosts,
             logs,
             keep_logs,
@@ -104,6 +109,12 @@ fn is_cgroup_v2(root: &Path) -> bool {
     statfs(root).is_ok_and(|found| u64::try_from(found.f_type) == Ok(CGROUP2_SUPER_MAGIC))
 }
 
+/// Returns whether AppArmor is enabled (kubelet: `libcontainer/apparmor`: `IsEnabled`).
+fn has_apparmor(sysfs: &Path) -> bool {
+    let enabled = read_to_string(&sysfs.join("module/apparmor/parameters/enabled"), MAX_SMALL_FILE_BYTES);
+    sysfs.join("kernel/security/apparmor").exists() && enabled.is_ok_and(|text| text.starts_with('Y'))
+}
+
 /// Returns the size in bytes of the file system of a directory, which may not exist yet.
 fn storage_size(dir: &Path) -> u64 {
     let found = dir.ancestors().find_map(|dir| statvfs(dir).ok());
@@ -119,9 +130,15 @@ struct HugePages {
 }
 
 impl HugePages {
-    /// Returns the size of all pages in bytes.
-    fn total(&self) -> u64 {
-        self.size.saturating_mul(self.count).saturating_mul(1 << 10)
+    /// Returns the name of the resource, and the size of all pages in bytes.
+    fn resource(&self) -> (String, Quantity) {
+        let size = match self.size {
+            size if size % (1 << 20) == 0 => format!("{}Gi", size >> 20),
+            size if size % (1 << 10) == 0 => format!("{}Mi", size >> 10),
+            size => format!("{size}Ki"),
+        };
+        let total = self.size.saturating_mul(self.count).saturating_mul(1 << 10);
+        (format!("{HUGE_PAGES_PREFIX}{size}"), Quantity::from_units(total))
     }
 
     /// Returns the size of a page in the notation of the CRI.
@@ -154,6 +171,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn apparmor_is_enabled_if_the_kernel_says_so_and_has_its_file_system() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let parameters = sysfs.path().join("module/apparmor/parameters");
+        fs::create_dir_all(&parameters).unwrap();
+        fs::write(parameters.join("enabled"), "Y\n").unwrap();
+        assert!(!has_apparmor(sysfs.path()));
+        fs::create_dir_all(sysfs.path().join("kernel/security/apparmor")).unwrap();
+        assert!(has_apparmor(sysfs.path()));
+        fs::write(parameters.join("enabled"), "N\n").unwrap();
+        assert!(!has_apparmor(sysfs.path()));
+    }
+
+    #[test]
     fn huge_pages_have_the_names_of_the_cri_and_are_counted_where_they_are_preallocated() {
         let dir = tempfile::tempdir().unwrap();
         for (size, count) in [("1048576", "0\n"), ("2048", "3\n"), ("64", "")] {
@@ -163,7 +193,10 @@ mod tests {
         }
         let pages = huge_pages(dir.path());
         let names: Vec<String> = pages.iter().map(HugePages::size_name).collect();
-        let totals: Vec<u64> = pages.iter().map(HugePages::total).collect();
-        assert_eq!((names.join(" "), totals), ("64KB 2MB 1GB".to_owned(), vec![0, 6 << 20, 0]));
+        assert_eq!(names.join(" "), "64KB 2MB 1GB");
+        let resources: Amounts = pages.iter().map(HugePages::resource).collect();
+        let expected = [("hugepages-64Ki", 0), ("hugepages-2Mi", 6 << 20), ("hugepages-1Gi", 0)];
+        let expected = expected.map(|(name, bytes)| (name.to_owned(), Quantity::from_units(bytes)));
+        assert_eq!(resources, Amounts::from(expected));
     }
 }

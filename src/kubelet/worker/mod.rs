@@ -7,6 +7,7 @@ mod image;
 mod kill;
 mod mounts;
 mod network;
+mod reject;
 mod requeue;
 mod start_container;
 mod start_context;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::debug;
 
+use super::admission::Rejection;
 use super::context::WorkerContext;
 use super::pod_dir::PodDir;
 use super::pod_status::PodStatusExt as _;
@@ -94,6 +96,8 @@ pub(super) struct PodWorker {
     dir: PodDir,
     signals: Arc<WorkerSignals>,
     published: watch::Sender<PublishedPod>,
+    /// Reason why the pod is not admitted; `None` if it is.
+    rejection: Option<Rejection>,
     state: Mutex<WorkerState>,
 }
 
@@ -121,7 +125,8 @@ impl PodWorker {
         let pod = pods.borrow().clone();
         let dir = PodDir::for_pod(&pod, &context.node.pods);
         let names = Arc::new(names(&pod));
-        Self { context, pod, pods, names, dir, signals, published, state: Mutex::default() }
+        let rejection = context.admission.rejection(&pod);
+        Self { context, pod, pods, names, dir, signals, published, rejection, state: Mutex::default() }
     }
 
     /// Runs the pod through the worker phases: syncs it until it ends or its termination is
@@ -136,6 +141,9 @@ impl PodWorker {
         if self.pod.is_client_pod() {
             self.run_client_pod().await;
             return true;
+        }
+        if let Some(rejection) = &self.rejection {
+            return self.reject(rejection).await;
         }
         if let Some(prober) = &self.context.prober {
             // The probe workers start before the containers exist.
@@ -324,8 +332,12 @@ impl PodWorker {
         report: Option<&PodReport>,
         is_terminal: bool,
     ) -> Result<PodStatus, Status> {
-        let runtime = self.context.runtime.name().await?;
         let (before, started) = self.last_status();
+        if self.rejection.is_some() {
+            // The status of a rejected pod is final.
+            return Ok(before.unwrap_or_default());
+        }
+        let runtime = self.context.runtime.name().await?;
         let is_past_deadline = self.published.borrow().failure == Some(FailureCause::Deadline);
         let state = self.lock();
         let inputs = StatusInputs {

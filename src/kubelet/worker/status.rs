@@ -13,7 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::events::reason;
 use crate::kubelet::node::NodeInfo;
-use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _, non_empty};
+use crate::kubelet::pod_status::{
+    ContainerStatusExt as _, PodStatusExt as _, non_empty, time_of, whole_seconds,
+};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::PodSpec;
 use crate::manifest::pod::Pod;
@@ -137,15 +139,6 @@ fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
 /// Converts nanoseconds since 1970 to whole seconds, the resolution of times in Kubernetes.
 fn time(nanoseconds: i64) -> Option<Time> {
     whole_seconds(Timestamp::from_nanosecond(nanoseconds.into()))
-}
-
-/// Converts a time to whole seconds.
-fn time_of(time: SystemTime) -> Option<Time> {
-    whole_seconds(Timestamp::try_from(time))
-}
-
-fn whole_seconds(time: Result<Timestamp, jiff::Error>) -> Option<Time> {
-    time.and_then(|time| Timestamp::from_second(time.as_second())).map(Time).ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Pods that probeshim runs, with all values validated and all defaults filled in.
 
 mod hostname;
+mod placement;
 mod reference;
 mod resources;
 mod security;
@@ -19,8 +20,11 @@ use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(crate) use hostname::HostnameSpec;
+pub(crate) use placement::{NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, Placement};
 pub(crate) use reference::{DataKind, DataRef, FileKeyRef, RuntimeHandler};
-pub(crate) use resources::{Amounts, Qos, Resources, huge_page_size, is_huge_page};
+pub(crate) use resources::{
+    Amounts, HUGE_PAGES_PREFIX, Qos, Resources, huge_page_size, is_extended_resource, is_huge_page,
+};
 pub(crate) use security::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 pub(crate) use volume::{
     DownwardApiFile, EmptyDirMedium, FileSource, FilesKind, HostPathKind, KeyToPath, PodField,
@@ -67,6 +71,7 @@ pub(crate) struct Pod {
     pub(crate) host_aliases: Vec<HostAlias>,
     pub(crate) dns: Dns,
     pub(crate) security: PodSecurity,
+    pub(crate) placement: Placement,
     /// Types of the conditions on which the readiness of the pod depends as well.
     pub(crate) readiness_gates: Vec<String>,
     /// Resources that the pod needs beside those of its containers.
@@ -291,6 +296,7 @@ impl Pod {
             host_aliases: Vec::new(),
             dns: Dns::default(),
             security: PodSecurity::default(),
+            placement: Placement::default(),
             readiness_gates: Vec::new(),
             overhead: None,
             resources: None,

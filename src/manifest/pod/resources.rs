@@ -8,7 +8,7 @@ use crate::manifest::pod::{Container, Pod};
 use crate::manifest::quantity::Quantity;
 
 /// Prefix of the names of resources that are huge pages, before the size of a page.
-const HUGE_PAGES: &str = "hugepages-";
+pub(crate) const HUGE_PAGES_PREFIX: &str = "hugepages-";
 
 /// Amounts of resources, by their names in Kubernetes.
 pub(crate) type Amounts = BTreeMap<String, Quantity>;
@@ -85,6 +85,15 @@ impl Pod {
         total
     }
 
+    /// Returns the requests of the pod, with its overhead (`PodRequests`).
+    pub(crate) fn requests(&self) -> Amounts {
+        let requests = self.total_resources().requests;
+        match &self.overhead {
+            Some(overhead) => add(requests, overhead),
+            None => requests,
+        }
+    }
+
     /// Returns the limit of the pod's own resources; `None` if it has none or the limit is zero.
     pub(crate) fn own_limit(&self, name: &str) -> Option<Quantity> {
         let limit = self.resources.as_ref().and_then(|own| own.limits.get(name)).copied();
@@ -119,15 +128,21 @@ impl Qos {
     }
 }
 
+/// Returns whether a resource belongs to a device plugin (`core/helper/helpers.go`:
+/// `IsNativeResource`).
+pub(crate) fn is_extended_resource(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
 /// Returns whether a resource is huge pages.
 pub(crate) fn is_huge_page(name: &str) -> bool {
-    name.starts_with(HUGE_PAGES)
+    name.starts_with(HUGE_PAGES_PREFIX)
 }
 
 /// Returns the size of a page of a resource; `None` if the resource is not huge pages of a valid
 /// size.
 pub(crate) fn huge_page_size(name: &str) -> Option<Quantity> {
-    Quantity::parse(name.strip_prefix(HUGE_PAGES)?)
+    Quantity::parse(name.strip_prefix(HUGE_PAGES_PREFIX)?)
 }
 
 /// Returns the sums of amounts.

@@ -1,7 +1,6 @@
 //! Security contexts of a pod and of its containers.
 
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
-use crate::manifest::pod::StringMap;
 
 /// Prefix of the annotations that named the AppArmor profile of a container before the field
 /// `appArmorProfile` did. Static pods may still have them.
@@ -13,7 +12,8 @@ pub(crate) struct PodSecurity {
     pub(crate) fs_group: Option<i64>,
     pub(crate) supplemental_groups: Vec<i64>,
     pub(crate) is_strict_about_groups: bool,
-    pub(crate) sysctls: StringMap,
+    /// Names, in the notation with dots, and values of kernel parameters, as written.
+    pub(crate) sysctls: Vec<(String, String)>,
     pub(crate) common: CommonSecurity,
 }
 

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::validation::{IP_ADDRESS, NON_NEGATIVE};
+use crate::manifest::validation::{
+    IP_ADDRESS, LABEL_VALUE, NON_NEGATIVE, QUALIFIED_NAME, is_label_value, is_qualified_name,
+};
 
 /// Names of the fields that an object can have.
 pub(in crate::manifest) struct FieldSet {
@@ -100,6 +102,21 @@ pub(in crate::manifest) fn list<'a>(
     problems: &mut Vec<Violation>,
 ) -> Vec<Cursor<'a>> {
     node.field(field).map(|list| list.list(problems)).unwrap_or_default()
+}
+
+/// Reports invalid keys of labels or annotations, and invalid values of labels. Other functions
+/// report values that are not strings.
+pub(in crate::manifest) fn check_keys(texts: &Cursor<'_>, is_label: bool, problems: &mut Vec<Violation>) {
+    for key in texts.value().as_object().into_iter().flat_map(|object| object.keys()) {
+        let Some(at) = texts.field(key) else { continue };
+        // Annotation keys may contain upper-case letters.
+        let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
+        if !is_qualified_name(&name) {
+            texts.invalid_key(key, QUALIFIED_NAME, problems);
+        } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
+            at.error(LABEL_VALUE, problems);
+        }
+    }
 }
 
 /// Reports a string that is not an IP address.

@@ -9,6 +9,8 @@ mod env;
 pub(in crate::manifest) mod fields;
 mod hostname;
 mod network;
+mod os;
+mod placement;
 pub(in crate::manifest) mod pod;
 pub(in crate::manifest) mod probe;
 mod resources;

@@ -9,14 +9,14 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Container, Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::{ContainerKind, ContainerSpec};
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, check_keys, flag, list, required, text};
 use crate::manifest::reader::hostname::hostname;
+use crate::manifest::reader::placement::placement;
 use crate::manifest::reader::spec::{SpecReading, read_spec};
 use crate::manifest::reader::{network, resources, security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
-    DNS_SUBDOMAIN, LABEL_VALUE, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_label_value,
-    is_qualified_name,
+    DNS_SUBDOMAIN, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_qualified_name,
 };
 use crate::manifest::workload::WorkloadKind;
 
@@ -79,13 +79,13 @@ const SPEC: FieldSet = FieldSet {
         "serviceAccount",
         "hostUsers",
         "os",
+        "nodeSelector",
+        "affinity",
     ],
     ignored: &[
         "enableServiceLinks",
         "automountServiceAccountToken",
         "nodeName",
-        "nodeSelector",
-        "affinity",
         "tolerations",
         "topologySpreadConstraints",
         "schedulerName",
@@ -104,8 +104,6 @@ const SPEC: FieldSet = FieldSet {
 const PULL_SECRET: FieldSet = FieldSet::only(&["name"]);
 
 const READINESS_GATE: FieldSet = FieldSet::only(&["conditionType"]);
-
-const OS: FieldSet = FieldSet::only(&["name"]);
 
 /// Priority class of pods that a node cannot do without.
 const SYSTEM_NODE_CRITICAL: &str = "system-node-critical";
@@ -161,7 +159,9 @@ pub(in crate::manifest) fn read(
     if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
         METADATA.check(metadata, problems);
         uid(metadata, problems);
-        keys(metadata, problems);
+        for (field, is_label) in [("labels", true), ("annotations", false)] {
+            metadata.field(field).inspect(|texts| check_keys(texts, is_label, problems));
+        }
     }
     let texts = |field: &str, problems: &mut Vec<Violation>| {
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
@@ -210,6 +210,7 @@ pub(in crate::manifest) fn read(
     let host_aliases = network::host_aliases(&spec, problems);
     let dns = network::dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
+    let placement = placement(&spec, problems);
     let runtime_class = text(&spec, "runtimeClassName", problems);
     let is_node_critical = is_node_critical(&spec, problems);
     let pull_secrets = pull_secrets(&spec, problems);
@@ -234,6 +235,7 @@ pub(in crate::manifest) fn read(
         host_aliases,
         dns,
         security,
+        placement,
         readiness_gates,
         overhead,
         resources,
@@ -302,24 +304,6 @@ fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// Reports invalid keys of labels and annotations, and invalid values of labels.
-fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    for (field, is_label) in [("labels", true), ("annotations", false)] {
-        // Other functions report values that are not strings.
-        let Some(texts) = metadata.field(field) else { continue };
-        for key in texts.value().as_object().into_iter().flat_map(|object| object.keys()) {
-            let Some(at) = texts.field(key) else { continue };
-            // Annotation keys may contain upper-case letters.
-            let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
-            if !is_qualified_name(&name) {
-                texts.invalid_key(key, QUALIFIED_NAME, problems);
-            } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
-                at.error(LABEL_VALUE, problems);
-            }
-        }
-    }
-}
-
 /// Returns a hash that distinguishes the pod from earlier versions of its manifest.
 fn hash(namespace: &str, name: &str, written: &Value) -> String {
     let digest = Sha256::digest(format!("{namespace}/{name}\n{written}"));
@@ -338,14 +322,6 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
         && users.flag(problems) == Some(false)
     {
         users.unsupported("user namespaces are not implemented", problems);
-    }
-    if let Some(os) = spec.field("os") {
-        OS.check(&os, problems);
-    }
-    if let Some(os) = spec.at(&["os", "name"])
-        && os.one_of(&[("linux", true), ("windows", false)], problems) == Some(false)
-    {
-        os.unsupported("only Linux is supported", problems);
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::manifest::ContainerKind;
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Amounts, Container, Resources, huge_page_size, is_huge_page};
+use crate::manifest::pod::{
+    Amounts, Container, Resources, huge_page_size, is_extended_resource, is_huge_page,
+};
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::quantity;
 use crate::manifest::reader::fields::FieldSet;
@@ -130,7 +132,7 @@ fn read_amounts(node: &Cursor<'_>, owner: Owner, problems: &mut Vec<Violation>) 
             continue;
         }
         let Some(amount) = quantity(&at, problems) else { continue };
-        if is_extended(name) && amount.thousandths() % 1_000 != 0 {
+        if is_extended_resource(name) && amount.thousandths() % 1_000 != 0 {
             at.error("must be an integer", problems);
         } else if is_huge_page(name) && !is_divisible(name, amount) {
             at.error(format!("is not positive integer multiple of {name}"), problems);
@@ -153,7 +155,7 @@ fn check_name(name: &str, owner: Owner) -> Result<(), &'static str> {
         Err(
             "must be a standard resource for containers: \"cpu\", \"memory\", \"ephemeral-storage\" or \"hugepages-SIZE\"",
         )
-    } else if is_extended(name) && !is_extended_name(name) {
+    } else if is_extended_resource(name) && !is_extended_name(name) {
         Err("doesn't follow extended resource name standard")
     } else {
         Ok(())
@@ -189,19 +191,13 @@ fn check_consistency(
     }
 }
 
-/// Returns whether a resource belongs to a device plugin (`core/helper/helpers.go`:
-/// `IsNativeResource`).
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/")
-}
-
 fn is_extended_name(name: &str) -> bool {
     !name.starts_with("requests.") && is_qualified_name(&format!("requests.{name}"))
 }
 
 /// Returns whether limits may exceed requests (`core/helper/helpers.go`: `IsOvercommitAllowed`).
 fn is_overcommitted(name: &str) -> bool {
-    !is_extended(name) && !is_huge_page(name)
+    !is_extended_resource(name) && !is_huge_page(name)
 }
 
 /// Returns whether an amount of huge pages is a multiple of the size of a page.

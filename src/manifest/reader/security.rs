@@ -5,29 +5,13 @@ use std::collections::BTreeSet;
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security, StringMap};
+use crate::manifest::pod::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
 use crate::manifest::validation::{self, NON_NEGATIVE};
 
 /// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
-
-/// Kernel parameters that the kubelet allows by default (`sysctl/safe_sysctls.go`).
-const SAFE_SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-];
 
 const OF_POD: FieldSet = FieldSet {
     known: &[
@@ -42,8 +26,9 @@ const OF_POD: FieldSet = FieldSet {
         "supplementalGroupsPolicy",
         "sysctls",
     ],
-    ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
-    unsupported: &[("windowsOptions", "only Linux is supported")],
+    // `os` checks the options for Windows.
+    ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy", "windowsOptions"],
+    unsupported: &[],
 };
 
 const OF_CONTAINER: FieldSet = FieldSet {
@@ -60,8 +45,8 @@ const OF_CONTAINER: FieldSet = FieldSet {
         "readOnlyRootFilesystem",
         "procMount",
     ],
-    ignored: &[],
-    unsupported: &[("windowsOptions", "only Linux is supported")],
+    ignored: &["windowsOptions"],
+    unsupported: &[],
 };
 
 const CAPABILITIES: FieldSet = FieldSet::only(&["add", "drop"]);
@@ -91,18 +76,18 @@ pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>
     }
 }
 
-/// Reads the kernel parameters of a pod, all of which are namespaced.
-fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> StringMap {
+/// Reads the kernel parameters of a pod. The node decides whether it allows them.
+fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<(String, String)> {
     // `pod::read` reports values that are not booleans.
     let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
     let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
-    let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
+    let (mut sysctls, mut seen) = (Vec::new(), BTreeSet::new());
     for node in list(security, "sysctls", problems) {
         SYSCTL.check(&node, problems);
         let written = required(&node, "name", "", problems);
         let value = required(&node, "value", "must be a string", problems);
         let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
-        let name = written.replace('/', ".");
+        let name = sysctl_name(&written);
         let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
         if !validation::is_sysctl(&written) {
             at.error(validation::SYSCTL, problems);
@@ -112,13 +97,26 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
             at.error("may not be specified when 'hostNetwork' is true", problems);
         } else if is_host_ipc && is_of_ipc.iter().any(|group| name.starts_with(group)) {
             at.error("may not be specified when 'hostIPC' is true", problems);
-        } else if SAFE_SYSCTLS.contains(&name.as_str()) {
-            sysctls.extend(value.map(|value| (name, value)));
         } else {
-            at.unsupported("the kubelet allows it only with --allowed-unsafe-sysctls", problems);
+            sysctls.extend(value.map(|value| (name, value)));
         }
     }
     sysctls
+}
+
+/// Returns the name of a kernel parameter in the notation with dots. In the notation with slashes a
+/// dot is part of a name, such as that of a network interface (`pkg/sysctl`:
+/// `NormalizeName`).
+fn sysctl_name(written: &str) -> String {
+    if written.find(['.', '/']).is_none_or(|first| written[first..].starts_with('.')) {
+        return written.to_owned();
+    }
+    let swap = |character: char| match character {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    written.chars().map(swap).collect()
 }
 
 /// Reports annotations with AppArmor profiles that name no container of the pod or no valid profile

@@ -1,6 +1,7 @@
 //! Tests of reading documents and of their errors.
 
 mod faults;
+mod placement;
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::document::{self, Document};
 use crate::manifest::pod::{
-    DataKind, DataRef, Deletion, EmptyDirMedium, EnvFrom, FileSource, Pod, RuntimeHandler, VariableValue,
-    VolumeSource,
+    DataKind, DataRef, Deletion, EmptyDirMedium, EnvFrom, FileSource, NodeSelectorOperator,
+    NodeSelectorRequirement, NodeSelectorTerm, Placement, Pod, RuntimeHandler, VariableValue, VolumeSource,
 };
 use crate::manifest::reader::pod;
 use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
@@ -73,10 +74,6 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
             "spec.serviceAccountName: Unsupported by probeshim: \"robot\": service accounts require an API server",
         ),
-        (
-            "{securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}, containers: [{name: a, image: i}]}",
-            "sysctls[0].name: Unsupported by probeshim: \"kernel.msgmax\": the kubelet allows it only with",
-        ),
     ] {
         let all = problems_of("", spec);
         assert!(all.len() == 1 && all[0].contains(expected), "{all:?}");
@@ -100,6 +97,45 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
     // Fields for other programs are ignored.
     let pod = "{serviceAccountName: default, nodeName: x, tolerations: [{operator: Exists}], priority: 0, containers: [{name: a, image: i}]}";
     assert_eq!(self::pod(pod).containers.len(), 1);
+}
+
+#[test]
+fn rules_that_only_the_node_can_check_are_read_as_written() {
+    let read = pod("{securityContext: {sysctls: [{name: net/ipv4/conf/eth0.1/forwarding, value: '1'}, \
+         {name: net.ipv4.conf.eth0/2.forwarding, value: '2'}, {name: kernel.msgmax, value: '3'}]}, \
+         nodeSelector: {disk: ssd}, affinity: {podAffinity: {}, nodeAffinity: {\
+         requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{}, \
+         {matchExpressions: [{key: cores, operator: Gt, values: ['4']}, {key: gpu, operator: Exists}], \
+         matchFields: [{key: metadata.name, operator: NotIn, values: [node-1]}]}]}}}, \
+         containers: [{name: a, image: i}]}");
+    let sysctls = [
+        ("net.ipv4.conf.eth0/1.forwarding", "1"),
+        ("net.ipv4.conf.eth0/2.forwarding", "2"),
+        ("kernel.msgmax", "3"),
+    ];
+    assert_eq!(read.security.sysctls, sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let requirement = |key: &str, operator, values: &[&str]| NodeSelectorRequirement {
+        key: key.to_owned(),
+        operator,
+        values: values.iter().map(ToString::to_string).collect(),
+    };
+    let term = NodeSelectorTerm {
+        labels: vec![
+            requirement("cores", NodeSelectorOperator::Gt, &["4"]),
+            requirement("gpu", NodeSelectorOperator::Exists, &[]),
+        ],
+        fields: vec![requirement("metadata.name", NodeSelectorOperator::NotIn, &["node-1"])],
+    };
+    let expected = Placement {
+        is_windows: false,
+        node_selector: [("disk".to_owned(), "ssd".to_owned())].into(),
+        node_affinity: Some(vec![NodeSelectorTerm::default(), term]),
+    };
+    assert_eq!(read.placement, expected);
+    let windows = "{os: {name: windows}, hostPID: false, securityContext: {windowsOptions: {}}, \
+                   containers: [{name: a, image: i}]}";
+    assert!(pod(windows).placement.is_windows);
+    assert_eq!(pod("{containers: [{name: a, image: i}]}").placement, Placement::default());
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
-use super::{StatusInputs, time_of};
+use super::StatusInputs;
 use crate::gofmt::quote;
-use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _};
+use crate::kubelet::pod_status::{ContainerStatusExt as _, PodStatusExt as _, time_of};
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::Container;
 use crate::prober::{self, PodPhase, readiness};

@@ -16,7 +16,7 @@ use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1;
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::published_pod::PublishedPod;
-use crate::manifest::pod::PodOrigin;
+use crate::manifest::pod::{Amounts, PodOrigin};
 use crate::manifest::reader::tests::play;
 
 /// Returns a time in nanoseconds since 1970: 2026-11-23, 12:00, plus `seconds`.
@@ -36,10 +36,11 @@ fn node() -> NodeInfo {
         page_sizes: Vec::new(),
         resolv_conf: PathBuf::new(),
         is_cgroup_v2: false,
-        huge_pages: 0,
+        huge_pages: Amounts::new(),
         storage: 0,
         cpus: 1,
         thermal_throttle: Vec::new(),
+        has_apparmor: false,
         etc_hosts: String::new(),
         logs: PathBuf::new(),
         keep_logs: false,

@@ -125,8 +125,8 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.tolerations: Invalid value: an object with key: must have the type that Kubernetes defines: expected a sequence",
         ),
         (
-            "{nodeSelector: {a: true}, containers: [{name: a, image: i}]}".into(),
-            "spec.nodeSelector: Invalid value: an object with a: must have the type that Kubernetes defines: expected a string",
+            "{schedulerName: true, containers: [{name: a, image: i}]}".into(),
+            "spec.schedulerName: Invalid value: true: must have the type that Kubernetes defines: expected a string",
         ),
         (
             "{containers: [{image: i}]}".into(),
