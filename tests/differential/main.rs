@@ -11,7 +11,7 @@ use std::time::Duration;
 use fixtures::machine::tool;
 use fixtures::need;
 use fixtures::scenarios::differential::{Timing, compared, compared_across_a_crash, noise};
-use fixtures::scenarios::story::{Case, cases};
+use fixtures::scenarios::story::{Case, cases, groups};
 
 /// Lock that lets one test run at a time, because each uses the whole machine.
 static TURN: Mutex<()> = Mutex::new(());
@@ -50,8 +50,8 @@ fn play_behaves_as_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
-    for cases in selected(&probes).chunks(AT_ONCE) {
-        differences.extend(need!(compared(cases, WATCHED, Timing::Compared)));
+    for cases in groups(selected(&probes), AT_ONCE) {
+        differences.extend(need!(compared(&cases, WATCHED, Timing::Compared)));
     }
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
@@ -62,8 +62,8 @@ fn two_kubelets_do_not_differ_in_the_comparison() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
-    for cases in selected(&probes).chunks(AT_ONCE) {
-        differences.extend(need!(noise(cases, WATCHED)));
+    for cases in groups(selected(&probes), AT_ONCE) {
+        differences.extend(need!(noise(&cases, WATCHED)));
     }
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }

@@ -10,7 +10,7 @@ use fixtures::machine::tool;
 use fixtures::need;
 use fixtures::scenarios::differential::{Timing, compared};
 use fixtures::scenarios::play::{crowd, rotates_logs, tell};
-use fixtures::scenarios::story::cases;
+use fixtures::scenarios::story::{cases, groups};
 use fixtures::scenarios::survival;
 
 /// Lock that lets one test run at a time. Each uses most of the machine, and no test may fail
@@ -29,8 +29,8 @@ fn played_pods_behave_as_their_stories_expect() {
     let cases = cases(&probes);
     assert!(cases.len() >= 25, "{} manifests", cases.len());
     let mut wrong = Vec::new();
-    for cases in cases.chunks(AT_ONCE) {
-        wrong.extend(need!(tell(cases)));
+    for cases in groups(cases, AT_ONCE) {
+        wrong.extend(need!(tell(&cases)));
     }
     assert_eq!(wrong, [""; 0]);
 }

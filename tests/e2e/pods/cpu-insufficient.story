@@ -1,0 +1,4 @@
+containers: {}
+never: [main]
+pod: {phase: Failed}
+events: {UnexpectedAdmissionError: 1}
