@@ -2,6 +2,7 @@
 
 mod admission;
 mod fake_runtime;
+mod image_volumes;
 mod images;
 mod probes;
 

@@ -5,6 +5,7 @@ mod beneath;
 mod empty_dir;
 mod env_file;
 mod error;
+mod hosts;
 mod huge_pages;
 mod logs;
 mod mountinfo;
@@ -15,8 +16,8 @@ mod subpaths;
 mod termination_message;
 mod volumes;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,10 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::cri_config::{EnvFacts, host_names, memory_limit, texts};
+use super::cri_config::{EnvFacts, memory_limit, texts};
 use crate::cri::v1;
 use crate::manifest::pod::{
-    Container, EmptyDirMedium, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
+    Container, EmptyDirMedium, FilesKind, Pod, RecursiveReadOnly, VolumeMount, VolumeSource,
 };
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
 use empty_dir::{EmptyDir, Medium};
@@ -50,10 +51,19 @@ const OWN_HOSTS: &str = "etc-hosts";
 /// Directory below the pod's directory that holds the termination messages.
 const MESSAGES: &str = "containers";
 
-/// Entries for the local host in every hosts file (kubelet: `kubelet_pods.go`:
-/// `managedHostsFileContent`).
-const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
-                           fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+/// Images of image volumes as the runtime gets them, by the names of the volumes.
+pub(super) type ImageVolumes = BTreeMap<String, v1::ImageSpec>;
+
+/// Options of the mounts of a container.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MountOptions {
+    /// Whether the runtime supports recursive read-only mounts.
+    pub(super) recurses: bool,
+    /// Whether subPaths are bind-mounted; otherwise the runtime gets their paths.
+    pub(super) binds: bool,
+    /// Images of the image volumes that the container mounts.
+    pub(super) images: ImageVolumes,
+}
 
 /// The files of a pod.
 #[derive(Clone, Debug)]
@@ -121,6 +131,8 @@ impl PodDir {
                     volumes::host_path(Path::new(path), *kind).map_err(failed)?;
                     continue;
                 }
+                // The runtime mounts the image.
+                VolumeSource::Image { .. } => continue,
                 VolumeSource::Files { kind, sources, mode } => {
                     let above = below(Some(*kind));
                     let files = match payload::resolve(sources, *mode, facts) {
@@ -166,18 +178,22 @@ impl PodDir {
         })
     }
 
-    /// Returns the path of a volume on this host.
+    /// Returns the path of a volume on this host; an empty path for an image volume.
     fn volume(&self, name: &str, source: &VolumeSource) -> PathBuf {
         match source {
             VolumeSource::HostPath { path, .. } => PathBuf::from(path),
+            VolumeSource::Image { .. } => PathBuf::new(),
             VolumeSource::EmptyDir { .. } => self.root().join(below(None)).join(name),
             VolumeSource::Files { kind, .. } => self.root().join(below(Some(*kind))).join(name),
         }
     }
 
-    /// Returns the mount points of a container's subPaths.
-    pub(super) fn subpath_targets(&self, container: &Container) -> Vec<PathBuf> {
-        let mounts = container.mounts.iter().enumerate().filter(|(_, mount)| !mount.sub_path.is_empty());
+    /// Returns the mount points of a container's subPaths. Those of image volumes have none: the
+    /// runtime looks them up.
+    pub(super) fn subpath_targets(&self, pod: &Pod, container: &Container) -> Vec<PathBuf> {
+        let is_of_image = |mount: &VolumeMount| pod.image_volumes().any(|(name, ..)| name == mount.volume);
+        let mounts = container.mounts.iter().enumerate();
+        let mounts = mounts.filter(|(_, mount)| !mount.sub_path.is_empty() && !is_of_image(mount));
         let target =
             |(index, mount): (usize, &VolumeMount)| subpaths::target(&mount.volume, &container.name, index);
         mounts.map(|mount| self.root().join(target(mount))).collect()
@@ -200,40 +216,50 @@ impl PodDir {
         subpaths::release(root, container).map_err(with_path(&self.root()))
     }
 
-    /// Returns the mounts of a container (kubelet: `kubelet_pods.go`: `makeMounts`). `recurses`:
-    /// the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
-    /// otherwise the runtime gets their paths.
+    /// Returns the mounts of a container (kubelet: `kubelet_pods.go`: `makeMounts`).
     pub(super) fn mounts(
         &self,
         container: &Container,
         facts: &EnvFacts<'_>,
         variables: &[(String, Vec<u8>)],
-        recurses: bool,
-        binds: bool,
+        options: &MountOptions,
     ) -> Result<Vec<v1::Mount>, VolumeError> {
+        let MountOptions { recurses, binds, images } = options;
         let is_gone = self.lock();
         if *is_gone {
             return Err(VolumeError::Gone);
         }
         let root = self.open()?;
-        if binds {
+        if *binds {
             // An instance that has ended may have left mounts.
             self.unmount_subpaths(&container.name)?;
         }
         let known = texts(variables);
+        let has_images = facts.pod.image_volumes().next().is_some();
         let mut mounts = Vec::new();
         for (index, mount) in container.mounts.iter().enumerate() {
             let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));
             let sub_path = subpaths::expand(mount, &known)?;
-            let created = self.mount(mount, &sub_path, facts.pod, &root, target.as_deref());
-            let created = created.map_err(|error| error.in_container(&container.name))?;
-            let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
-            mounts.extend(created.map(|created| v1::Mount { recursive_read_only, ..created }));
+            let created = match images.get(&mount.volume) {
+                Some(image) => Some(image_mount(mount, image)),
+                None => self
+                    .mount(mount, &sub_path, facts.pod, &root, target.as_deref())
+                    .map_err(|error| error.in_container(&container.name))?,
+            };
+            let recursive_read_only = *recurses && mount.recursive != RecursiveReadOnly::Disabled;
+            // In a pod with image volumes the kubelet sets this field for mounts of other volumes
+            // as well, for which it has no effect.
+            let image_sub_path = if has_images { sub_path } else { String::new() };
+            mounts.extend(created.map(|created| v1::Mount {
+                recursive_read_only,
+                image_sub_path,
+                ..created
+            }));
         }
         let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
         if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {
             let path = self.root().join(OWN_HOSTS);
-            write_file(&root, OsStr::new(OWN_HOSTS), hosts(facts).as_bytes(), 0o644)
+            write_file(&root, OsStr::new(OWN_HOSTS), hosts::content(facts).as_bytes(), 0o644)
                 .map_err(with_path(&path))?;
             mounts.push(self.container_file(&path, HOSTS));
         }
@@ -324,6 +350,18 @@ impl PodDir {
     }
 }
 
+/// Returns the mount of an image volume, which is always read-only (kubelet: `pkg/volume/image`:
+/// `GetAttributes`).
+fn image_mount(mount: &VolumeMount, image: &v1::ImageSpec) -> v1::Mount {
+    v1::Mount {
+        container_path: mount.path.clone(),
+        readonly: true,
+        propagation: mount.propagation.into(),
+        image: Some(image.clone()),
+        ..v1::Mount::default()
+    }
+}
+
 /// Unmounts a mount that an earlier run left at an absolute path.
 pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
@@ -334,27 +372,6 @@ pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
 /// emptyDir volumes.
 fn below(kind: Option<FilesKind>) -> PathBuf {
     Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::dir))
-}
-
-/// Returns the content of the pod's hosts file (kubelet: `kubelet_pods.go`: `ensureHostsFile`).
-fn hosts(facts: &EnvFacts<'_>) -> String {
-    let mut text = if facts.pod.host.network {
-        format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.etc_hosts)
-    } else {
-        let mut text = format!("# Kubernetes-managed hosts file.\n{KNOWN_HOSTS}");
-        let names = host_names(facts.pod).join("\t");
-        for address in facts.addresses {
-            let _ = writeln!(text, "{address}\t{names}");
-        }
-        text
-    };
-    if !facts.pod.host_aliases.is_empty() {
-        text.push_str("\n# Entries added by HostAliases.\n");
-        for HostAlias { ip, names } in &facts.pod.host_aliases {
-            let _ = writeln!(text, "{ip}\t{}", names.join("\t"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

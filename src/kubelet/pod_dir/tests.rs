@@ -102,7 +102,11 @@ fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
     assert_eq!(annotations, expected);
     let facts = host.facts(&pod, &addresses);
     let variables = super::super::cri_config::variables(&pod.containers[0], &facts, &no_file).unwrap();
-    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
+    let all_mounts = |recurses| {
+        let options = MountOptions { recurses, ..MountOptions::default() };
+        dir.mounts(&pod.containers[0], &facts, &variables, &options).unwrap()
+    };
+    let mounts = all_mounts(false);
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
     assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());
@@ -112,7 +116,7 @@ fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
     );
     assert_eq!(mode(Path::new(&mounts[0].host_path)), 0o777, "as its volume");
     assert!(mounts.iter().all(|mount| !mount.recursive_read_only), "the runtime cannot");
-    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, true, false).unwrap();
+    let mounts = all_mounts(true);
     let recursive: Vec<bool> = mounts.iter().map(|mount| mount.recursive_read_only).collect();
     assert_eq!(recursive, [false, true, false, false, false]);
     let hosts = read(Path::new(&mounts[3].host_path));

@@ -23,9 +23,9 @@ use tokio::sync::futures::Notified;
 use tonic::{Code, Status};
 
 use crate::cri::v1::{
-    Container, ContainerState, ContainerStatus, ContainerStatusRequest, ContainerStatusResponse,
-    CreateContainerRequest, CreateContainerResponse, DnsConfig, ListContainersRequest,
-    ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
+    Container, ContainerConfig, ContainerState, ContainerStatus, ContainerStatusRequest,
+    ContainerStatusResponse, CreateContainerRequest, CreateContainerResponse, DnsConfig,
+    ListContainersRequest, ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
     PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
     PodSandboxStatusResponse, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
     RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest,
@@ -42,7 +42,8 @@ pub(super) struct FakeRuntime(Arc<Mutex<Objects>>, Arc<Notify>);
 struct Objects {
     sandboxes: Vec<PodSandbox>,
     containers: Vec<(Container, i64)>,
-    created: usize,
+    /// Configuration of each container that was created.
+    created: Vec<ContainerConfig>,
     sandboxes_created: usize,
     /// DNS configuration of each sandbox that was created.
     sandbox_dns: Vec<DnsConfig>,
@@ -107,7 +108,12 @@ impl FakeRuntime {
 
     /// Returns the number of containers that were created.
     pub(super) fn created(&self) -> usize {
-        self.0.lock().unwrap().created
+        self.0.lock().unwrap().created.len()
+    }
+
+    /// Returns the configuration of each container that was created, in order.
+    pub(super) fn container_configs(&self) -> Vec<ContainerConfig> {
+        self.0.lock().unwrap().created.clone()
     }
 
     /// Returns the DNS configuration of each sandbox that was created, in order.
@@ -268,8 +274,8 @@ impl Objects {
             "CreateContainer" => {
                 let CreateContainerRequest { pod_sandbox_id, config, .. } = decode(message);
                 let config = config.unwrap_or_default();
-                self.created += 1;
-                let container_id = format!("container-{}", self.created);
+                self.created.push(config.clone());
+                let container_id = format!("container-{}", self.created.len());
                 let container = Container {
                     id: container_id.clone(),
                     pod_sandbox_id,

@@ -16,7 +16,7 @@ const SECRET: &str = r#"{kind: Secret, metadata: {name: NAME, namespace: test}, 
 
 impl Node {
     /// Returns the messages of the events of a pod, each with its reason.
-    fn events(&self, pod: &str) -> Vec<String> {
+    pub(super) fn events(&self, pod: &str) -> Vec<String> {
         let events = self.events.select(&EventFilter::default());
         let is_its =
             |event: &&Arc<Event>| event.pod.as_ref().is_some_and(|it| it.name.as_deref() == Some(pod));
@@ -24,7 +24,7 @@ impl Node {
     }
 
     /// Waits until the container of a pod waits for this reason. Returns the message.
-    async fn until_waiting(&self, pod: &str, reason: &str) -> String {
+    pub(super) async fn until_waiting(&self, pod: &str, reason: &str) -> String {
         let waiting = |published: &PublishedPod| {
             let status = published.status()?;
             let waiting = status.containers().next()?.waiting()?.clone();
@@ -34,7 +34,7 @@ impl Node {
         waiting(&published).unwrap()
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         self.pods.send_replace(Vec::new());
         self.kubelet.force_terminate();
         self.end.cancel();

@@ -4,6 +4,7 @@
 mod client_pod;
 mod compute_actions;
 mod image;
+mod image_volumes;
 mod kill;
 mod mounts;
 mod network;

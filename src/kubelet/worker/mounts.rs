@@ -9,7 +9,7 @@ use tracing::warn;
 use super::PodWorker;
 use crate::cri::v1::Mount;
 use crate::kubelet::cri_config::{self, EnvFacts, Variables};
-use crate::kubelet::pod_dir::PodDir;
+use crate::kubelet::pod_dir::{ImageVolumes, MountOptions, PodDir};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::kubelet::subpath_mounts::MountOwner;
 use crate::manifest::pod::{Container, EmptyDirMedium, FileKeyRef, VolumeSource};
@@ -48,8 +48,9 @@ impl PodWorker {
         addresses: &[String],
         variables: &[(String, Vec<u8>)],
         recurses: bool,
+        images: ImageVolumes,
     ) -> Result<Vec<Mount>, String> {
-        let points = self.dir.subpath_targets(container);
+        let points = self.dir.subpath_targets(&self.pod, container);
         let binds = !points.is_empty() && self.context.binds_subpaths().await?;
         if points.is_empty() && self.uses_memory(container) {
             // If mounts do not reach the runtime, the container finds the plain directory below the
@@ -63,9 +64,9 @@ impl PodWorker {
             self.context.stores.state.flush().await;
         }
         let (name, container, variables) = (container.name.clone(), container.clone(), variables.to_vec());
-        let mounted = self.in_pod_dir(addresses, move |dir, facts| {
-            dir.mounts(&container, facts, &variables, recurses, binds)
-        });
+        let options = MountOptions { recurses, binds, images };
+        let mounted =
+            self.in_pod_dir(addresses, move |dir, facts| dir.mounts(&container, facts, &variables, &options));
         match mounted.await {
             Ok(mounted) => mounted.map_err(|error| {
                 if let Some(details) = error.details() {

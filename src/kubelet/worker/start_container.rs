@@ -19,7 +19,7 @@ use crate::kill::message;
 use crate::kubelet::backoff::{Backoff, BackoffError};
 use crate::kubelet::cri_config::{self, ContainerInputs};
 use crate::kubelet::images::EnsuredImage;
-use crate::kubelet::pod_dir::make_log_directory;
+use crate::kubelet::pod_dir::{ImageVolumes, make_log_directory};
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
 use crate::manifest::pod::{Container, Pod, RecursiveReadOnly};
 use crate::manifest::{ConfigObjects, Hook};
@@ -39,6 +39,7 @@ impl PodWorker {
         // The back-off is on disk before the start, so that it continues after a crash of
         // probeshim.
         self.context.stores.state.flush().await;
+        let image_volumes = self.image_volumes_of(container, &container_ref, context)?;
         let ensured = self.ensure_image(container, &container_ref, context).await;
         let image = ensured.inspect_err(|error| self.failed(&container_ref, error))?;
         if !self.still_desired(container).await {
@@ -46,7 +47,7 @@ impl PodWorker {
         }
         let created = match &container.client_request {
             Some(request) => self.recreate_container(container, request, context).await,
-            None => self.create(container, context, &image).await,
+            None => self.create(container, context, &image, image_volumes).await,
         };
         let (id, attempt) = created.inspect_err(|error| self.failed(&container_ref, error))?;
         self.track_created(container, &id);
@@ -100,6 +101,7 @@ impl PodWorker {
         container: &Container,
         context: StartContext<'_>,
         image: &EnsuredImage,
+        image_volumes: ImageVolumes,
     ) -> Result<(String, u32), StartError> {
         let (pod, node) = (&*self.pod, &self.context.node);
         let EnsuredImage { image_ref, status: image_status } = image;
@@ -112,8 +114,8 @@ impl PodWorker {
         log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
         let variables = self.variables(container, context.addresses).await.map_err(config_error)?;
         let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;
-        let mounts =
-            self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;
+        let mounts = self.mounts(container, context.addresses, &variables, recurses, image_volumes).await;
+        let mounts = mounts.map_err(config_error)?;
         let inputs = ContainerInputs { attempt, image: image_ref, image_status, variables, mounts };
         let request = CreateContainerRequest {
             pod_sandbox_id: context.sandbox.to_owned(),
@@ -180,7 +182,7 @@ impl PodWorker {
         Err(StartError::new("PostStartHookError", reason))
     }
 
-    fn failed(&self, names: &Arc<ContainerRef>, error: &StartError) {
+    pub(super) fn failed(&self, names: &Arc<ContainerRef>, error: &StartError) {
         self.record_event(
             Some(names),
             Event::warning(reason::FAILED, format!("Error: {}", error.reason_or_message())),

@@ -1,13 +1,18 @@
 //! Inputs of a container's start, and the error of a failed one.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use crate::cri::v1::PodSandboxConfig;
+use crate::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::kubelet::images::{ImageError, TrackedCredential};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::manifest::ConfigObjects;
 use crate::manifest::docker_config::DockerConfigError;
+
+/// Images of the image volumes of a pod, or the reasons why they are not available, by the names of
+/// the volumes.
+pub(super) type ImageVolumePulls = BTreeMap<String, Result<ImageSpec, ImageError>>;
 
 /// Reason and message of a container that has not been started. The reasons are the kubelet's.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,4 +58,6 @@ pub(super) struct StartContext<'a> {
     pub(super) objects: &'a ConfigObjects,
     /// Credentials of the pod's pull secrets, or the reason why they cannot be read.
     pub(super) credentials: Result<&'a [TrackedCredential], &'a DockerConfigError>,
+    /// Images of the pod's image volumes, or the reasons why they are not available.
+    pub(super) image_volumes: &'a ImageVolumePulls,
 }

@@ -48,6 +48,7 @@ impl PodWorker {
             && actions.containers_to_start.is_empty()
             && actions.create_sandbox.is_none()
         {
+            self.refresh_image_volumes(runtime_status).await?;
             return Ok(if is_done { SyncResult::Changed } else { SyncResult::NoChange });
         }
         // The state is on disk before the runtime creates anything, so that a later probeshim knows
@@ -71,6 +72,7 @@ impl PodWorker {
         }
         let objects = self.context.objects.get();
         let credentials = self.pull_credentials(&objects);
+        let image_volumes = self.pull_image_volumes(&config, &objects, credentials.as_deref()).await?;
         let start = StartContext {
             sandbox: &sandbox,
             config: &config,
@@ -78,6 +80,7 @@ impl PodWorker {
             runtime_status,
             objects: &objects,
             credentials: credentials.as_deref(),
+            image_volumes: &image_volumes,
         };
         Ok(self.start_all(&actions, start).await)
     }
@@ -163,7 +166,7 @@ impl PodWorker {
     /// Returns the configuration of the current or new sandbox. For a client pod it also returns
     /// the client's request. Reads the resolver configuration of the node for each call (kubelet:
     /// `network/dns/dns.go`: `GetPodDNS`).
-    async fn sandbox_config(
+    pub(super) async fn sandbox_config(
         &self,
         new_attempt: Option<u32>,
         runtime_status: &RuntimePodStatus,

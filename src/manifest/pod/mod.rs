@@ -354,6 +354,16 @@ impl Pod {
         self.containers.iter().filter(|container| container.spec.role == ContainerKind::Regular)
     }
 
+    /// Returns name, image and pull policy of each image volume.
+    pub(crate) fn image_volumes(&self) -> impl Iterator<Item = (&str, &str, PullPolicy)> {
+        self.volumes.iter().filter_map(|volume| match &volume.source {
+            VolumeSource::Image { reference, policy } => {
+                Some((volume.name.as_str(), reference.as_str(), *policy))
+            }
+            _ => None,
+        })
+    }
+
     /// Returns kind and name of each ConfigMap and Secret to which the pod refers.
     pub(crate) fn data_names(&self) -> impl Iterator<Item = (DataKind, &str)> {
         let of_containers = self.containers.iter().flat_map(|container| container.data_refs());

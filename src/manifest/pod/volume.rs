@@ -1,7 +1,7 @@
 //! Volumes of a pod, and their mounts in containers.
 
 use crate::cri::v1::MountPropagation;
-use crate::manifest::pod::{DataRef, EnvField, ResourceField};
+use crate::manifest::pod::{DataRef, EnvField, PullPolicy, ResourceField};
 use crate::manifest::quantity::Quantity;
 
 /// Mount of a volume in a container.
@@ -43,6 +43,8 @@ pub(crate) enum VolumeSource {
     EmptyDir { medium: EmptyDirMedium, size: Option<u64> },
     /// A path of the host.
     HostPath { path: String, kind: HostPathKind },
+    /// The files of an image, which the runtime mounts.
+    Image { reference: String, policy: PullPolicy },
     /// Files that probeshim writes.
     Files { kind: FilesKind, sources: Vec<FileSource>, mode: u32 },
 }
@@ -108,7 +110,7 @@ impl VolumeSource {
     pub(crate) fn data_refs(&self) -> impl Iterator<Item = &DataRef> {
         let sources = match self {
             Self::Files { sources, .. } => sources.as_slice(),
-            Self::EmptyDir { .. } | Self::HostPath { .. } => &[],
+            Self::EmptyDir { .. } | Self::HostPath { .. } | Self::Image { .. } => &[],
         };
         sources.iter().filter_map(|source| match source {
             FileSource::Data { object, .. } => Some(object),

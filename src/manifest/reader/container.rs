@@ -7,9 +7,9 @@ use crate::cri::v1::Protocol;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Container, PortMapping, PullPolicy, StdinSpec};
 use crate::manifest::reader::env;
-use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, text};
+use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, pull_policy, text};
 use crate::manifest::reader::volume::{self, Volumes};
-use crate::manifest::reader::{resources, security};
+use crate::manifest::reader::{resources, security, volume_mount};
 use crate::manifest::validation::{DNS_LABEL, PORT_NAME, PORT_NUMBER, is_dns_label, is_port_name};
 use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
@@ -116,8 +116,7 @@ pub(super) fn read(
             }
         }
     }
-    let policy = node.field("imagePullPolicy").filter(|policy| policy.value() != "");
-    let policy = policy.and_then(|policy| policy.one_of(&PullPolicy::NAMED, problems));
+    let policy = pull_policy(node, "imagePullPolicy", problems);
     let message_policies = [("File", false), ("FallbackToLogsOnError", true)];
     let message_policy = node.field("terminationMessagePolicy").filter(|policy| policy.value() != "");
     let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
@@ -127,7 +126,7 @@ pub(super) fn read(
     volume::check_env_files(node, around.volumes, problems);
     let ports = ports(node, around.is_host_network, taken, problems);
     let resources = resources::of_container(node, problems);
-    let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
+    let mounts = volume_mount::mounts(node, around.volumes, security.is_privileged, problems);
     let message_path = text(node, "terminationMessagePath", problems);
     let working_dir = text(node, "workingDir", problems).unwrap_or_default();
     let [stdin, stdin_once, tty] = ["stdin", "stdinOnce", "tty"].map(|field| flag(node, field, problems));

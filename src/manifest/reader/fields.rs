@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::pod::PullPolicy;
 use crate::manifest::validation::{
     IP_ADDRESS, LABEL_VALUE, NON_NEGATIVE, QUALIFIED_NAME, is_label_value, is_qualified_name,
 };
@@ -124,6 +125,16 @@ pub(in crate::manifest) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Vio
     if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
         at.error(IP_ADDRESS, problems);
     }
+}
+
+/// Reads an optional policy for pulling an image. An empty string counts as absent.
+pub(in crate::manifest) fn pull_policy(
+    node: &Cursor<'_>,
+    field: &str,
+    problems: &mut Vec<Violation>,
+) -> Option<PullPolicy> {
+    let policy = node.field(field).filter(|policy| policy.value() != "")?;
+    policy.one_of(&PullPolicy::NAMED, problems)
 }
 
 /// Reads the id of a user or group, from 0 to 2147483647.

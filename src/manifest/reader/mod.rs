@@ -17,6 +17,7 @@ mod resources;
 mod security;
 pub(in crate::manifest) mod spec;
 mod volume;
+mod volume_mount;
 pub(in crate::manifest) mod workload;
 mod written;
 

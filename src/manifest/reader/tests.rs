@@ -11,7 +11,8 @@ use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::document::{self, Document};
 use crate::manifest::pod::{
     DataKind, DataRef, Deletion, EmptyDirMedium, EnvFrom, FileSource, NodeSelectorOperator,
-    NodeSelectorRequirement, NodeSelectorTerm, Placement, Pod, RuntimeHandler, VariableValue, VolumeSource,
+    NodeSelectorRequirement, NodeSelectorTerm, Placement, Pod, PullPolicy, RuntimeHandler, VariableValue,
+    VolumeSource,
 };
 use crate::manifest::reader::pod;
 use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
@@ -296,6 +297,20 @@ fn a_volume_without_a_source_is_an_empty_dir() {
     // A misspelt source is an error, not an emptyDir.
     let misspelt = "{volumes: [{name: v, emptydir: {}}], containers: [{name: a, image: i}]}";
     assert_eq!(problems_of("spec.volumes[0].emptydir", misspelt).len(), 1);
+}
+
+#[test]
+fn the_default_pull_policy_of_an_image_volume_is_that_of_a_container() {
+    for (image, expected) in [
+        ("{reference: i}", PullPolicy::Always),
+        ("{reference: 'i:1', pullPolicy: ''}", PullPolicy::IfNotPresent),
+        ("{reference: i, pullPolicy: Never}", PullPolicy::Never),
+    ] {
+        let pod =
+            pod(&format!("{{volumes: [{{name: v, image: {image}}}], containers: [{{name: a, image: i}}]}}"));
+        let policies: Vec<PullPolicy> = pod.image_volumes().map(|(.., policy)| policy).collect();
+        assert_eq!(policies, [expected], "{image}");
+    }
 }
 
 #[test]

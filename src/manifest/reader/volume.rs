@@ -1,17 +1,16 @@
-//! Reads volumes of a pod, and their mounts in containers.
+//! Reads volumes of a pod.
 
 use std::collections::BTreeSet;
 
-use crate::cri::v1::MountPropagation;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{
     DataKind, DownwardApiFile, EmptyDirMedium, FileSource, FilesKind, HostPathKind, KeyToPath, PodField,
-    RecursiveReadOnly, Volume, VolumeMount, VolumeSource,
+    PullPolicy, Volume, VolumeSource,
 };
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::{self, quantity};
-use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, list, pull_policy, required};
 use crate::manifest::validation::{DNS_LABEL, has_backstep, is_dns_label};
 
 /// Default mode of files: readable by all users, writable by their owner.
@@ -21,7 +20,7 @@ const MODE: u32 = 0o644;
 const CLUSTER: &str = "requires the storage of a cluster";
 
 const VOLUME: FieldSet = FieldSet {
-    known: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
+    known: &["name", "emptyDir", "hostPath", "image", "configMap", "secret", "downwardAPI", "projected"],
     ignored: &[],
     unsupported: &[
         ("persistentVolumeClaim", CLUSTER),
@@ -47,13 +46,14 @@ const VOLUME: FieldSet = FieldSet {
         ("storageos", CLUSTER),
         ("vsphereVolume", CLUSTER),
         ("gitRepo", "removed from Kubernetes"),
-        ("image", "image volumes are not implemented"),
     ],
 };
 
 const EMPTY_DIR: FieldSet = FieldSet { known: &["medium", "sizeLimit"], ignored: &[], unsupported: &[] };
 
 const HOST_PATH: FieldSet = FieldSet { known: &["path", "type"], ignored: &[], unsupported: &[] };
+
+const IMAGE: FieldSet = FieldSet::only(&["reference", "pullPolicy"]);
 
 const CONFIG_MAP: FieldSet = FieldSet::only(&["name", "items", "defaultMode", "optional"]);
 
@@ -81,20 +81,6 @@ const ITEM: FieldSet = FieldSet::only(&["key", "path", "mode"]);
 
 const DOWNWARD_ITEM: FieldSet = FieldSet::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
 
-const MOUNT: FieldSet = FieldSet {
-    known: &[
-        "name",
-        "mountPath",
-        "subPath",
-        "subPathExpr",
-        "readOnly",
-        "recursiveReadOnly",
-        "mountPropagation",
-    ],
-    ignored: &[],
-    unsupported: &[],
-};
-
 /// The volumes of a pod, and the names of unsupported or invalid ones, which are left out.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
@@ -104,7 +90,7 @@ pub(super) struct Volumes {
 
 impl Volumes {
     /// Returns the names of the volumes, for errors.
-    fn known(&self) -> String {
+    pub(super) fn known(&self) -> String {
         let names: Vec<&str> = self.there.iter().map(|known| known.name.as_str()).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         format!("the volumes of the pod are: {known}")
@@ -157,6 +143,9 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
     }
     if let Some(node) = node.field("hostPath") {
         return host_path(&node, problems);
+    }
+    if let Some(node) = node.field("image") {
+        return image(&node, problems);
     }
     let kind = |name: &str, kind| node.field(name).map(|node| (node, kind));
     let (node, kind) = kind("configMap", FilesKind::ConfigMap)
@@ -246,6 +235,16 @@ fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeS
     ];
     let kind = node.field("type").map_or(Some(HostPathKind::Any), |kind| kind.one_of(&kinds, problems))?;
     Some(VolumeSource::HostPath { path, kind })
+}
+
+/// Reads an image volume (Kubernetes: `core/validation/validation.go`:
+/// `validateImageVolumeSource`).
+fn image(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
+    IMAGE.check(node, problems);
+    let policy = pull_policy(node, "pullPolicy", problems);
+    let reference = required(node, "reference", "", problems)?;
+    let policy = policy.unwrap_or_else(|| PullPolicy::default_pull_policy(&reference));
+    Some(VolumeSource::Image { reference, policy })
 }
 
 /// Reads a source of a projected volume.
@@ -360,89 +359,4 @@ fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option
         "must be a number between 0 and 0777 (octal), both inclusive",
         problems,
     )
-}
-
-/// Reads the mounts of a container.
-pub(super) fn mounts(
-    container: &Cursor<'_>,
-    volumes: &Volumes,
-    is_privileged: bool,
-    problems: &mut Vec<Violation>,
-) -> Vec<VolumeMount> {
-    let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
-    for node in list(container, "volumeMounts", problems) {
-        MOUNT.check(&node, problems);
-        let name = required(&node, "name", "", problems);
-        let path = required(&node, "mountPath", "", problems);
-        let (Some(volume), Some(path)) = (name, path) else { continue };
-        if volumes.left_out.contains(&volume) {
-            continue;
-        }
-        if !volumes.there.iter().any(|known| known.name == volume) {
-            node.field("name").inspect(|at| at.not_found(&volumes.known(), problems));
-        }
-        let at = node.field("mountPath");
-        if path.contains(':') {
-            at.inspect(|at| at.error("must not contain ':'", problems));
-        } else if !paths.insert(path.clone()) {
-            at.inspect(|at| at.error("must be unique", problems));
-        }
-        let expression = text(&node, "subPathExpr", problems);
-        let sub_path = text(&node, "subPath", problems);
-        if let Some(at) = node.field("subPathExpr").filter(|_| expression.is_some() && sub_path.is_some()) {
-            at.error("subPathExpr and subPath are mutually exclusive", problems);
-        }
-        for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
-            if text.as_ref().is_some_and(|text| text.starts_with('/') || has_backstep(text)) {
-                let at = node.field(field);
-                at.inspect(|at| at.error("must be a relative path, and must not contain '..'", problems));
-            }
-        }
-        let kinds = [
-            ("None", MountPropagation::PropagationPrivate),
-            ("HostToContainer", MountPropagation::PropagationHostToContainer),
-            ("Bidirectional", MountPropagation::PropagationBidirectional),
-        ];
-        let at = node.field("mountPropagation");
-        let propagation = at.as_ref().and_then(|kind| kind.one_of(&kinds, problems));
-        let propagation = propagation.unwrap_or(MountPropagation::PropagationPrivate);
-        if propagation == MountPropagation::PropagationBidirectional && !is_privileged {
-            at.inspect(|at| {
-                let reason = "Bidirectional mount propagation is available only to privileged containers";
-                at.forbidden(reason, problems);
-            });
-        }
-        let is_read_only = flag(&node, "readOnly", problems);
-        let is_private = propagation == MountPropagation::PropagationPrivate;
-        let recursive = recursive(&node, is_read_only && is_private, problems);
-        let expands = expression.is_some();
-        // The kubelet treats relative mount paths as relative to the root directory.
-        let path = if path.starts_with('/') { path } else { format!("/{path}") };
-        mounts.push(VolumeMount {
-            volume,
-            path,
-            sub_path: expression.or(sub_path).unwrap_or_default(),
-            expands,
-            is_read_only,
-            recursive,
-            propagation,
-        });
-    }
-    mounts
-}
-
-/// Reads whether mounts below a read-only mount are read-only as well.
-fn recursive(mount: &Cursor<'_>, may_be: bool, problems: &mut Vec<Violation>) -> RecursiveReadOnly {
-    let kinds = [
-        ("Disabled", RecursiveReadOnly::Disabled),
-        ("IfPossible", RecursiveReadOnly::IfPossible),
-        ("Enabled", RecursiveReadOnly::Enabled),
-    ];
-    let at = mount.field("recursiveReadOnly");
-    let kind = at.as_ref().and_then(|at| at.one_of(&kinds, problems)).unwrap_or_default();
-    if kind != RecursiveReadOnly::Disabled && !may_be {
-        let reason = "may only be specified when readOnly is true and mountPropagation is None";
-        at.inspect(|at| at.forbidden(reason, problems));
-    }
-    kind
 }

@@ -59,7 +59,8 @@ impl PreparedPod {
     fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.host.facts(&self.pod, &[]));
         let variables = crate::kubelet::cri_config::variables(container, &facts, &no_file).unwrap();
-        let mounts = self.dir.mounts(container, &facts, &variables, false, self.binds)?;
+        let options = MountOptions { binds: self.binds, ..MountOptions::default() };
+        let mounts = self.dir.mounts(container, &facts, &variables, &options)?;
         Ok(mounts.into_iter().take(container.mounts.len()).map(|mount| mount.host_path.into()).collect())
     }
 
@@ -260,7 +261,7 @@ fn subpath_mounts_of_an_earlier_run_are_unmounted_by_the_next_run() {
         return fixtures::skip::skip("mounts take the right to mount");
     }
     let paths = prepared.mounts().unwrap();
-    let targets = prepared.dir.subpath_targets(&prepared.pod.containers[0]);
+    let targets = prepared.dir.subpath_targets(&prepared.pod, &prepared.pod.containers[0]);
     assert_eq!(targets, paths, "what is recorded is what is mounted");
     let next = PodDir::for_pod(&prepared.pod, &prepared.host.node.pods);
     next.release("other").unwrap();

@@ -216,6 +216,14 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.volumes[0]: Forbidden: may not specify more than 1 volume type",
         ),
         (
+            "{volumes: [{name: v, image: {}}], containers: [{name: a, image: i}]}".into(),
+            "spec.volumes[0].image.reference: Required value",
+        ),
+        (
+            "{volumes: [{name: v, image: {reference: i, pullPolicy: Once}}], containers: [{name: a, image: i}]}".into(),
+            "spec.volumes[0].image.pullPolicy: Unsupported value: \"Once\": supported values: \"Always\", \"IfNotPresent\", \"Never\"",
+        ),
+        (
             "{volumes: [{name: v, configMap: {name: c, items: [{key: k, path: a}, {key: l, path: a/b}]}}], \
               containers: [{name: a, image: i}]}"
                 .into(),

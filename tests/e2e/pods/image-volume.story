@@ -1,0 +1,3 @@
+containers:
+  main: [{running: true}]
+pod: {phase: Running, ready: true}
