@@ -33,9 +33,8 @@ impl Engine {
             .resolve(image)
             .map_err(|error| error.context(format!("failed to resolve image {image:?}")))?;
         let id = id::generate();
-        if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
-            // An image is only a name, and has no command.
-            return Err(CriError::unknown("no command specified")
+        if let Some(lack) = lack(&config).filter(|_| !sandbox.is_synthetic) {
+            return Err(CriError::unknown(lack)
                 .context("failed to generate spec")
                 .context(format!("failed to generate container {id:?} spec")));
         }
@@ -97,6 +96,16 @@ impl Engine {
             );
         }
     }
+}
+
+/// Returns the reason why a container with this config cannot run. An image is only a name, and has
+/// neither a command nor files.
+fn lack(config: &ContainerConfig) -> Option<String> {
+    if config.command.is_empty() && config.args.is_empty() {
+        return Some("no command specified".to_owned());
+    }
+    let mount = config.mounts.iter().find(|mount| mount.image.is_some())?;
+    Some(format!("procrun has no files of images to mount at {:?}", mount.container_path))
 }
 
 /// Returns the settings of a config that are recorded and returned, but not applied.

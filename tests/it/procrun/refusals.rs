@@ -15,6 +15,8 @@ async fn an_invalid_container_config_is_refused_and_changes_nothing() {
     let pod = runtime.run_pod("pod").await;
     let good = || shell("main", "true");
     let command_less = ContainerConfig { command: Vec::new(), args: Vec::new(), ..good() };
+    let image_volume =
+        Mount { container_path: "/data".into(), image: Some(ImageSpec::default()), ..Mount::default() };
     for (config, code, told) in [
         (
             ContainerConfig { log_path: "../../escaped.log".into(), ..good() },
@@ -22,6 +24,11 @@ async fn an_invalid_container_config_is_refused_and_changes_nothing() {
             "escapes the sandbox log directory",
         ),
         (command_less, Code::Unknown, "no command specified"),
+        (
+            ContainerConfig { mounts: vec![image_volume], ..good() },
+            Code::Unknown,
+            "procrun has no files of images to mount at \"/data\"",
+        ),
         (
             ContainerConfig { stop_signal: Signal::Sigrtmin.into(), ..good() },
             Code::InvalidArgument,
