@@ -20,6 +20,7 @@ use super::runtime_clients::RuntimeClients;
 use super::runtime_state::RuntimeState;
 use super::runtime_status::RuntimePodStatus;
 use super::subpath_mounts::SubPathMounts;
+use super::user_namespaces::UserNamespaces;
 use crate::events::{Event, EventRecorder, reason};
 use crate::handler::Executor;
 use crate::manifest::pod::Pod;
@@ -59,6 +60,7 @@ pub(super) struct Stores {
     pub(super) images: ImageManager,
     pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
+    pub(super) user_namespaces: UserNamespaces,
     pub(super) kubelet_presence: KubeletPresence,
 }
 
@@ -76,6 +78,7 @@ impl Stores {
             images: ImageManager::restore(snapshot, &state)?,
             probe_killed: ProbeKilled::new(snapshot, state.clone())?,
             subpath_mounts: SubPathMounts::new(snapshot, state.clone())?,
+            user_namespaces: UserNamespaces::restore(snapshot, state.clone())?,
             kubelet_presence: KubeletPresence::new(snapshot, state.clone())?,
             state,
         })

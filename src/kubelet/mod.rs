@@ -40,6 +40,7 @@ mod runtime_state;
 mod runtime_status;
 mod subpath_mounts;
 mod terminated_pods;
+mod user_namespaces;
 mod worker;
 mod workload_status;
 mod workloads;

@@ -1,7 +1,7 @@
 //! The state of the runtime that all pod workers share. A task reads it every five seconds
 //! (kubelet: `runtime.go`: `runtimeState`, `kubelet.go`: `updateRuntimeUp`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,8 +10,8 @@ use tonic::{Code, Status};
 use tracing::warn;
 
 use crate::cri::v1::{
-    CgroupDriver, RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse, StatusRequest,
-    StatusResponse,
+    CgroupDriver, RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeHandlerFeatures,
+    StatusRequest, StatusResponse,
 };
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::terminal::sanitize;
@@ -27,8 +27,9 @@ pub(super) struct RuntimeState(watch::Sender<Option<Conditions>>);
 struct Conditions {
     /// Reason why the network is not ready; `None` if it is.
     network_error: Option<String>,
-    /// Names of the runtime's handlers that support recursive read-only mounts.
-    rro_handlers: BTreeSet<String>,
+    /// Features of the runtime's handlers, by the names of the handlers. An old runtime lists no
+    /// handlers.
+    handlers: BTreeMap<String, RuntimeHandlerFeatures>,
     cgroup_driver: CgroupDriver,
 }
 
@@ -48,7 +49,19 @@ impl RuntimeState {
     /// Returns whether a handler of the runtime supports recursive read-only mounts. Waits for the
     /// first update.
     pub(super) async fn supports_rro(&self, handler: &str) -> bool {
-        self.read(|conditions| conditions.rro_handlers.contains(handler)).await
+        let features = self.read(|conditions| conditions.handlers.get(handler).copied()).await;
+        features.is_some_and(|features| features.recursive_read_only_mounts)
+    }
+
+    /// Returns whether a handler of the runtime supports user namespaces; `None` if the runtime
+    /// lists handlers but not this one. Waits for the first update (kubelet: `kubelet_getters.go`:
+    /// `HandlerSupportsUserNamespaces`).
+    pub(super) async fn supports_user_namespaces(&self, handler: &str) -> Option<bool> {
+        self.read(|conditions| {
+            let features = conditions.handlers.get(handler).map(|features| features.user_namespaces);
+            features.or(conditions.handlers.is_empty().then_some(false))
+        })
+        .await
     }
 
     /// Returns the driver by which the runtime creates control groups. Waits for the first update.
@@ -108,13 +121,13 @@ impl RuntimeState {
     fn update(&self, response: StatusResponse, cgroup_driver: CgroupDriver) {
         let conditions = response.status.unwrap_or_default().conditions;
         let handlers = response.runtime_handlers.into_iter();
-        let handlers = handlers.filter(|it| it.features.is_some_and(|it| it.recursive_read_only_mounts));
+        let handlers = handlers.map(|handler| (handler.name, handler.features.unwrap_or_default()));
         self.0.send_modify(|known| {
             let known = known.get_or_insert_default();
             known.network_error = network_error(&conditions);
             known.cgroup_driver = cgroup_driver;
             if conditions.iter().any(|it| it.r#type == "RuntimeReady" && it.status) {
-                known.rro_handlers = handlers.map(|handler| handler.name).collect();
+                known.handlers = handlers.collect();
             }
         });
     }
@@ -184,7 +197,7 @@ mod tests {
                 name: name.to_owned(),
                 features: Some(RuntimeHandlerFeatures {
                     recursive_read_only_mounts: true,
-                    ..RuntimeHandlerFeatures::default()
+                    user_namespaces: true,
                 }),
             }],
             ..StatusResponse::default()
@@ -194,6 +207,8 @@ mod tests {
         state.update(response(false, "b"), CgroupDriver::Systemd);
         assert!(state.network_error().await.is_some());
         assert!(state.supports_rro("a").await && !state.supports_rro("b").await);
+        assert_eq!(state.supports_user_namespaces("a").await, Some(true));
+        assert_eq!(state.supports_user_namespaces("b").await, None);
         assert_eq!(state.cgroup_driver().await, CgroupDriver::Systemd);
     }
 

@@ -5,6 +5,7 @@ mod fake_runtime;
 mod image_volumes;
 mod images;
 mod probes;
+mod user_namespaces;
 
 use std::collections::BTreeSet;
 

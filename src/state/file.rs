@@ -385,7 +385,11 @@ fn values(database: &Database) -> Result<StateContent, redb::Error> {
     for table in StateTable::ALL {
         let opened = match reading.open_table(definition(table)) {
             // The file was written before the table existed.
-            Err(TableError::TableDoesNotExist(_)) if table == StateTable::SubPathMounts => continue,
+            Err(TableError::TableDoesNotExist(_))
+                if matches!(table, StateTable::SubPathMounts | StateTable::UserNamespaces) =>
+            {
+                continue;
+            }
             opened => opened?,
         };
         for entry in opened.iter()? {

@@ -58,6 +58,8 @@ pub enum StateTable {
     Containers,
     /// Mounts of subPaths, by their mount points.
     SubPathMounts,
+    /// First host ids of the user namespaces of pods, by the uids of the pods.
+    UserNamespaces,
 }
 
 /// The state store. Clones share the database.
@@ -81,7 +83,7 @@ pub struct CloseError(String);
 pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
 impl StateTable {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Pods,
         Self::ProbeKilled,
         Self::RestartTried,
@@ -93,6 +95,7 @@ impl StateTable {
         Self::Sandboxes,
         Self::Containers,
         Self::SubPathMounts,
+        Self::UserNamespaces,
     ];
 
     fn name(self) -> &'static str {
@@ -108,6 +111,7 @@ impl StateTable {
             Self::Sandboxes => "sandboxes",
             Self::Containers => "containers",
             Self::SubPathMounts => "subpath_mounts",
+            Self::UserNamespaces => "user_namespaces",
         }
     }
 }

@@ -115,14 +115,16 @@ async fn an_empty_state_file_is_refused_and_stays_empty() {
 }
 
 #[tokio::test]
-async fn a_state_file_without_the_table_of_mounts_is_read_and_gets_the_table() {
-    let dir = tempfile::tempdir().unwrap();
-    keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
-    file::tests::remove_table(&dir.path().join("state.redb"), StateTable::SubPathMounts);
-    keep(dir.path(), |state| state.upsert(StateTable::SubPathMounts, "b", &2)).await;
-    let (_state, kept) = opened(dir.path());
-    assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)]);
-    assert_eq!(all(&kept, StateTable::SubPathMounts), [("b".to_owned(), 2)]);
+async fn a_state_file_without_a_newer_table_is_read_and_gets_the_table() {
+    for table in [StateTable::SubPathMounts, StateTable::UserNamespaces] {
+        let dir = tempfile::tempdir().unwrap();
+        keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
+        file::tests::remove_table(&dir.path().join("state.redb"), table);
+        keep(dir.path(), |state| state.upsert(table, "b", &2)).await;
+        let (_state, kept) = opened(dir.path());
+        assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)]);
+        assert_eq!(all(&kept, table), [("b".to_owned(), 2)]);
+    }
 }
 
 /// A truncated file is either refused or read completely.

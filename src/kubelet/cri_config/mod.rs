@@ -18,8 +18,9 @@ use super::node::NodeInfo;
 use crate::cri::labels;
 use crate::cri::v1::{
     CgroupDriver, ContainerConfig, ContainerMetadata, Image, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata,
+    LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, UserNamespace,
 };
+use crate::kubelet::user_namespaces::host_namespace;
 use crate::manifest::pod::{Container, Dns, Pod, StringMap};
 
 pub(super) use annotations::hash;
@@ -42,6 +43,8 @@ pub(super) struct ContainerInputs<'a> {
     pub(super) image_status: Option<&'a Image>,
     pub(super) variables: env::Variables,
     pub(super) mounts: Vec<Mount>,
+    /// User namespace of the pod.
+    pub(super) user_namespace: UserNamespace,
 }
 
 /// Inputs that are known only when a sandbox is created.
@@ -53,6 +56,8 @@ pub(super) struct SandboxInputs<'a> {
     pub(super) seen: &'a str,
     /// Driver by which the runtime creates control groups.
     pub(super) cgroup_driver: CgroupDriver,
+    /// User namespace of the pod.
+    pub(super) user_namespace: UserNamespace,
 }
 
 /// Returns the configuration of a sandbox (kubelet: `generatePodSandboxConfig`).
@@ -61,7 +66,7 @@ pub(super) fn sandbox(
     node: &NodeInfo,
     inputs: &SandboxInputs<'_>,
 ) -> Result<PodSandboxConfig, FqdnTooLong> {
-    let &SandboxInputs { attempt, node_dns, seen, cgroup_driver } = inputs;
+    let &SandboxInputs { attempt, node_dns, seen, cgroup_driver, ref user_namespace } = inputs;
     let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
@@ -85,13 +90,20 @@ pub(super) fn sandbox(
         annotations,
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: cgroup::parent(cgroup_driver),
-            security_context: Some(security::sandbox_security(pod)),
+            security_context: Some(security::sandbox_security(pod, user_namespace.clone())),
             sysctls: pod.security.sysctls.iter().cloned().collect(),
             overhead: Some(resources::overhead(pod, node)),
             resources: Some(resources::pod_resources(pod, node)),
         }),
         windows: None,
     })
+}
+
+/// Returns the user namespace in the configuration of a sandbox.
+pub(super) fn user_namespace(config: &PodSandboxConfig) -> UserNamespace {
+    let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let options = security.and_then(|security| security.namespace_options.as_ref());
+    options.and_then(|options| options.userns_options.clone()).unwrap_or_else(host_namespace)
 }
 
 /// Returns the configuration of a container (kubelet: `generateContainerConfig`).
@@ -101,7 +113,11 @@ pub(super) fn container(
     node: &NodeInfo,
     inputs: ContainerInputs<'_>,
 ) -> ContainerConfig {
-    let ContainerInputs { attempt, image, image_status, variables, mounts } = inputs;
+    let ContainerInputs { attempt, image, image_status, variables, mut mounts, user_namespace } = inputs;
+    for mount in &mut mounts {
+        mount.uid_mappings.clone_from(&user_namespace.uids);
+        mount.gid_mappings.clone_from(&user_namespace.gids);
+    }
     let sandbox = labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid);
     let known = texts(&variables);
     let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value });
@@ -125,7 +141,13 @@ pub(super) fn container(
         tty: container.streams.tty,
         linux: Some(LinuxContainerConfig {
             resources: Some(resources::container_resources(pod, container, node)),
-            security_context: Some(security::container_security(pod, container, node, image_status)),
+            security_context: Some(security::container_security(
+                pod,
+                container,
+                node,
+                image_status,
+                user_namespace,
+            )),
         }),
         ..ContainerConfig::default()
     }

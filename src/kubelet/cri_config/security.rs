@@ -27,10 +27,10 @@ const MASKED: [&str; 12] = [
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
+pub(super) fn sandbox_security(pod: &Pod, user_namespace: UserNamespace) -> LinuxSandboxSecurityContext {
     let pod_context = &pod.security.common;
     LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(pod)),
+        namespace_options: Some(namespaces(pod, user_namespace)),
         selinux_options: pod_context.selinux.clone(),
         run_as_user: value(pod_context.user),
         run_as_group: value(pod_context.group),
@@ -49,6 +49,7 @@ pub(super) fn container_security(
     container: &Container,
     node: &NodeInfo,
     image: Option<&Image>,
+    user_namespace: UserNamespace,
 ) -> LinuxContainerSecurityContext {
     let (container_context, pod_context) = (&container.security, &pod.security.common);
     let user = container_context.common.user.or(pod_context.user);
@@ -63,7 +64,7 @@ pub(super) fn container_security(
             ..Capability::default()
         }),
         privileged: container_context.is_privileged,
-        namespace_options: Some(namespaces(pod)),
+        namespace_options: Some(namespaces(pod, user_namespace)),
         selinux_options: container_context.common.selinux.clone().or_else(|| pod_context.selinux.clone()),
         run_as_user: value(user).or_else(|| of_image.and_then(user_of)),
         run_as_username: of_image.map(|image| image.username.clone()).unwrap_or_default(),
@@ -129,7 +130,7 @@ fn user_of(image: &Image) -> Option<Int64Value> {
     image.uid.or_else(|| image.username.is_empty().then_some(Int64Value { value: 0 }))
 }
 
-fn namespaces(pod: &Pod) -> NamespaceOption {
+fn namespaces(pod: &Pod, user_namespace: UserNamespace) -> NamespaceOption {
     let of_host = |is: bool| if is { NamespaceMode::Node } else { NamespaceMode::Pod };
     let processes = match (pod.host.pid, pod.shares_processes) {
         (true, _) => NamespaceMode::Node,
@@ -141,7 +142,7 @@ fn namespaces(pod: &Pod) -> NamespaceOption {
         pid: processes.into(),
         ipc: of_host(pod.host.ipc).into(),
         target_id: String::new(),
-        userns_options: Some(UserNamespace { mode: NamespaceMode::Node.into(), ..UserNamespace::default() }),
+        userns_options: Some(user_namespace),
     }
 }
 

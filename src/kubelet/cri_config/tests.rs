@@ -45,8 +45,14 @@ fn made_on(pod: &Pod, name: &str, node: &NodeInfo) -> ContainerConfig {
         &no_file,
     )
     .unwrap();
-    let inputs =
-        ContainerInputs { attempt: 3, image: "sha256:1", image_status: None, variables, mounts: Vec::new() };
+    let inputs = ContainerInputs {
+        attempt: 3,
+        image: "sha256:1",
+        image_status: None,
+        variables,
+        mounts: Vec::new(),
+        user_namespace: host_namespace(),
+    };
     super::container(pod, container, node, inputs)
 }
 
@@ -134,7 +140,13 @@ fn container_configs_equal_those_of_a_kubelet() {
 }
 
 fn inputs(node_dns: &Dns) -> SandboxInputs<'_> {
-    SandboxInputs { attempt: 0, node_dns, seen: "", cgroup_driver: CgroupDriver::Cgroupfs }
+    SandboxInputs {
+        attempt: 0,
+        node_dns,
+        seen: "",
+        cgroup_driver: CgroupDriver::Cgroupfs,
+        user_namespace: host_namespace(),
+    }
 }
 
 #[test]

@@ -28,8 +28,8 @@ use crate::cri::v1::{
     ListContainersRequest, ListContainersResponse, ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox,
     PodSandboxNetworkStatus, PodSandboxState, PodSandboxStatus, PodSandboxStatusRequest,
     PodSandboxStatusResponse, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
-    RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition, RuntimeStatus, StartContainerRequest,
-    StatusResponse, StopContainerRequest, StopPodSandboxRequest, VersionResponse,
+    RunPodSandboxRequest, RunPodSandboxResponse, RuntimeCondition, RuntimeHandler, RuntimeStatus,
+    StartContainerRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest, VersionResponse,
 };
 
 use images::FakeImages;
@@ -48,6 +48,8 @@ struct Objects {
     /// DNS configuration of each sandbox that was created.
     sandbox_dns: Vec<DnsConfig>,
     lacks_network: bool,
+    /// Handlers of the runtime and their features.
+    handlers: Vec<RuntimeHandler>,
     /// Number of Status calls.
     status_calls: usize,
     /// Number of commands that were executed, and of those in flight.
@@ -99,6 +101,11 @@ impl FakeRuntime {
     /// Sets whether the network is ready.
     pub(super) fn set_network_ready(&self, is_ready: bool) {
         self.0.lock().unwrap().lacks_network = !is_ready;
+    }
+
+    /// Sets the handlers of the runtime and their features.
+    pub(super) fn set_handlers(&self, handlers: Vec<RuntimeHandler>) {
+        self.0.lock().unwrap().handlers = handlers;
     }
 
     /// Returns the number of Status calls.
@@ -214,6 +221,19 @@ impl FakeRuntime {
 }
 
 impl Objects {
+    fn status(&mut self) -> StatusResponse {
+        self.status_calls += 1;
+        let condition = |(name, status): (&str, bool)| RuntimeCondition {
+            r#type: name.to_owned(),
+            status,
+            ..RuntimeCondition::default()
+        };
+        let conditions = [("RuntimeReady", true), ("NetworkReady", !self.lacks_network)];
+        let status = Some(RuntimeStatus { conditions: conditions.map(condition).to_vec() });
+        let runtime_handlers = self.handlers.clone();
+        StatusResponse { status, runtime_handlers, ..StatusResponse::default() }
+    }
+
     /// Returns the response to a call; `None` for methods that are not implemented.
     fn call(&mut self, method: &str, message: &Bytes) -> Option<Vec<u8>> {
         Some(match method {
@@ -221,16 +241,7 @@ impl Objects {
                 let runtime_name = "fake".to_owned();
                 VersionResponse { runtime_name, ..VersionResponse::default() }.encode_to_vec()
             }
-            "Status" => {
-                self.status_calls += 1;
-                let network = RuntimeCondition {
-                    r#type: "NetworkReady".to_owned(),
-                    status: !self.lacks_network,
-                    ..RuntimeCondition::default()
-                };
-                let status = Some(RuntimeStatus { conditions: vec![network] });
-                StatusResponse { status, ..StatusResponse::default() }.encode_to_vec()
-            }
+            "Status" => self.status().encode_to_vec(),
             "ListImages" => self.images.list(),
             "ListPodSandbox" => {
                 let filter = decode::<ListPodSandboxRequest>(message).filter.unwrap_or_default();

@@ -116,7 +116,9 @@ impl PodWorker {
         let recurses = self.recurses(container, context.objects).await.map_err(config_error)?;
         let mounts = self.mounts(container, context.addresses, &variables, recurses, image_volumes).await;
         let mounts = mounts.map_err(config_error)?;
-        let inputs = ContainerInputs { attempt, image: image_ref, image_status, variables, mounts };
+        let user_namespace = cri_config::user_namespace(context.config);
+        let inputs =
+            ContainerInputs { attempt, image: image_ref, image_status, variables, mounts, user_namespace };
         let request = CreateContainerRequest {
             pod_sandbox_id: context.sandbox.to_owned(),
             config: Some(cri_config::container(pod, container, node, inputs)),

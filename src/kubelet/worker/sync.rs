@@ -13,7 +13,7 @@ use super::compute_actions::PodActions;
 use super::kill::GracePeriodRules;
 use super::start_context::{StartContext, StartError};
 use super::{PodWorker, SyncError, SyncResult, TERMINATION_RETRY};
-use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
+use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest, UserNamespace};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::events::{Event, reason};
 use crate::gofmt::rpc_error;
@@ -21,6 +21,7 @@ use crate::kubelet::cri_config::{self, SandboxInputs};
 use crate::kubelet::pod_dir::{PodDir, VolumeError, make_log_directory};
 use crate::kubelet::pod_status::waiting;
 use crate::kubelet::runtime_status::{ContainerInstance, RuntimePodStatus};
+use crate::kubelet::user_namespaces::{self, UserNamespaceError};
 use crate::manifest::ContainerKind;
 use crate::manifest::pod::PodOrigin;
 use crate::prober::PodReport;
@@ -182,14 +183,34 @@ impl PodWorker {
             }
         };
         let node_dns = node.dns().inspect_err(|error| report(error))?;
+        let user_namespace = self.user_namespace().await.inspect_err(|error| report(error))?;
         let inputs = SandboxInputs {
             attempt,
             node_dns: &node_dns,
             seen: &self.first_seen(),
             cgroup_driver: self.context.runtime_state.cgroup_driver().await,
+            user_namespace,
         };
         let config = cri_config::sandbox(&self.pod, node, &inputs).inspect_err(|error| report(error))?;
         Ok((config, None))
+    }
+
+    /// Returns the user namespace of the pod (kubelet: `userns/userns_manager.go`:
+    /// `GetOrCreateUserNamespaceMappings`).
+    async fn user_namespace(&self) -> Result<UserNamespace, SyncError> {
+        if !self.pod.has_user_namespace {
+            return Ok(user_namespaces::host_namespace());
+        }
+        let objects = self.context.objects.get();
+        let handler = objects.runtime_handler(&self.pod.runtime_handler)?;
+        let support = self.context.runtime_state.supports_user_namespaces(handler).await;
+        if support != Some(true) {
+            let (handler, is_known) = (handler.to_owned(), support.is_some());
+            return Err(UserNamespaceError::Unsupported { handler, is_known }.into());
+        }
+        let namespace = self.context.stores.user_namespaces.get_or_create(&self.pod.uid)?;
+        self.context.stores.state.flush().await;
+        Ok(namespace)
     }
 
     /// Returns the time at which the pod was seen first, in RFC 3339.

@@ -7,6 +7,7 @@ use tonic::Status;
 use super::kill::KillPodError;
 use crate::kubelet::cri_config::FqdnTooLong;
 use crate::kubelet::node::ResolvConfError;
+use crate::kubelet::user_namespaces::UserNamespaceError;
 use crate::manifest::ObjectError;
 use crate::terminal::sanitize;
 
@@ -40,6 +41,9 @@ pub(super) enum SyncError {
     /// The host name of the pod is too long.
     #[error(transparent)]
     Hostname(#[from] FqdnTooLong),
+    /// The pod has no user namespace.
+    #[error(transparent)]
+    UserNamespace(#[from] UserNamespaceError),
     /// An object that the pod refers to does not exist.
     #[error(transparent)]
     Object(#[from] ObjectError),

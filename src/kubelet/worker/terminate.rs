@@ -112,6 +112,7 @@ impl PodWorker {
         } || self.remove_forcibly().await;
         self.forget();
         if is_gone {
+            self.context.stores.user_namespaces.release(&self.pod.uid);
             self.context.stores.registry.forget(&self.pod.uid);
         }
         is_gone

@@ -67,6 +67,8 @@ pub(crate) struct Pod {
     pub(crate) volumes: Vec<Volume>,
     pub(crate) host: HostNamespaces,
     pub(crate) shares_processes: bool,
+    /// Whether the pod has a user namespace of its own, instead of that of the host.
+    pub(crate) has_user_namespace: bool,
     pub(crate) hostname: HostnameSpec,
     pub(crate) host_aliases: Vec<HostAlias>,
     pub(crate) dns: Dns,
@@ -292,6 +294,7 @@ impl Pod {
             volumes: Vec::new(),
             host: HostNamespaces::default(),
             shares_processes: false,
+            has_user_namespace: false,
             hostname: HostnameSpec::default(),
             host_aliases: Vec::new(),
             dns: Dns::default(),

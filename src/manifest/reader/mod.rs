@@ -8,6 +8,7 @@ mod container;
 mod env;
 pub(in crate::manifest) mod fields;
 mod hostname;
+mod namespaces;
 mod network;
 mod os;
 mod placement;

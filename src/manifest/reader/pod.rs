@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::pod::{Container, Deletion, HostNamespaces, Pod, PodOrigin, RuntimeHandler};
+use crate::manifest::pod::{Container, Deletion, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::{ContainerKind, ContainerSpec};
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::reader::fields::{FieldSet, check_keys, flag, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, check_keys, list, required, text};
 use crate::manifest::reader::hostname::hostname;
+use crate::manifest::reader::namespaces::{self, PodNamespaces};
 use crate::manifest::reader::placement::placement;
 use crate::manifest::reader::spec::{SpecReading, read_spec};
 use crate::manifest::reader::{network, resources, security, volume, written};
@@ -183,19 +184,10 @@ pub(in crate::manifest) fn read(
         security::check_apparmor_annotations(metadata, &pod_spec, problems);
     }
     let volumes = volume::volumes(&spec, &pod_spec, problems);
-    let mut is = |field: &str| flag(&spec, field, problems);
-    let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
-    let shares_processes = is("shareProcessNamespace");
-    if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
-        at.error("ShareProcessNamespace and HostPID cannot both be enabled", problems);
-    }
+    let PodNamespaces { host, shares_processes, has_user_namespace } = namespaces::read(&spec, problems);
     ignored_fields(&spec, problems);
-    let around = PodContext {
-        spec: &pod_spec,
-        volumes: &volumes,
-        is_host_network: host.network,
-        has_user_namespace: spec.field("hostUsers").is_some_and(|users| users.value() == false),
-    };
+    let around =
+        PodContext { spec: &pod_spec, volumes: &volumes, is_host_network: host.network, has_user_namespace };
     let containers = containers(nodes, &around, problems);
     let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
@@ -231,6 +223,7 @@ pub(in crate::manifest) fn read(
         volumes: volumes.there,
         host,
         shares_processes,
+        has_user_namespace,
         hostname,
         host_aliases,
         dns,
@@ -317,11 +310,6 @@ fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
         if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
             at.unsupported("service accounts require an API server", problems);
         }
-    }
-    if let Some(users) = spec.field("hostUsers")
-        && users.flag(problems) == Some(false)
-    {
-        users.unsupported("user namespaces are not implemented", problems);
     }
 }
 

@@ -207,6 +207,18 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "securityContext.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`",
         ),
         (
+            "{hostUsers: false, hostNetwork: true, containers: [{name: a, image: i}]}".into(),
+            "spec.hostNetwork: Forbidden: when `hostUsers` is false",
+        ),
+        (
+            "{hostUsers: false, hostPID: true, containers: [{name: a, image: i}]}".into(),
+            "spec.hostPID: Forbidden: when `hostUsers` is false",
+        ),
+        (
+            "{hostUsers: false, hostIPC: true, containers: [{name: a, image: i}]}".into(),
+            "spec.hostIPC: Forbidden: when `hostUsers` is false",
+        ),
+        (
             "{dnsPolicy: None, containers: [{name: a, image: i}]}".into(),
             "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None",
         ),

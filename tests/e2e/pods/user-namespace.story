@@ -1,0 +1,2 @@
+never: [main]
+pod: {phase: Pending, ready: false}
