@@ -72,6 +72,10 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
             "spec.volumes[0].persistentVolumeClaim: Unsupported by probeshim: requires the storage of a cluster",
         ),
         (
+            "{volumes: [{name: v, nfs: {server: s, path: /p}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}]}]}",
+            "spec.volumes[0].nfs: Unsupported by probeshim: programs and drivers of the host mount it; mount it on the host, and use hostPath",
+        ),
+        (
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
             "spec.serviceAccountName: Unsupported by probeshim: \"robot\": service accounts require an API server",
         ),

@@ -19,6 +19,9 @@ const MODE: u32 = 0o644;
 /// Reason why probeshim does not support most kinds of volumes.
 const CLUSTER: &str = "requires the storage of a cluster";
 
+/// Reason why probeshim does not support file systems and disks of a network.
+const NETWORK: &str = "programs and drivers of the host mount it; mount it on the host, and use hostPath";
+
 const VOLUME: FieldSet = FieldSet {
     known: &["name", "emptyDir", "hostPath", "image", "configMap", "secret", "downwardAPI", "projected"],
     ignored: &[],
@@ -26,9 +29,9 @@ const VOLUME: FieldSet = FieldSet {
         ("persistentVolumeClaim", CLUSTER),
         ("ephemeral", CLUSTER),
         ("csi", CLUSTER),
-        ("nfs", CLUSTER),
-        ("iscsi", CLUSTER),
-        ("fc", CLUSTER),
+        ("nfs", NETWORK),
+        ("iscsi", NETWORK),
+        ("fc", NETWORK),
         ("cephfs", CLUSTER),
         ("rbd", CLUSTER),
         ("glusterfs", CLUSTER),
