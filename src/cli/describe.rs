@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::events::message;
+use super::pod_summary::NONE;
 use super::probe_result::ProbeOfPod;
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{Event, StatusPod};
@@ -68,7 +69,9 @@ fn render(
     page.optional(0, "Reason", state.reason.as_deref());
     page.optional(0, "Message", state.message.as_deref());
     page.field(0, "IP", state.pod_ip.unwrap_or_default());
-    page.field(0, "Sandbox", format!("{} ({})", status.id, status.sandbox));
+    let has_sandbox = !status.id.is_empty();
+    let sandbox = has_sandbox.then(|| format!("{} ({})", status.id, status.sandbox));
+    page.field(0, "Sandbox", sandbox.as_deref().unwrap_or(NONE));
     let init = (spec.init_containers.unwrap_or_default(), state.init_container_statuses);
     for (title, (containers, statuses)) in
         [("Init Containers", init), ("Containers", (spec.containers, state.container_statuses))]

@@ -12,7 +12,7 @@ use crate::terminal::format;
 const UNKNOWN: &str = "<unknown>";
 
 /// Text for a value that does not exist, as in kubectl.
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 
 /// The columns of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ impl PodSummary {
             restarts: if is_managed { managed_restarts(pod, now) } else { restarts(&containers) },
             age: created.map_or_else(|| UNKNOWN.to_owned(), |created| format::age(created, now)),
             ip: pod.ip.clone().unwrap_or_else(|| NONE.to_owned()),
-            sandbox: pod.id.clone(),
-            sandbox_state: pod.sandbox.clone(),
+            sandbox: known(&pod.id),
+            sandbox_state: known(if pod.id.is_empty() { "" } else { &pod.sandbox }),
             containers: container_states.join(", "),
         })
     }
@@ -172,6 +172,11 @@ fn status_column(pod: &StatusPod, containers: &[&StatusContainer]) -> String {
         (0, _) => "NotReady",
     };
     status.to_owned()
+}
+
+/// Returns a text, or [`NONE`] if it is empty.
+fn known(text: &str) -> String {
+    if text.is_empty() { NONE } else { text }.to_owned()
 }
 
 /// Returns the reason of the end of a container.
