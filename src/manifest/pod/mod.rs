@@ -1,7 +1,9 @@
 //! Pods that probeshim runs, with all values validated and all defaults filled in.
 
+mod env;
 mod hostname;
 mod placement;
+mod pull_policy;
 mod reference;
 mod resources;
 mod security;
@@ -15,12 +17,12 @@ use serde_json::Value;
 
 use crate::cri::v1::Protocol;
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
-use crate::manifest::image_name::ImageName;
-use crate::manifest::quantity::Quantity;
 use crate::manifest::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
+pub(crate) use env::{EnvField, EnvFrom, ResourceField, Variable, VariableValue};
 pub(crate) use hostname::HostnameSpec;
 pub(crate) use placement::{NodeSelectorOperator, NodeSelectorRequirement, NodeSelectorTerm, Placement};
+pub(crate) use pull_policy::PullPolicy;
 pub(crate) use reference::{DataKind, DataRef, FileKeyRef, RuntimeHandler};
 pub(crate) use resources::{
     Amounts, HUGE_PAGES_PREFIX, Qos, Resources, huge_page_size, is_extended_resource, is_huge_page,
@@ -165,74 +167,6 @@ pub(crate) struct StdinSpec {
     pub(crate) stdin: bool,
     pub(crate) stdin_once: bool,
     pub(crate) tty: bool,
-}
-
-/// Policy for pulling an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PullPolicy {
-    /// Pulls before each start.
-    Always,
-    /// Pulls if the image is not present.
-    IfNotPresent,
-    /// Never pulls.
-    Never,
-}
-
-/// An environment variable.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Variable {
-    pub(crate) name: String,
-    pub(crate) value: VariableValue,
-}
-
-/// Value of a variable.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum VariableValue {
-    /// A literal value, which may contain references to other variables.
-    Literal(String),
-    /// A field of the pod.
-    Field(EnvField),
-    /// A limit or request of a container.
-    Resource(ResourceField),
-    /// The value of a key of a ConfigMap or Secret.
-    Key { object: DataRef, key: String },
-    /// The value of a key in a file of a volume.
-    FileKey(FileKeyRef),
-}
-
-/// Variables from all keys of a ConfigMap or Secret.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct EnvFrom {
-    pub(crate) prefix: String,
-    pub(crate) object: DataRef,
-}
-
-/// A field of a pod whose value a variable or file can have.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum EnvField {
-    Name,
-    Namespace,
-    Uid,
-    Label(String),
-    Annotation(String),
-    Labels,
-    Annotations,
-    NodeName,
-    ServiceAccount,
-    HostIp,
-    HostIps,
-    PodIp,
-    PodIps,
-}
-
-/// A limit or request of a container.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ResourceField {
-    /// Name of the container; `None` for the container of the variable.
-    pub(crate) container: Option<String>,
-    pub(crate) is_limit: bool,
-    pub(crate) resource: String,
-    pub(crate) divisor: Quantity,
 }
 
 /// A port mapping of a container.
@@ -434,42 +368,6 @@ impl Container {
             termination_message_path: String::new(),
             fallback_to_logs_on_error: false,
             streams: StdinSpec::default(),
-        }
-    }
-}
-
-impl PullPolicy {
-    pub(crate) const NAMED: [(&'static str, Self); 3] =
-        [("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
-
-    /// Returns the default policy for an image: `Always` if its tag is `latest` or it has neither
-    /// tag nor digest, because the image may change, otherwise `IfNotPresent` (Kubernetes:
-    /// `pkg/apis/core/v1/defaults.go`: `SetDefaults_Container`).
-    pub(crate) fn default_pull_policy(image: &str) -> Self {
-        let tag = ImageName::parse(image).ok().and_then(|name| name.tag);
-        if tag == Some("latest") { Self::Always } else { Self::IfNotPresent }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Kubernetes' `TestSetDefaultPodSpec`: an image with the tag `latest` is always pulled, even
-    /// if it also has a digest.
-    #[test]
-    fn the_default_pull_policy_follows_from_the_tag_of_the_image() {
-        let digest = format!("sha256:{}", "a".repeat(64));
-        for (image, expected) in [
-            ("busybox", PullPolicy::Always),
-            ("host:5000/busybox", PullPolicy::Always),
-            ("busybox:latest", PullPolicy::Always),
-            ("busybox:1", PullPolicy::IfNotPresent),
-            (&format!("busybox:latest@{digest}"), PullPolicy::Always),
-            (&format!("busybox@{digest}"), PullPolicy::IfNotPresent),
-            ("Busybox", PullPolicy::IfNotPresent),
-        ] {
-            assert_eq!(PullPolicy::default_pull_policy(image), expected, "{image}");
         }
     }
 }
