@@ -10,6 +10,7 @@
 mod backlog;
 mod calls;
 mod capture;
+mod force_close;
 mod forward;
 mod inlet;
 mod outcome;

@@ -4,7 +4,6 @@ use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
@@ -20,6 +19,7 @@ use super::authority_fix::AuthorityRewriter;
 use super::backlog::{Backlog, TrackedWriter};
 use super::call::{CallInFlight, ClientConnection};
 use super::calls::CallSet;
+use super::force_close::{CLOSE_GRACE, ForceClose};
 use super::forward::{Backlogs, SettledCall, forward};
 use super::h2_settings::MAX_CONCURRENT_STREAMS;
 use super::inlet::Inlet;
@@ -28,10 +28,6 @@ use super::outcome::{CallOutcome, DisconnectReason};
 use super::reset_rate::ResetRate;
 use super::turn::{Turn, Turns};
 use super::upstream::{Upstream, UpstreamState};
-
-/// Time for which a client may leave data unread: the remaining data of calls after upstream is
-/// gone, or the final GOAWAY.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) type DownstreamConnection =
     Connection<Join<AuthorityRewriter<Inlet<OwnedReadHalf>>, TrackedWriter<OwnedWriteHalf>>, Bytes>;
@@ -44,26 +40,6 @@ struct PendingReset {
     stream: SendResponse<Bytes>,
     reason: Reason,
     deadline: Instant,
-}
-
-/// Time at which the client's connection is closed although calls still forward data, because a
-/// lost call waits for the close.
-#[derive(Clone, Copy)]
-struct ForceClose {
-    at: Instant,
-    /// Number of bytes that the client had taken when the time was set.
-    bytes_written: u64,
-}
-
-impl ForceClose {
-    fn new(client: &Backlog) -> Self {
-        Self { at: Instant::now() + CLOSE_GRACE, bytes_written: client.written() }
-    }
-
-    /// Returns a later time if the client has taken data since this time was set.
-    fn postponed(self, client: &Backlog) -> Option<Self> {
-        (client.written() != self.bytes_written).then(|| Self::new(client))
-    }
 }
 
 /// An event of a session.

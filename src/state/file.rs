@@ -11,14 +11,14 @@ use redb::{
     Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend as _, TableDefinition,
     TableError,
 };
-
 use tracing::warn;
 
+use super::error::{StateError, WriteError};
 use super::overlay::Overlay;
 use super::{StateTable, quiet};
 use crate::file_id::FileId;
 use crate::format_version;
-use crate::lockfile::{LockError, LockFile};
+use crate::lockfile::LockFile;
 use crate::regular_file::{self, sync_parent_dir};
 use crate::terminal::sanitize;
 
@@ -31,30 +31,6 @@ const CORRUPTION_KINDS: [io::ErrorKind; 2] = [io::ErrorKind::InvalidData, io::Er
 
 const META_TABLE: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 
-/// Error of the opening of the state store.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// Another process has locked the file.
-    #[error(transparent)]
-    Locked(#[from] LockError),
-    /// A system call failed.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Path of the file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The writer thread cannot be started.
-    #[error("cannot start the thread that writes the state: {0}")]
-    System(#[source] io::Error),
-    /// The file is damaged.
-    #[error(
-        "the state is damaged ({0}); move the file away to start with an empty state: running pods are then left as they are and reported"
-    )]
-    Damaged(String),
-}
-
 /// The open and locked state file.
 #[derive(Debug)]
 pub(super) struct StateFile {
@@ -66,26 +42,6 @@ pub(super) struct StateFile {
     /// failed once, so the database is opened again from `handle`.
     database: Option<Database>,
     lock: LockFile,
-}
-
-/// Error of a write. The changes are not on disk.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    /// The database rejected the changes.
-    #[error(transparent)]
-    Database(#[from] redb::Error),
-    /// A system call failed.
-    #[error(transparent)]
-    System(#[from] io::Error),
-    /// Another probeshim locked the directory after the file was removed.
-    #[error(transparent)]
-    Locked(#[from] LockError),
-    /// The file was replaced.
-    #[error("{} has been replaced by another file, which is left unchanged; restart probeshim to use it", .0.display())]
-    Replaced(PathBuf),
-    /// The database panicked.
-    #[error("the database failed: {0}")]
-    Panic(String),
 }
 
 /// Whether the path still names the file.
@@ -405,37 +361,4 @@ fn definition(table: StateTable) -> TableDefinition<'static, &'static str, &'sta
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// Changes the version of a file, or removes it with its table.
-    pub(in crate::state) fn set_version(path: &Path, version: Option<u64>) {
-        let (_file, database) = open(path).unwrap();
-        let writing = database.begin_write().unwrap();
-        match version {
-            Some(version) => {
-                drop(writing.open_table(META_TABLE).unwrap().insert("version", version).unwrap());
-            }
-            None => assert!(writing.delete_table(META_TABLE).unwrap()),
-        }
-        writing.commit().unwrap();
-    }
-
-    /// Changes a file as a probeshim does that ends without closing it. Returns the bytes that it
-    /// leaves.
-    pub(in crate::state) fn bytes_after_crash(path: &Path) -> Vec<u8> {
-        let (_file, database) = open(path).unwrap();
-        let writing = database.begin_write().unwrap();
-        writing.open_table(definition(StateTable::Pods)).unwrap().insert("crashed", &b"1"[..]).unwrap();
-        writing.commit().unwrap();
-        fs::read(path).unwrap()
-    }
-
-    /// Removes a table, as if a probeshim without that table had written the file.
-    pub(in crate::state) fn remove_table(path: &Path, table: StateTable) {
-        let (_file, database) = open(path).unwrap();
-        let writing = database.begin_write().unwrap();
-        assert!(writing.delete_table(definition(table)).unwrap());
-        writing.commit().unwrap();
-    }
-}
+pub(super) mod tests;

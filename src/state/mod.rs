@@ -6,6 +6,7 @@
 //!
 //! The file has a format version. A file of another version is set aside under another name.
 
+mod error;
 mod file;
 mod overlay;
 mod quiet;
@@ -24,7 +25,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
-pub use file::StateError;
+pub use error::StateError;
 use file::StateFile;
 use writer::{Message, StateWriter};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tracing::warn;
 
-use super::file::{Changes, StateFile, WriteError};
+use super::error::WriteError;
+use super::file::{Changes, StateFile};
 use super::{CloseError, StateTable};
 
 /// Delay before a failed write is repeated, unless another change arrives earlier.
