@@ -43,14 +43,14 @@ impl Controller {
     pub(super) fn scaled(mut self, workload: Arc<WorkloadSpec>) -> Self {
         let indices = workload.scale.indices();
         self.slots.retain(|index, _| indices.contains(index));
+        for index in indices {
+            self.slots.entry(index).or_default();
+        }
         Self { workload, ..self }
     }
 
     /// Creates and replaces pods according to their states.
     pub(super) fn update(&mut self, state: StateOf<'_>, now: Instant) -> bool {
-        for index in self.workload.scale.indices() {
-            self.slots.entry(index).or_default();
-        }
         let Update { has_changed, status, next } = match &self.workload.scale {
             Scale::Replicas { is_ordered, .. } => {
                 replicas::update(&self.workload, *is_ordered, &mut self.slots, state, now)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::slot::{PodState, Slot, StateOf, backoff};
+use super::slot::{Slot, StateOf, backoff};
 use super::update::Update;
 use crate::kubelet::workload_status::WorkloadStatus;
 use crate::manifest::{JobSpec, RestartPolicy, WorkloadSpec};
@@ -114,8 +114,9 @@ impl JobProgress {
 fn count(slots: &BTreeMap<u32, Slot>, state: StateOf<'_>) -> Counts {
     let mut counts = Counts::default();
     for slot in slots.values() {
-        counts.failed += slot.incarnation;
         let Some(newest) = slot.newest() else { continue };
+        // The newest pod has replaced all others, which have failed.
+        counts.failed += slot.created - 1;
         match state(newest) {
             known if known.has_succeeded() => counts.succeeded += 1,
             known if known.is_active() => {
@@ -124,7 +125,7 @@ fn count(slots: &BTreeMap<u32, Slot>, state: StateOf<'_>) -> Counts {
                     counts.restarts += known.restarts;
                 }
             }
-            PodState { .. } => counts.failed += 1,
+            _ => counts.failed += 1,
         }
     }
     counts

@@ -24,7 +24,6 @@ use tokio::time::{Instant, sleep_until};
 use super::context::WorkerContext;
 use super::manifest_source::ManifestWatch;
 use super::pod_source::{DesiredPods, PodOwner, PodSource};
-use super::pod_status::{ContainerStatusExt, PodStatusExt};
 use super::pod_workers::PodWorkers;
 use crate::manifest::PodSet;
 use crate::manifest::pod::Pod;
@@ -88,42 +87,25 @@ impl ManifestPods {
         self.pod_changes.borrow_and_update();
         let (states, now) = (self.pod_states(), Instant::now());
         let state = |pod: &Arc<Pod>| {
-            let state = states.get(&pod.uid).cloned().unwrap_or_default();
-            if self.pod_workers.deleted.contains(pod) {
-                PodState { is_deleted: true, ..state }
-            } else {
-                state
-            }
+            let state = states.get(&pod.uid).copied().unwrap_or_default();
+            PodState { is_deleted: self.pod_workers.deleted.contains(pod), ..state }
         };
         let mut has_changed = false;
         for controller in &mut self.controllers {
             has_changed |= controller.update(&state, now);
         }
-        self.next = self.controllers.iter().filter_map(Controller::next).filter(|next| *next > now).min();
+        self.next = self.controllers.iter().filter_map(Controller::next).min();
         let statuses = self.controllers.iter().map(|controller| controller.status().clone()).collect();
         self.pod_workers.set_workloads(statuses);
         has_changed
     }
 
-    /// Returns the state of each pod that has a worker or has ended, by uid.
+    /// Returns the state of each pod that has a worker, by uid.
     fn pod_states(&self) -> BTreeMap<String, PodState> {
-        if self.controllers.is_empty() {
-            return BTreeMap::new();
-        }
         let workers = self.pod_workers.lock();
-        let published = workers.values().map(|worker| worker.published.borrow().clone());
-        let states = published.map(|published| {
-            let status = published.status();
-            let state = PodState {
-                phase: status.map(|status| status.phase().to_owned()).unwrap_or_default(),
-                is_ready: status.is_some_and(|status| status.is("Ready")),
-                restarts: status
-                    .into_iter()
-                    .flat_map(PodStatusExt::containers)
-                    .map(ContainerStatusExt::restarts)
-                    .sum(),
-                is_deleted: false,
-            };
+        let states = workers.values().map(|worker| {
+            let published = worker.published.borrow();
+            let state = published.status().map(PodState::of).unwrap_or_default();
             (published.uid().to_owned(), state)
         });
         states.collect()

@@ -23,7 +23,7 @@ pub(super) fn update(
     let mut are_earlier_ready = true;
     for (index, slot) in slots {
         if let Some(known) = slot.newest().map(state).filter(|known| !known.is_active()) {
-            let due = *slot.replace_at.get_or_insert_with(|| now + backoff(slot.incarnation));
+            let due = *slot.replace_at.get_or_insert_with(|| now + backoff(slot.created - 1));
             if known.is_deleted || due <= now {
                 slot.clear();
                 has_changed = true;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
+use crate::kubelet::pod_status::{ContainerStatusExt, PodStatusExt as _};
 use crate::manifest::pod::Pod;
 use crate::manifest::{PodSlot, WorkloadSpec};
 
@@ -23,17 +25,17 @@ const MAX_RESTORED: u32 = 100;
 pub(super) struct Slot {
     /// The pods that exist, the newest last. Failed pods of a job stay.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Number of pods that the newest one has replaced, or that the next one replaces.
-    pub(super) incarnation: u32,
+    /// Number of pods that were created, which is the incarnation of the next one.
+    pub(super) created: u32,
     /// Time at which the newest pod, which has ended, is replaced.
     pub(super) replace_at: Option<Instant>,
 }
 
 /// State of a pod that a controller has created.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodState {
-    /// Phase of the pod; empty before its first sync.
-    pub(super) phase: String,
+    /// Whether the containers have succeeded, if they have ended for good.
+    pub(super) outcome: Option<bool>,
     pub(super) is_ready: bool,
     /// Number of restarts of all containers.
     pub(super) restarts: u32,
@@ -53,7 +55,7 @@ impl Slot {
             let place = PodSlot { index, incarnation };
             if is_known(&workload.uid(place)) {
                 slot.pods.extend(workload.pod(place));
-                slot.incarnation = incarnation;
+                slot.created = incarnation + 1;
             }
         }
         slot
@@ -64,40 +66,46 @@ impl Slot {
         self.pods.last()
     }
 
-    /// Creates the first or the next pod of the index.
+    /// Creates the next pod of the index.
     pub(super) fn create(&mut self, workload: &WorkloadSpec, index: u32) {
-        if !self.pods.is_empty() {
-            self.incarnation += 1;
-        }
-        self.pods.extend(workload.pod(PodSlot { index, incarnation: self.incarnation }));
+        self.pods.extend(workload.pod(self.next(index)));
+        self.created += 1;
     }
 
     /// Removes all pods of the index, so that the next one can be created.
     pub(super) fn clear(&mut self) {
         self.pods.clear();
-        self.incarnation += 1;
         self.replace_at = None;
     }
 
-    /// Returns the name of the next pod.
+    /// Returns `NAMESPACE/NAME` of the next pod.
     pub(super) fn next_name(&self, workload: &WorkloadSpec, index: u32) -> String {
-        let incarnation = self.incarnation + u32::from(!self.pods.is_empty());
-        format!("{}/{}", workload.namespace, workload.pod_name(PodSlot { index, incarnation }))
+        format!("{}/{}", workload.namespace, workload.pod_name(self.next(index)))
+    }
+
+    fn next(&self, index: u32) -> PodSlot {
+        PodSlot { index, incarnation: self.created }
     }
 }
 
 impl PodState {
-    pub(super) fn has_succeeded(&self) -> bool {
-        self.phase == "Succeeded"
+    /// Returns the state of a pod with this status.
+    pub(super) fn of(status: &PodStatus) -> Self {
+        Self {
+            outcome: status.is_terminal().then(|| status.phase() == "Succeeded"),
+            is_ready: status.is("Ready"),
+            restarts: status.containers().map(ContainerStatusExt::restarts).sum(),
+            is_deleted: false,
+        }
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        self.phase == "Failed"
+    pub(super) fn has_succeeded(self) -> bool {
+        self.outcome == Some(true)
     }
 
     /// Returns whether the pod runs or will run.
-    pub(super) fn is_active(&self) -> bool {
-        !self.has_succeeded() && !self.has_failed() && !self.is_deleted
+    pub(super) fn is_active(self) -> bool {
+        self.outcome.is_none() && !self.is_deleted
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PodStatus;
 use tokio::time::Instant;
 
 use super::controller::Controller;
@@ -40,7 +41,7 @@ impl Scenario {
     }
 
     fn update(&mut self) -> bool {
-        let state = |pod: &Arc<Pod>| self.states.get(&pod.name).cloned().unwrap_or_default();
+        let state = |pod: &Arc<Pod>| self.states.get(&pod.name).copied().unwrap_or_default();
         self.controller.update(&state, self.now)
     }
 
@@ -66,7 +67,7 @@ impl Scenario {
 }
 
 fn phase(phase: &str) -> PodState {
-    PodState { phase: phase.to_owned(), ..PodState::default() }
+    PodState::of(&PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() })
 }
 
 fn running() -> PodState {
