@@ -69,8 +69,7 @@ fn render(
     page.optional(0, "Reason", state.reason.as_deref());
     page.optional(0, "Message", state.message.as_deref());
     page.field(0, "IP", state.pod_ip.unwrap_or_default());
-    let has_sandbox = !status.id.is_empty();
-    let sandbox = has_sandbox.then(|| format!("{} ({})", status.id, status.sandbox));
+    let sandbox = status.sandbox_state().map(|state| format!("{} ({state})", status.id));
     page.field(0, "Sandbox", sandbox.as_deref().unwrap_or(NONE));
     let init = (spec.init_containers.unwrap_or_default(), state.init_container_statuses);
     for (title, (containers, statuses)) in

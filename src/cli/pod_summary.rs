@@ -71,8 +71,8 @@ impl PodSummary {
             restarts: if is_managed { managed_restarts(pod, now) } else { restarts(&containers) },
             age: created.map_or_else(|| UNKNOWN.to_owned(), |created| format::age(created, now)),
             ip: pod.ip.clone().unwrap_or_else(|| NONE.to_owned()),
-            sandbox: known(&pod.id),
-            sandbox_state: known(if pod.id.is_empty() { "" } else { &pod.sandbox }),
+            sandbox: pod.sandbox_state().map_or(NONE, |_| &pod.id).to_owned(),
+            sandbox_state: pod.sandbox_state().unwrap_or(NONE).to_owned(),
             containers: container_states.join(", "),
         })
     }
@@ -172,11 +172,6 @@ fn status_column(pod: &StatusPod, containers: &[&StatusContainer]) -> String {
         (0, _) => "NotReady",
     };
     status.to_owned()
-}
-
-/// Returns a text, or [`NONE`] if it is empty.
-fn known(text: &str) -> String {
-    if text.is_empty() { NONE } else { text }.to_owned()
 }
 
 /// Returns the reason of the end of a container.

@@ -35,6 +35,11 @@ pub(in crate::admin) fn merge_managed(
 }
 
 impl StatusPod {
+    /// Returns the state of the sandbox; `None` if the pod has none.
+    pub(crate) fn sandbox_state(&self) -> Option<&str> {
+        (!self.id.is_empty()).then_some(&self.sandbox)
+    }
+
     fn same_pod(&self, published: &PublishedPod) -> bool {
         let (namespace, name) = published.names();
         let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
