@@ -38,6 +38,8 @@ pub mod net;
 
 pub mod gofmt;
 
+pub mod hex;
+
 pub mod telemetry;
 
 pub mod metrics;

@@ -69,15 +69,12 @@ impl ManifestSource {
     /// Returns the number of pods with which the manifests begin.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.pod_set.first_pods().count()
+        self.pod_set.count()
     }
 
     /// Returns the name of each pod with the name of each of its containers.
     pub fn container_names(&self) -> impl Iterator<Item = (String, String)> {
-        self.pod_set.first_pods().flat_map(|pod| {
-            let names = pod.containers.iter().map(|container| container.name.clone());
-            names.map(|container| (pod.name.clone(), container)).collect::<Vec<_>>()
-        })
+        self.pod_set.container_names()
     }
 
     /// Returns warnings about unsupported parts of the manifests that are left out.

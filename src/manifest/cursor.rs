@@ -147,17 +147,14 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Reads a number of seconds from 0 to 2147483647, the range of Kubernetes. Returns `default`
-    /// for 0.
-    pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
-        let seconds = self.number(0..=i32::MAX.into(), NON_NEGATIVE, problems);
-        seconds.filter(|seconds| *seconds != 0).unwrap_or(default)
+    /// Reads a whole number from 0 to 2147483647. Returns `default` for 0.
+    pub(crate) fn positive_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
+        self.non_negative(problems).filter(|number| *number != 0).unwrap_or(default)
     }
 
-    /// Reads a count from 0 to 2147483647, the range of Kubernetes. Returns `default` for 0.
-    pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
-        let count = self.number(0..=i32::MAX.into(), NON_NEGATIVE, problems);
-        count.filter(|count| *count != 0).unwrap_or(default)
+    /// Reads a whole number from 0 to 2147483647, the range of Kubernetes.
+    pub(crate) fn non_negative<T: TryFrom<i64>>(&self, problems: &mut Vec<Violation>) -> Option<T> {
+        self.number(0..=i32::MAX.into(), NON_NEGATIVE, problems)
     }
 
     /// Reads a whole number in a range.

@@ -85,8 +85,27 @@ impl PodSet {
         self.workloads.extend(workloads);
     }
 
-    /// Returns the pods, and those with which the workloads begin.
-    pub(crate) fn first_pods(&self) -> impl Iterator<Item = Arc<Pod>> {
-        self.pods.iter().cloned().chain(self.workloads.iter().flat_map(|spec| spec.first_pods()))
+    /// Returns the number of pods, and of those with which the workloads begin.
+    pub(crate) fn count(&self) -> usize {
+        let of_workloads = self.workloads.iter().map(|spec| spec.first_slots().count());
+        self.pods.len() + of_workloads.sum::<usize>()
+    }
+
+    /// Returns the name of each pod with the name of each of its containers, and those of the pods
+    /// with which the workloads begin.
+    pub(crate) fn container_names(&self) -> impl Iterator<Item = (String, String)> {
+        let of_pods = self.pods.iter().map(|pod| (pod.clone(), vec![pod.name.clone()]));
+        // All pods of a workload have the same containers.
+        let of_workloads = self.workloads.iter().filter_map(|spec| {
+            let names = spec.first_slots().map(|slot| spec.pod_name(slot)).collect();
+            Some((spec.pod(spec.first_slots().next()?)?, names))
+        });
+        of_pods.chain(of_workloads).flat_map(|(pod, names)| {
+            let of_pod = |name: String| {
+                let containers = pod.containers.iter().map(|container| container.name.clone());
+                containers.map(|container| (name.clone(), container)).collect::<Vec<_>>()
+            };
+            names.into_iter().flat_map(of_pod).collect::<Vec<_>>()
+        })
     }
 }

@@ -88,11 +88,10 @@ impl WorkloadSpec {
         self.key() == other.key() && self.hash == other.hash
     }
 
-    /// Returns the pods that run at the same time if no pod ends.
-    pub(crate) fn first_pods(&self) -> impl Iterator<Item = Arc<Pod>> {
+    /// Returns the slots of the pods that run at the same time if no pod ends.
+    pub(crate) fn first_slots(&self) -> impl Iterator<Item = PodSlot> {
         let running = usize::try_from(self.scale.concurrent()).unwrap_or(usize::MAX);
-        let slots = self.scale.indices().take(running).map(|index| PodSlot { index, incarnation: 0 });
-        slots.filter_map(|slot| self.pod(slot))
+        self.scale.indices().take(running).map(|index| PodSlot { index, incarnation: 0 })
     }
 
     /// Returns the name of a pod. Names other than those of a `StatefulSet` end with a suffix that
@@ -115,8 +114,7 @@ impl WorkloadSpec {
 
     /// Returns the uid of a pod.
     pub(crate) fn uid(&self, slot: PodSlot) -> String {
-        let digest = Sha256::digest(self.identity(slot));
-        digest.iter().take(16).fold(String::new(), |uid, byte| format!("{uid}{byte:02x}"))
+        pod::uid_from(&self.identity(slot))
     }
 
     /// Returns a text that identifies a pod among all pods of all workloads.

@@ -1,13 +1,13 @@
 //! Images. An image is only a name: all names exist from the start, and no image has content.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
 use super::error::CriError;
 use crate::cri::v1;
+use crate::hex::hex;
 
 /// Prefix of the names of images that do not exist, for tests.
 const MISSING: &str = "missing.test/";
@@ -35,10 +35,7 @@ pub(super) struct Images {
 impl Image {
     fn from_name(name: &str) -> Self {
         let name = normalize(name);
-        let mut id = DIGEST.to_owned();
-        for byte in Sha256::digest(&name) {
-            let _ = write!(id, "{byte:02x}");
-        }
+        let id = format!("{DIGEST}{}", hex(&Sha256::digest(&name)));
         Self { id, name }
     }
 

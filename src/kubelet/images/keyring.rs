@@ -1,12 +1,11 @@
 //! Credentials by registries and repositories.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use wildmatch::WildMatch;
 
 use crate::cri::v1::AuthConfig;
+use crate::hex::hex;
 use crate::manifest::pod::Credential;
 
 /// Registry of the credentials for Docker Hub.
@@ -58,12 +57,7 @@ impl TrackedCredential {
         // Serialization of probeshim's own types does not fail. Go escapes these characters.
         let json = serde_json::to_string(&hashed).unwrap_or_default();
         let json = json.replace('<', r"\u003c").replace('>', r"\u003e").replace('&', r"\u0026");
-        let mut hash = String::new();
-        for byte in Sha256::digest(json) {
-            // Writing to a string does not fail.
-            let _ = write!(hash, "{byte:02x}");
-        }
-        hash
+        hex(&Sha256::digest(json))
     }
 }
 

@@ -17,6 +17,7 @@ use super::beneath::{self, Links, make, open_or_make};
 use super::payload::{Payload, PayloadFile};
 use super::volumes::GroupAccess;
 use super::{removal, volumes};
+use crate::hex::hex;
 
 /// Link to the current directory of files.
 const DATA: &str = "..data";
@@ -41,7 +42,7 @@ pub(super) fn write(volume: &OwnedFd, files: &Payload, mode: u32, group: Option<
         digest.update(content);
     }
     let digest = digest.finalize();
-    let name = digest.iter().take(8).fold("..".to_owned(), |name, byte| format!("{name}{byte:02x}"));
+    let name = format!("..{}", hex(&digest[..8]));
     let current = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
     if current.as_deref() != Some(OsStr::new(&name)) {
         let dir = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;

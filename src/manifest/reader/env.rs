@@ -9,22 +9,16 @@ use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::validation::{DNS_LABEL, has_backstep, is_dns_label};
 
-const VARIABLE: FieldSet =
-    FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
+const VARIABLE: FieldSet = FieldSet::only(&["name", "value", "valueFrom"]);
 
-const VALUE_FROM: FieldSet = FieldSet {
-    known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"],
-    ignored: &[],
-    unsupported: &[],
-};
+const VALUE_FROM: FieldSet =
+    FieldSet::only(&["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"]);
 
-const ENV_FROM: FieldSet =
-    FieldSet { known: &["prefix", "configMapRef", "secretRef"], ignored: &[], unsupported: &[] };
+const ENV_FROM: FieldSet = FieldSet::only(&["prefix", "configMapRef", "secretRef"]);
 
 const FIELD_REF: FieldSet = FieldSet { known: &["fieldPath"], ignored: &["apiVersion"], unsupported: &[] };
 
-const RESOURCE_REF: FieldSet =
-    FieldSet { known: &["containerName", "resource", "divisor"], ignored: &[], unsupported: &[] };
+const RESOURCE_REF: FieldSet = FieldSet::only(&["containerName", "resource", "divisor"]);
 
 const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::PullPolicy;
 use crate::manifest::validation::{
-    IP_ADDRESS, LABEL_VALUE, NON_NEGATIVE, QUALIFIED_NAME, is_label_value, is_qualified_name,
+    IP_ADDRESS, LABEL_VALUE, QUALIFIED_NAME, is_label_value, is_qualified_name,
 };
 
 /// Names of the fields that an object can have.
@@ -139,7 +139,7 @@ pub(in crate::manifest) fn pull_policy(
 
 /// Reads the id of a user or group, from 0 to 2147483647.
 pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
-    node.field(field)?.number(0..=i32::MAX.into(), NON_NEGATIVE, problems)
+    node.field(field)?.non_negative(problems)
 }
 
 /// Reports an `apiVersion` that is not in `known`.

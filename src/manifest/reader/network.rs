@@ -5,12 +5,11 @@ use crate::manifest::pod::{Dns, HostAlias};
 use crate::manifest::reader::fields::{FieldSet, check_address, list, required, text};
 use crate::manifest::validation::{DNS_SUBDOMAIN, IP_ADDRESS, is_dns_subdomain};
 
-const DNS_CONFIG: FieldSet =
-    FieldSet { known: &["nameservers", "searches", "options"], ignored: &[], unsupported: &[] };
+const DNS_CONFIG: FieldSet = FieldSet::only(&["nameservers", "searches", "options"]);
 
 const OPTION: FieldSet = FieldSet::only(&["name", "value"]);
 
-const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
+const HOST_ALIAS: FieldSet = FieldSet::only(&["ip", "hostnames"]);
 
 /// Limits of the API server for `dnsConfig` (`core/validation/validation.go`: `MaxDNSNameservers`,
 /// `MaxDNSSearchPaths`).

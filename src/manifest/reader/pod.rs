@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Container, Deletion, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::{ContainerKind, ContainerSpec};
@@ -17,7 +18,7 @@ use crate::manifest::reader::spec::{SpecReading, read_spec};
 use crate::manifest::reader::{network, resources, security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
-    DNS_SUBDOMAIN, NON_NEGATIVE, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_qualified_name,
+    DNS_SUBDOMAIN, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_qualified_name,
 };
 use crate::manifest::workload::WorkloadKind;
 
@@ -215,7 +216,7 @@ pub(in crate::manifest) fn read(
         origin: PodOrigin::Manifest,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        uid: own_uid.unwrap_or_else(|| hash(namespace, name, &manifest)),
+        uid: own_uid.unwrap_or_else(|| uid_from(&format!("{namespace}/{name}\n{manifest}"))),
         labels,
         annotations,
         spec: Arc::new(pod_spec),
@@ -279,7 +280,7 @@ fn deletion(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Dele
         }
         return None;
     }
-    let grace_period = seconds.and_then(|at| at.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
+    let grace_period = seconds.and_then(|at| at.non_negative(problems));
     since.map(|_| Deletion { grace_period })
 }
 
@@ -297,10 +298,10 @@ fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
 }
 
-/// Returns a hash that distinguishes the pod from earlier versions of its manifest.
-fn hash(namespace: &str, name: &str, written: &Value) -> String {
-    let digest = Sha256::digest(format!("{namespace}/{name}\n{written}"));
-    digest.iter().take(16).fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
+/// Returns the uid of a pod without one in its manifest: the hash of a text that distinguishes the
+/// pod from others, and from earlier versions of its manifest.
+pub(in crate::manifest) fn uid_from(text: &str) -> String {
+    hex(&Sha256::digest(text)[..16])
 }
 
 /// Reports unsupported values of fields of which probeshim supports one value only.

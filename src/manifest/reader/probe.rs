@@ -52,14 +52,12 @@ pub(crate) fn probe(
     let before = problems.len();
     let handler = exactly_one_handler(node, &PROBE_HANDLERS, problems)
         .and_then(|(name, handler)| read_handler(name, &handler, problems));
-    let mut seconds =
-        |field, default| node.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
-    let initial_delay = seconds("initialDelaySeconds", 0);
-    let (timeout, period) = (seconds("timeoutSeconds", TIMEOUT), seconds("periodSeconds", PERIOD));
-    let mut count =
-        |field, default| node.field(field).map_or(default, |count| count.count_or(default, problems));
-    let success_threshold = count("successThreshold", SUCCESS_THRESHOLD);
-    let failure_threshold = count("failureThreshold", FAILURE_THRESHOLD);
+    let mut number =
+        |field, default| node.field(field).map_or(default, |number| number.positive_or(default, problems));
+    let initial_delay = number("initialDelaySeconds", 0);
+    let (timeout, period) = (number("timeoutSeconds", TIMEOUT), number("periodSeconds", PERIOD));
+    let success_threshold = number("successThreshold", SUCCESS_THRESHOLD);
+    let failure_threshold = number("failureThreshold", FAILURE_THRESHOLD);
     if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
         && probe_type != ProbeType::Readiness
     {
@@ -101,7 +99,7 @@ pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<H
         "httpGet" => http(&handler, problems).map(Hook::Http),
         "sleep" => {
             let seconds = required(&handler, "seconds", NON_NEGATIVE, problems)?;
-            seconds.number(0..=i32::MAX.into(), NON_NEGATIVE, problems).map(Hook::Sleep)
+            seconds.non_negative(problems).map(Hook::Sleep)
         }
         _ => Some(Hook::Tcp),
     }

@@ -8,7 +8,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{APPARMOR_ANNOTATION, CommonSecurity, PodSecurity, Security};
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::{FieldSet, flag, id, list, required, text};
-use crate::manifest::validation::{self, NON_NEGATIVE};
+use crate::manifest::validation;
 
 /// Directory of the kubelet for seccomp profiles of type Localhost.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
@@ -62,7 +62,7 @@ pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
     OF_POD.check(&node, problems);
     let groups = list(&node, "supplementalGroups", problems);
-    let groups = groups.iter().filter_map(|group| group.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
+    let groups = groups.iter().filter_map(|group| group.non_negative(problems));
     let supplemental_groups = groups.collect();
     let policy = node.field("supplementalGroupsPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));

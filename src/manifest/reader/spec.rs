@@ -11,7 +11,7 @@ use crate::manifest::pod_spec::{
 use crate::manifest::probe::ProbeType;
 use crate::manifest::reader::probe::{hook, probe};
 use crate::manifest::source::Source;
-use crate::manifest::validation::{NON_NEGATIVE, PORT_NUMBER};
+use crate::manifest::validation::PORT_NUMBER;
 
 /// Limits of the API server for the restart rules of a container (`core/validation/validation.go`:
 /// `validateContainerRestartPolicy`).
@@ -46,7 +46,7 @@ pub(super) fn read_spec<'a>(
     let policy = spec.field("restartPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
-    let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), NON_NEGATIVE, problems));
+    let grace = grace.and_then(|grace| grace.non_negative(problems));
     let mut containers = Vec::new();
     for (list, is_init) in [("containers", false), ("initContainers", true)] {
         for node in spec.field(list).map(|list| list.list(problems)).unwrap_or_default() {

@@ -177,7 +177,8 @@ spec:
 {kind: Service, metadata: {name: web}}
 ";
     let set = pod_set(text).unwrap();
-    let pods: Vec<Arc<Pod>> = set.first_pods().collect();
+    let [spec] = &set.workloads[..] else { panic!("{:?}", set.workloads) };
+    let pods: Vec<Arc<Pod>> = spec.first_slots().filter_map(|slot| spec.pod(slot)).collect();
     let [web, _, _] = &pods[..] else { panic!("{pods:?}") };
     assert_eq!(web.labels["app"], "web");
     let object = |kind, name: &str, is_optional| DataRef { kind, name: name.to_owned(), is_optional };

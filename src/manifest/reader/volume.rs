@@ -52,9 +52,9 @@ const VOLUME: FieldSet = FieldSet {
     ],
 };
 
-const EMPTY_DIR: FieldSet = FieldSet { known: &["medium", "sizeLimit"], ignored: &[], unsupported: &[] };
+const EMPTY_DIR: FieldSet = FieldSet::only(&["medium", "sizeLimit"]);
 
-const HOST_PATH: FieldSet = FieldSet { known: &["path", "type"], ignored: &[], unsupported: &[] };
+const HOST_PATH: FieldSet = FieldSet::only(&["path", "type"]);
 
 const IMAGE: FieldSet = FieldSet::only(&["reference", "pullPolicy"]);
 

@@ -9,19 +9,15 @@ use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
 use crate::manifest::reader::volume::Volumes;
 use crate::manifest::validation::has_backstep;
 
-const MOUNT: FieldSet = FieldSet {
-    known: &[
-        "name",
-        "mountPath",
-        "subPath",
-        "subPathExpr",
-        "readOnly",
-        "recursiveReadOnly",
-        "mountPropagation",
-    ],
-    ignored: &[],
-    unsupported: &[],
-};
+const MOUNT: FieldSet = FieldSet::only(&[
+    "name",
+    "mountPath",
+    "subPath",
+    "subPathExpr",
+    "readOnly",
+    "recursiveReadOnly",
+    "mountPropagation",
+]);
 
 /// Reads the mounts of a container.
 pub(super) fn mounts(

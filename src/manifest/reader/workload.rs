@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::fields::{FieldSet, flag, text};
 use crate::manifest::scale::{JobSpec, Scale};
-use crate::manifest::validation::NON_NEGATIVE;
 use crate::manifest::workload::WorkloadKind;
 
 /// Maximum number of pods of one workload. A kubelet runs 110 pods by default.
@@ -176,7 +175,7 @@ fn pods(spec: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option
 }
 
 fn count(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
-    node.field(field)?.number(0..=i32::MAX.into(), NON_NEGATIVE, problems)
+    node.field(field)?.non_negative(problems)
 }
 
 /// Reports a selector whose `matchLabels` are not among the labels of the template. The API server
