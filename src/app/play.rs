@@ -141,7 +141,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         warn!("{}", procrun::WARNING);
     }
     if documents.count() == 0 {
-        report_no_pods(&progress, settings.quiet);
+        report_no_pods(&progress, settings.quiet, documents.is_empty());
     }
     let (kubelet, reported) = (playing.kubelet.clone(), CancellationToken::new());
     let reporting = progress.follow(new_events, reported.clone(), move |event| {
@@ -304,13 +304,17 @@ fn progress_format(settings: &PlaySettings) -> ProgressFormat {
     }
 }
 
-/// Reports that the directories have no pods yet.
-fn report_no_pods(progress: &Progress, is_quiet: bool) {
-    const REPORT: &str = "no manifest has a pod yet: waiting for manifests in the directories";
+/// Reports that there are no pods yet. `is_empty`: there are no workloads either.
+fn report_no_pods(progress: &Progress, is_quiet: bool, is_empty: bool) {
+    let report = if is_empty {
+        "no manifest has a pod yet: waiting for manifests in the directories"
+    } else {
+        "no workload has a pod, because of its replicas, parallelism or suspend: waiting for changes of the manifests"
+    };
     if progress.is_text() {
-        progress.say(&format!("{REPORT}\n"));
+        progress.say(&format!("{report}\n"));
     } else if !is_quiet {
-        warn!("{REPORT}");
+        warn!("{report}");
     }
 }
 

@@ -181,7 +181,7 @@ impl PlaySettings {
         let documents =
             ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
-            Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
+            Ok(documents) if documents.is_empty() && !paths.iter().any(|path| path.is_dir()) => {
                 for path in &paths {
                     validator.error("", None, no_pod(path));
                 }

@@ -66,6 +66,12 @@ impl ManifestSource {
         &self.paths
     }
 
+    /// Returns whether the manifests have neither pods nor workloads.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pod_set.is_empty()
+    }
+
     /// Returns the number of pods with which the manifests begin.
     #[must_use]
     pub fn count(&self) -> usize {

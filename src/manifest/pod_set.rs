@@ -28,7 +28,7 @@ impl PodSet {
     /// Collects documents. The first of several documents with the same kind, namespace and name
     /// counts.
     pub(crate) fn new<'a>(documents: impl IntoIterator<Item = &'a Document>) -> Self {
-        let (mut set, mut objects) = (Self::default(), Vec::new());
+        let (mut set, mut objects, mut workloads) = (Self::default(), Vec::new(), Vec::new());
         let mut places: BTreeMap<_, &str> = BTreeMap::new();
         for document in documents {
             let is_used = matches!(
@@ -48,10 +48,19 @@ impl PodSet {
             match &document.kind {
                 DocumentKind::Config(object) => objects.push(object.clone()),
                 DocumentKind::Pod { pod: Some(pod), .. } => set.add(pod, &document.at),
-                DocumentKind::Workload { spec: Some(spec), .. } => set.workloads.push(spec.clone()),
+                DocumentKind::Workload { spec: Some(spec), .. } => workloads.push((spec, &document.at)),
                 DocumentKind::Workload { kind, .. } => set.add_invalid(*kind, namespace, name),
                 _ => set.add_invalid(WorkloadKind::Pod, namespace, name),
             }
+        }
+        for (spec, at) in workloads {
+            for name in spec.first_slots().map(|slot| spec.pod_name(slot)) {
+                if let Some(first) = places.get(&("Pod", &spec.namespace, &name)) {
+                    let namespace = &spec.namespace;
+                    set.problems.push(format!("{at}: Pod {namespace}/{name} already exists in {first}"));
+                }
+            }
+            set.workloads.push(spec.clone());
         }
         set.objects = Arc::new(objects.into_iter().collect());
         set
@@ -83,6 +92,11 @@ impl PodSet {
         let (pods, workloads): (Vec<_>, Vec<_>) = (pods.cloned().collect(), workloads.cloned().collect());
         self.pods.extend(pods);
         self.workloads.extend(workloads);
+    }
+
+    /// Returns whether there are neither pods nor workloads.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.workloads.is_empty()
     }
 
     /// Returns the number of pods, and of those with which the workloads begin.

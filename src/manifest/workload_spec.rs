@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_with_the_name_of_a_pod_of_a_workload_is_a_conflict() {
+        let spec = "spec: {containers: [{name: a, image: i}]}";
+        let text = |count: u32| {
+            format!(
+                "{{kind: Pod, metadata: {{name: db-1}}, {spec}}}\n---\n\
+                 {{kind: StatefulSet, metadata: {{name: db}}, spec: {{replicas: {count}, template: {{{spec}}}}}}}"
+            )
+        };
+        assert_eq!(play(&text(2)).unwrap_err(), ["doc 2: Pod default/db-1 already exists in doc 1"]);
+        let set = pod_set(&text(1)).unwrap();
+        assert_eq!((set.count(), set.is_empty()), (2, false));
+        assert!(!pod_set(&text(0)).unwrap().is_empty(), "a workload without pods is a workload");
+    }
+
+    #[test]
     fn invalid_numbers_of_pods_are_refused() {
         let template = "template: {metadata: {labels: {a: b}}, spec: {restartPolicy: R, containers: [{name: a, image: i}]}}";
         for (kind, fields, expected) in [

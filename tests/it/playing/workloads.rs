@@ -157,3 +157,20 @@ async fn a_job_fails_at_its_backoff_limit() {
         is_clean(&place, runtime).await;
     }
 }
+
+#[tokio::test]
+async fn a_workload_without_replicas_is_no_error_and_runs_pods_once_it_has_some() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let web = |replicas: u32| workload("Deployment", "web", POLITE, &format!("replicas: {replicas},"), "");
+    fs::write(place.at("web.yaml"), web(0)).unwrap();
+    let mut running = start(&place, place.at("web.yaml").to_str().unwrap()).await;
+    let expected = "no workload has a pod, because of its replicas, parallelism or suspend: waiting for changes of the manifests";
+    running.logged(expected).await;
+    fs::write(place.at("new"), web(2)).unwrap();
+    fs::rename(place.at("new"), place.at("web.yaml")).unwrap();
+    ready(&place, 2).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(143));
+    is_clean(&place, runtime).await;
+}
