@@ -86,6 +86,9 @@ pub mod engine;
 
 pub mod admin;
 
+/// Installs probeshim as a service, and undoes that.
+pub mod install;
+
 pub mod cli;
 
 pub mod progress;

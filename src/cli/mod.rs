@@ -11,11 +11,14 @@ mod completion;
 mod delete;
 mod demo;
 mod describe;
+mod doctor;
 mod events;
 mod exec;
 mod explain;
+mod findings;
 mod follow;
 mod get;
+mod install;
 mod instances;
 mod known_objects;
 mod label_selector;
@@ -35,6 +38,7 @@ mod status;
 mod stderr;
 mod table;
 mod target;
+mod uninstall;
 mod version;
 mod wait;
 mod watch;
@@ -48,6 +52,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::admin::ClientError;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
+use crate::install::InstallError;
 use crate::prober::EnforcementMode;
 use crate::procrun::monitor;
 
@@ -58,15 +63,18 @@ pub use completion::{CompletionCommand, ManCommand};
 pub use delete::DeleteCommand;
 pub use demo::Demo;
 pub use describe::DescribeCommand;
+pub use doctor::DoctorCommand;
 pub use events::EventsCommand;
 pub use exec::ExecCommand;
 pub use explain::ExplainCommand;
 pub use get::GetCommand;
+pub use install::{ConfirmCommand, InstallCommand};
 pub use logs::LogsCommand;
 pub use mode::ModeCommand;
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
 pub use status::StatusCommand;
+pub use uninstall::UninstallCommand;
 pub use version::VersionCommand;
 pub use wait::WaitCommand;
 
@@ -190,6 +198,25 @@ pub enum CliCommand {
     /// Print the JSON schema of the configuration file
     Schema,
 
+    /// Install this program as a service of systemd, and point the kubelet at it with --kubelet
+    ///
+    /// Writes /usr/local/bin/probeshim, probeshim.socket and probeshim.service, and starts them.
+    /// With --kubelet, a drop-in of the kubelet's unit adds the endpoint, and the kubelet is
+    /// restarted; containers keep running. Checks follow: the kubelet is healthy, lists are equal
+    /// directly and through probeshim, a call and a probe of the kubelet are seen. Unless the
+    /// change is then confirmed, by Enter, `probeshim confirm` or --yes, systemd reverts it. Exit
+    /// code 1: the change was reverted.
+    Install(InstallCommand),
+
+    /// Keep the change of `probeshim install --kubelet`, so that it is not reverted
+    Confirm(ConfirmCommand),
+
+    /// Point the kubelet back at the runtime, and remove what `install` wrote
+    Uninstall(UninstallCommand),
+
+    /// Check the node and the installation, and name what helps where something is wrong
+    Doctor(DoctorCommand),
+
     /// Measure calls through a running probeshim
     Bench(BenchArgs),
 
@@ -258,6 +285,15 @@ impl CliError {
 impl From<Problems> for CliError {
     fn from(problems: Problems) -> Self {
         Self::Usage(problems.to_string())
+    }
+}
+
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> Self {
+        match error {
+            InstallError::Config(problems) => problems.into(),
+            other => Self::from_display(other),
+        }
     }
 }
 

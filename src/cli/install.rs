@@ -1,0 +1,211 @@
+//! `probeshim install` and `probeshim confirm`
+
+use std::io::{IsTerminal as _, stdin};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::CliError;
+use super::findings::{findings_table, print_line};
+use crate::config::BoundedDuration;
+use crate::install::{
+    Confirmation, Finding, InstallError, InstallOptions, InstallPlan, Installer, Paths, Systemd, confirm,
+    switch_state,
+};
+use crate::socket::SocketPath;
+use crate::terminal::harmless_text;
+use crate::terminal::screen::print;
+
+/// Default time for the confirmation.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
+
+/// Shortest time for the confirmation in seconds. A kubelet needs several to start.
+const MIN_CONFIRM: u64 = 10;
+
+/// Interval at which a confirmation by another process, or the revert, is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Arguments of `install`.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+pub struct InstallCommand {
+    /// Also point the kubelet at probeshim. Reverts itself unless it is confirmed
+    #[arg(long)]
+    kubelet: bool,
+
+    /// Show the checks and each change with the content of its file, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Confirm the change of the kubelet without a question if the checks pass
+    #[arg(long, requires = "kubelet")]
+    yes: bool,
+
+    /// Time from the change of the kubelet until it is reverted unless it is confirmed, 10s to 1h
+    /// [default: 60s]
+    #[arg(long, value_name = "DURATION", requires = "kubelet", value_parser = confirm_time)]
+    confirm: Option<Duration>,
+
+    /// Socket of the container runtime [default: upstream in the configuration file, with
+    /// --kubelet that of the kubelet, otherwise unix:///run/containerd/containerd.sock]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    upstream: Option<SocketPath>,
+}
+
+/// Arguments of `confirm`.
+#[derive(Debug, Args)]
+pub struct ConfirmCommand {}
+
+/// Answer to the question whether the change of the kubelet is kept.
+enum Answer {
+    Keep,
+    Revert,
+    KeptByOther,
+    Reverted,
+}
+
+impl InstallCommand {
+    /// Installs the running program as a service, and points the kubelet at it if that is wanted.
+    pub async fn run(self) -> Result<(), CliError> {
+        let (paths, manager) = (Paths::of_node(), Systemd);
+        let confirm_within = self.confirm.unwrap_or(CONFIRM_WITHIN);
+        let options = InstallOptions { upstream: self.upstream, kubelet: self.kubelet, confirm_within };
+        let program = std::env::current_exe().context("cannot find the running program")?;
+        let plan = InstallPlan::new(options, program, &paths, &manager).await?;
+        print(&findings_table(plan.findings()))?;
+        if self.dry_run {
+            print(&format!("\n{}", harmless_lines(&plan.describe(&paths))))?;
+        }
+        if plan.is_refused() {
+            return Err(CliError::Usage("a check failed, and nothing was changed".to_owned()));
+        }
+        if self.dry_run {
+            return Ok(());
+        }
+        require_root("install")?;
+        let installer = Installer { paths: &paths, manager: &manager, report: &print_line };
+        installer.install(&plan)?;
+        if !self.kubelet {
+            return Ok(());
+        }
+        let findings = installer.switch_kubelet(&plan).await?;
+        print(&findings_table(&findings))?;
+        if Finding::any_failed(&findings) {
+            return revert(&installer, "a check failed");
+        }
+        if self.yes {
+            confirm(&paths, &manager)?;
+            print_line("confirmed: the kubelet uses probeshim");
+            return Ok(());
+        }
+        match ask(&paths, confirm_within).await? {
+            Answer::Keep => {
+                confirm(&paths, &manager)?;
+                print_line("confirmed: the kubelet uses probeshim");
+                Ok(())
+            }
+            Answer::KeptByOther => {
+                print_line("confirmed: the kubelet uses probeshim");
+                Ok(())
+            }
+            Answer::Revert => revert(&installer, "the installation was interrupted"),
+            Answer::Reverted => Err(InstallError::Reverted.into()),
+        }
+    }
+}
+
+impl ConfirmCommand {
+    /// Confirms the change of the kubelet.
+    pub fn run(self) -> Result<(), CliError> {
+        let Self {} = self;
+        require_root("confirm")?;
+        confirm(&Paths::of_node(), &Systemd)?;
+        print_line("confirmed: the kubelet uses probeshim");
+        Ok(())
+    }
+}
+
+/// Fails unless the process runs as root.
+pub(super) fn require_root(command: &str) -> Result<(), CliError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "root is needed to change the services of this node: sudo probeshim {command}"
+    )))
+}
+
+/// Parses the time for the confirmation.
+fn confirm_time(text: &str) -> Result<Duration, String> {
+    let duration: BoundedDuration = text.parse().map_err(|error| format!("{error}"))?;
+    let duration = Duration::from(duration);
+    if (Duration::from_secs(MIN_CONFIRM)..=Duration::from_secs(3600)).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err(format!("expected {MIN_CONFIRM}s to 1h"))
+    }
+}
+
+fn revert(installer: &Installer<'_>, reason: &str) -> Result<(), CliError> {
+    installer.revert()?;
+    Err(CliError::from_display(format!("{reason}: the kubelet was pointed back at the runtime's own socket")))
+}
+
+/// Waits for Enter, for `probeshim confirm`, for a signal, or for the revert.
+async fn ask(paths: &Paths, within: Duration) -> Result<Answer, CliError> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?;
+    let has_terminal = stdin().is_terminal();
+    let how = if has_terminal { "Press Enter to keep it, or run" } else { "Run" };
+    print_line(&format!(
+        "The kubelet uses probeshim. {how} `probeshim confirm`; otherwise it is reverted {} s after the change.",
+        within.as_secs()
+    ));
+    let enter = has_terminal.then(enter_pressed);
+    tokio::select! {
+        () = pressed(enter) => Ok(Answer::Keep),
+        _ = interrupt.recv() => Ok(Answer::Revert),
+        decision = wait_decision(paths) => decision,
+    }
+}
+
+/// Reads a line of standard input in a thread of its own, which ends with the process.
+fn enter_pressed() -> oneshot::Receiver<()> {
+    let (pressed, receiver) = oneshot::channel();
+    thread::spawn(move || {
+        if stdin().read_line(&mut String::new()).is_ok_and(|bytes| bytes > 0) {
+            let _ = pressed.send(());
+        }
+    });
+    receiver
+}
+
+/// Waits for Enter. Waits forever without a terminal, or at the end of the input.
+async fn pressed(enter: Option<oneshot::Receiver<()>>) {
+    if let Some(enter) = enter
+        && enter.await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Waits until the change was confirmed or reverted by another process.
+async fn wait_decision(paths: &Paths) -> Result<Answer, CliError> {
+    loop {
+        match switch_state(paths)? {
+            Some(Confirmation::Awaited) => sleep(POLL_INTERVAL).await,
+            Some(Confirmation::Confirmed) => return Ok(Answer::KeptByOther),
+            Some(Confirmation::Reverted) | None => return Ok(Answer::Reverted),
+        }
+    }
+}
+
+/// Returns lines in which control characters are escaped.
+fn harmless_lines(text: &str) -> String {
+    text.lines().map(|line| harmless_text(line) + "\n").collect()
+}

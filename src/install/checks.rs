@@ -1,0 +1,186 @@
+//! Checks that calls pass through probeshim as they pass without it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::finding::Finding;
+use crate::admin::Client;
+use crate::admin::api::CallsQuery;
+use crate::cri::v1::{
+    Container, Image, ListContainersRequest, ListImagesRequest, ListPodSandboxRequest, PodSandbox,
+    VersionRequest,
+};
+use crate::cri::{image_client, runtime_client};
+use crate::socket::SocketPath;
+
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval between attempts of a check.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time in which an exec probe of the kubelet is awaited. Its default period is ten seconds.
+const PROBE_WAIT: Duration = Duration::from_secs(12);
+
+/// Subjects of the checks after a kubelet was switched.
+#[derive(Clone, Debug)]
+pub(super) struct SwitchChecks {
+    /// Socket of the runtime.
+    pub(super) upstream: SocketPath,
+    /// Socket of probeshim.
+    pub(super) listen: SocketPath,
+    /// Address of the kubelet's `/healthz`; `None` if it is disabled.
+    pub(super) healthz: Option<SocketAddr>,
+    /// Process of the kubelet.
+    pub(super) pid: Option<u32>,
+    /// The admin socket of probeshim.
+    pub(super) admin: SocketPath,
+}
+
+impl SwitchChecks {
+    /// Repeats each check until it succeeds or `deadline` has passed.
+    pub(super) async fn run(&self, deadline: Instant) -> Vec<Finding> {
+        let mut findings = vec![
+            self.repeat("health", deadline, || self.is_kubelet_healthy(), HEALTH_REMEDY).await,
+            self.repeat("lists", deadline, || self.are_lists_equal(), LISTS_REMEDY).await,
+            self.repeat("calls", deadline, || self.is_call_seen(None), CALLS_REMEDY).await,
+        ];
+        let probe_deadline = deadline.min(Instant::now() + PROBE_WAIT);
+        let probe = self.repeat("probe", probe_deadline, || self.is_call_seen(Some("ExecSync")), "").await;
+        findings.push(match probe.remedy {
+            None => probe,
+            Some(_) => Finding::warning(
+                "probe",
+                "no exec probe of the kubelet was seen",
+                "expected if no pod of the node has an exec probe",
+            ),
+        });
+        findings
+    }
+
+    async fn repeat<F: Future<Output = Result<String, String>>>(
+        &self,
+        check: &'static str,
+        deadline: Instant,
+        attempt: impl Fn() -> F,
+        remedy: &str,
+    ) -> Finding {
+        loop {
+            let result = timeout(REQUEST_TIMEOUT, attempt()).await;
+            match result.unwrap_or_else(|_| Err(format!("no response within {REQUEST_TIMEOUT:?}"))) {
+                Ok(detail) => return Finding::ok(check, detail),
+                Err(detail) if Instant::now() >= deadline => return Finding::failed(check, detail, remedy),
+                Err(_) => sleep(RETRY_INTERVAL).await,
+            }
+        }
+    }
+
+    async fn is_kubelet_healthy(&self) -> Result<String, String> {
+        let Some(address) = self.healthz else { return Ok("the kubelet serves no /healthz".to_owned()) };
+        let status = healthz(address).await.map_err(|error| format!("http://{address}/healthz: {error}"))?;
+        let answer = format!("http://{address}/healthz answers {}", status.as_u16());
+        if status == StatusCode::OK { Ok(answer) } else { Err(answer) }
+    }
+
+    /// Compares pods, containers and images as the runtime lists them directly and through
+    /// probeshim. They may change between two calls.
+    async fn are_lists_equal(&self) -> Result<String, String> {
+        let direct = Lists::read(&self.upstream).await?;
+        let relayed = Lists::read(&self.listen).await?;
+        if direct != relayed {
+            return Err("pods, containers or images differ directly and through probeshim".to_owned());
+        }
+        let [pods, containers, images] = [direct.pods.len(), direct.containers.len(), direct.images.len()];
+        Ok(format!(
+            "{pods} sandboxes, {containers} containers and {images} images, directly and through probeshim"
+        ))
+    }
+
+    async fn is_call_seen(&self, method: Option<&str>) -> Result<String, String> {
+        let query = CallsQuery {
+            method: method.map(str::to_owned),
+            peer: self.pid.map(|pid| pid.to_string()),
+            this_run: true,
+            last: Some(1),
+            ..CallsQuery::default()
+        };
+        let calls = Client::new(self.admin.clone()).calls(&query).await.map_err(|error| error.to_string())?;
+        let calls: Vec<serde_json::Value> =
+            serde_json::from_slice(&calls).map_err(|error| format!("the calls are not JSON: {error}"))?;
+        let Some(call) = calls.first() else {
+            return Err("no call of the kubelet was seen by probeshim".to_owned());
+        };
+        let method = call["method"].as_str().unwrap_or("a call");
+        Ok(format!("{method} of the kubelet was seen by probeshim"))
+    }
+}
+
+const HEALTH_REMEDY: &str = "see the kubelet's log: journalctl --unit kubelet";
+const LISTS_REMEDY: &str = "see the log of probeshim: journalctl --unit probeshim";
+const CALLS_REMEDY: &str = "see which socket the kubelet uses: its log, and `probeshim doctor`";
+
+/// Objects that a runtime lists, sorted by their ids.
+#[derive(PartialEq)]
+struct Lists {
+    pods: Vec<PodSandbox>,
+    containers: Vec<Container>,
+    images: Vec<Image>,
+}
+
+impl Lists {
+    async fn read(socket: &SocketPath) -> Result<Self, String> {
+        let failed = |status: tonic::Status| format!("{socket}: {}", status.message());
+        let mut client = runtime_client(socket);
+        let pods = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
+        let containers = client.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
+        let images = image_client(socket).list_images(ListImagesRequest::default()).await.map_err(failed)?;
+        let mut pods = pods.into_inner().items;
+        pods.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut containers = containers.into_inner().containers;
+        containers.sort_by(|a, b| a.id.cmp(&b.id));
+        let mut images = images.into_inner().images;
+        images.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(Self { pods, containers, images })
+    }
+}
+
+/// Returns the name and version of the runtime behind a socket.
+pub(super) async fn runtime_version(socket: &SocketPath) -> Result<String, String> {
+    let mut client = runtime_client(socket);
+    let call = client.version(VersionRequest::default());
+    let answer = timeout(REQUEST_TIMEOUT, call).await;
+    let answer = answer.map_err(|_| format!("{socket} did not answer within {REQUEST_TIMEOUT:?}"))?;
+    let version = answer.map_err(|status| format!("{socket}: {}", status.message()))?.into_inner();
+    Ok(format!("{} {} at {socket}", version.runtime_name, version.runtime_version))
+}
+
+/// Waits until a kubelet answers `/healthz` with 200. Returns whether it did before `deadline`.
+pub(super) async fn wait_healthy(address: SocketAddr, deadline: Instant) -> bool {
+    loop {
+        let status = timeout(REQUEST_TIMEOUT, healthz(address)).await;
+        if matches!(status, Ok(Ok(StatusCode::OK))) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(RETRY_INTERVAL).await;
+    }
+}
+
+async fn healthz(address: SocketAddr) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = Request::get("/healthz").header(http::header::HOST, address.to_string());
+    Ok(sender.send_request(request.body(Empty::<Bytes>::new())?).await?.status())
+}

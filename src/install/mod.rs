@@ -1,0 +1,110 @@
+//! Installs probeshim as a service of systemd, points a kubelet at it, and undoes both.
+//!
+//! Only files of our own are written. A record of what undoes them is written first. Each step can
+//! be interrupted and repeated. A change of the kubelet reverts itself unless it is confirmed:
+//!
+//! ```text
+//! plan ──► record ──► program, units ──► revert timer ──► kubelet's drop-in ──► checks ──► confirm
+//!                                             └─► bypass: removes the drop-in, restarts the kubelet
+//! ```
+
+mod checks;
+mod confirm;
+mod doctor;
+mod environment_file;
+mod files;
+mod finding;
+mod installer;
+mod kubelet_config;
+mod kubelet_unit;
+mod node;
+mod paths;
+mod plan;
+mod preflight;
+mod record;
+mod switch;
+mod systemctl;
+mod uninstall;
+mod units;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use confirm::{Confirmation, confirm, switch_state};
+pub use doctor::diagnose;
+pub use finding::{Finding, FindingState};
+pub use installer::Installer;
+pub use kubelet_config::KubeletConfigError;
+pub use paths::{InstalledUnit, Paths};
+pub use plan::{InstallOptions, InstallPlan};
+pub use record::RecordError;
+pub use switch::SwitchError;
+pub use systemctl::{ServiceManager, ServiceManagerError, Systemd};
+pub use uninstall::{Uninstaller, is_installed};
+
+use crate::config::Problems;
+
+/// Error of an installation or of its removal.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The node has no kubelet that can be switched.
+    #[error("no kubelet was found: neither kubelet.service nor k3s.service is a unit of this node")]
+    NoKubelet,
+    /// The kubelet cannot be switched.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// The kubelet's configuration cannot be read.
+    #[error(transparent)]
+    KubeletConfig(#[from] KubeletConfigError),
+    /// The kubelet's endpoint is not the socket of a runtime.
+    #[error("the kubelet's endpoint {endpoint:?} {reason}")]
+    Endpoint {
+        /// The kubelet's endpoint.
+        endpoint: String,
+        /// The error.
+        reason: String,
+    },
+    /// The configuration of probeshim is invalid.
+    #[error(transparent)]
+    Config(#[from] Problems),
+    /// A program that was not installed by this command is in the way.
+    #[error(
+        "{0} is another program, and was not written by `probeshim install`; remove it, or run it to install itself: \
+         {0} install"
+    )]
+    OtherProgram(PathBuf),
+    /// There is no change of a kubelet to confirm.
+    #[error("there is nothing to confirm: no kubelet was switched by `probeshim install --kubelet`")]
+    NothingToConfirm,
+    /// The change was reverted before it was confirmed.
+    #[error("the change was reverted: the kubelet uses the runtime's own socket")]
+    Reverted,
+    /// Something is mounted below a directory that would be removed.
+    #[error("{0} has mounts below it, which a running or ended pod uses; stop its pods, and unmount them")]
+    Mounted(PathBuf),
+    /// The record cannot be read or written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// systemd refused a step.
+    #[error(transparent)]
+    ServiceManager(#[from] ServiceManagerError),
+    /// A file cannot be read, written or removed.
+    #[error("cannot {action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+}
+
+impl InstallError {
+    fn file<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::File { action, path: path.to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Facts about the kubelet of a node.
+
+use std::path::Path;
+
+use super::kubelet_config::KubeletConfig;
+use super::kubelet_unit::KubeletUnit;
+use super::paths::Paths;
+use super::switch::KubeletSwitch;
+use super::systemctl::{ServiceManager, property};
+use super::{InstallError, finding::Finding};
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read};
+use crate::socket::SocketPath;
+
+/// Unit of a kubelet on its own.
+pub(super) const KUBELET_UNIT: &str = "kubelet.service";
+
+/// Units of k3s, which runs a kubelet.
+const K3S_UNITS: [&str; 2] = ["k3s.service", "k3s-agent.service"];
+
+/// Socket of the containerd that k3s starts.
+const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
+
+/// A kubelet of the node.
+#[derive(Clone, Debug)]
+pub(super) struct NodeKubelet {
+    /// The change that points the kubelet at probeshim.
+    pub(super) switch: KubeletSwitch,
+    /// Process of the unit; `None` if it does not run.
+    pub(super) pid: Option<u32>,
+    /// Configuration of the running kubelet, or of one without flags and files.
+    pub(super) config: KubeletConfig,
+}
+
+impl NodeKubelet {
+    /// Finds the kubelet. Returns `None` if the node has none.
+    pub(super) fn find(paths: &Paths, manager: &dyn ServiceManager) -> Result<Option<Self>, InstallError> {
+        let is_loaded = |unit: &&str| {
+            property(manager, unit, "LoadState").map(|state| state == "loaded").map_err(InstallError::from)
+        };
+        if is_loaded(&KUBELET_UNIT)? {
+            let text = manager.run(&["cat", KUBELET_UNIT])?;
+            let own = Paths::kubelet_drop_in(KUBELET_UNIT);
+            let unit = KubeletUnit::parse(&text, |path| own == Path::new(path));
+            let switch = KubeletSwitch::of_unit(KUBELET_UNIT, &unit, paths)?;
+            let pid = main_pid(manager, KUBELET_UNIT)?;
+            let arguments = pid.map(|pid| arguments(paths, pid)).unwrap_or_default();
+            let config = KubeletConfig::read(&arguments, paths)?;
+            return Ok(Some(Self { switch, pid, config }));
+        }
+        for unit in K3S_UNITS {
+            if is_loaded(&unit)? {
+                let switch = KubeletSwitch::K3s { unit: unit.to_owned() };
+                let mut config = KubeletConfig::read(&[], paths)?;
+                K3S_CONTAINERD.clone_into(&mut config.endpoint);
+                "default of k3s".clone_into(&mut config.endpoint_source);
+                return Ok(Some(Self { switch, pid: main_pid(manager, unit)?, config }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the running kubelet uses a socket; `None` if that is unknown, as with k3s,
+    /// whose kubelet has no command line of its own.
+    pub(super) fn uses(&self, socket: &SocketPath) -> Option<bool> {
+        if matches!(self.switch, KubeletSwitch::K3s { .. }) || self.pid.is_none() {
+            return None;
+        }
+        Some(SocketPath::parse(&self.config.endpoint).is_ok_and(|endpoint| endpoint == *socket))
+    }
+
+    /// Returns findings about the kubelet before it is switched to `listen`.
+    pub(super) fn findings(&self, listen: &SocketPath) -> Vec<Finding> {
+        const CHECK: &str = "kubelet";
+        let unit = self.switch.unit();
+        let config = &self.config;
+        let mut findings = Vec::new();
+        if let Some(pid) = self.pid {
+            let detail = format!("{unit} runs (pid {pid}): {}", self.switch.layout());
+            findings.push(Finding::ok(CHECK, detail));
+        } else {
+            let remedy = format!("start it: systemctl start {unit}");
+            findings.push(Finding::failed(CHECK, format!("{unit} does not run"), remedy));
+        }
+        let detail = format!("{} ({})", config.endpoint, config.endpoint_source);
+        findings.push(Finding::ok("endpoint", detail));
+        if let Some(images) = config.image_endpoint.as_ref().filter(|images| **images != listen.to_string()) {
+            findings.push(Finding::warning(
+                "images",
+                format!("the kubelet has an image service of its own: {images}"),
+                "calls of the image service do not pass through probeshim; remove imageServiceEndpoint to change that",
+            ));
+        }
+        findings
+    }
+}
+
+/// Returns the main process of a unit; `None` if it does not run.
+pub(super) fn main_pid(manager: &dyn ServiceManager, unit: &str) -> Result<Option<u32>, InstallError> {
+    let pid = property(manager, unit, "MainPID")?;
+    Ok(pid.parse().ok().filter(|pid| *pid != 0))
+}
+
+/// Returns the command line of a process.
+fn arguments(paths: &Paths, pid: u32) -> Vec<String> {
+    let line = read(&paths.at(format!("/proc/{pid}/cmdline")), MAX_SMALL_FILE_BYTES).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}

@@ -1,0 +1,219 @@
+//! Plans an installation: everything that is decided before the first change.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::InstallError;
+use super::files::has_content;
+use super::finding::{Finding, FindingState};
+use super::node::NodeKubelet;
+use super::paths::Paths;
+use super::preflight::node_findings;
+use super::record::InstallRecord;
+use super::switch::{InstalledFile, KubeletSwitch};
+use super::systemctl::ServiceManager;
+use super::units::UnitSettings;
+use crate::config::{Environment, Flags, OperatingMode, Settings};
+use crate::regular_file;
+use crate::socket::SocketPath;
+
+/// End of the path by which the kubelet recognises CRI-O
+/// (`pkg/kubelet/cadvisor/helpers_linux.go`, `CrioSocketSuffix`).
+const CRIO_SUFFIX: &str = "run/crio/crio.sock";
+
+/// Largest program that is compared with an installed one.
+const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+
+/// Choices of the user.
+#[derive(Clone, Debug)]
+pub struct InstallOptions {
+    /// Socket of the runtime; `None` for that of the configuration file or the kubelet.
+    pub upstream: Option<SocketPath>,
+    /// Whether the kubelet is pointed at probeshim.
+    pub kubelet: bool,
+    /// Time after which an unconfirmed change of the kubelet is reverted.
+    pub confirm_within: Duration,
+}
+
+/// A planned installation.
+#[derive(Debug)]
+pub struct InstallPlan {
+    /// Program that is installed.
+    pub(super) program: PathBuf,
+    /// Whether the installed program is another one, or missing.
+    pub(super) program_changes: bool,
+    /// Socket of the runtime, unless the configuration file names it.
+    pub(super) explicit_upstream: Option<SocketPath>,
+    /// Socket of the runtime.
+    pub(super) upstream: SocketPath,
+    /// Socket on which systemd listens.
+    pub(super) listen: SocketPath,
+    /// The admin socket.
+    pub(super) admin: SocketPath,
+    pub(super) mode: OperatingMode,
+    pub(super) drain_timeout: Duration,
+    /// The kubelet to switch.
+    pub(super) kubelet: Option<NodeKubelet>,
+    /// Record of an earlier installation.
+    pub(super) record: Option<InstallRecord>,
+    pub(super) confirm_within: Duration,
+    findings: Vec<Finding>,
+}
+
+impl InstallPlan {
+    /// Examines the node, and plans the installation of `program`. Changes nothing.
+    pub async fn new(
+        options: InstallOptions,
+        program: PathBuf,
+        paths: &Paths,
+        manager: &dyn ServiceManager,
+    ) -> Result<Self, InstallError> {
+        let record = InstallRecord::read(paths)?;
+        let kubelet = if options.kubelet {
+            Some(NodeKubelet::find(paths, manager)?.ok_or(InstallError::NoKubelet)?)
+        } else {
+            None
+        };
+        let explicit_upstream = explicit_upstream(options.upstream, kubelet.as_ref(), record.as_ref())?;
+        let settings = service_settings(explicit_upstream.clone())?.shim;
+        let upstream = settings.relay.upstream;
+        let listen = listen_for(&upstream);
+        let mut findings = node_findings(paths, manager, &upstream, &listen).await;
+        findings.extend(kubelet.iter().flat_map(|kubelet| kubelet.findings(&listen)));
+        let installed = paths.at(Paths::program());
+        let wanted = regular_file::read(&program, MAX_PROGRAM_BYTES);
+        let wanted = wanted.map_err(InstallError::file("read", &program))?;
+        let program_changes = !has_content(&installed, &wanted);
+        let is_other = program_changes && installed.exists();
+        if is_other && !record.as_ref().is_some_and(|record| record.owns_program) {
+            return Err(InstallError::OtherProgram(Paths::program().to_owned()));
+        }
+        Ok(Self {
+            program,
+            program_changes,
+            explicit_upstream,
+            upstream,
+            listen,
+            admin: settings.admin,
+            mode: settings.role,
+            drain_timeout: settings.relay.drain_timeout,
+            kubelet,
+            record,
+            confirm_within: options.confirm_within,
+            findings,
+        })
+    }
+
+    /// Returns the results of all checks.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Returns whether a check failed, so that nothing must be changed.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.findings.iter().any(|finding| finding.state == FindingState::Failed)
+    }
+
+    /// Returns the change of the kubelet: the planned one, or that of an earlier installation.
+    pub(super) fn switch(&self) -> Option<&KubeletSwitch> {
+        let earlier = || Some(&self.record.as_ref()?.kubelet.as_ref()?.switch);
+        self.kubelet.as_ref().map(|kubelet| &kubelet.switch).or_else(earlier)
+    }
+
+    /// Returns the units.
+    pub(super) fn units(&self) -> Vec<InstalledFile> {
+        let settings = UnitSettings {
+            upstream: self.explicit_upstream.as_ref(),
+            listen: &self.listen,
+            mode: self.mode,
+            drain_timeout: self.drain_timeout,
+            kubelet: self.switch(),
+            confirm_within: self.confirm_within,
+        };
+        settings.files()
+    }
+
+    /// Returns the files that switch the kubelet; none if it is not to be switched.
+    pub(super) fn kubelet_files(&self) -> Vec<InstalledFile> {
+        self.kubelet.as_ref().map(|kubelet| kubelet.switch.files(&self.listen)).unwrap_or_default()
+    }
+
+    /// Describes each change in the order in which it is made, for a dry run.
+    #[must_use]
+    pub fn describe(&self, paths: &Paths) -> String {
+        let mut text = String::new();
+        if self.program_changes {
+            let (from, to) = (self.program.display(), Paths::program().display());
+            text += &format!("copy {from} to {to}\n");
+        }
+        for file in self.units() {
+            text += &describe_file(paths, &file);
+        }
+        text += "systemctl daemon-reload\nsystemctl enable --now probeshim.socket\n\
+                 systemctl enable probeshim.service\n";
+        if let Some(kubelet) = &self.kubelet {
+            let unit = kubelet.switch.unit();
+            text += "systemctl restart probeshim-revert.timer\n";
+            for file in self.kubelet_files() {
+                text += &describe_file(paths, &file);
+            }
+            text += &format!("systemctl daemon-reload\nsystemctl restart {unit}\n");
+        }
+        text
+    }
+}
+
+/// Describes a file that would be written, with its content.
+fn describe_file(paths: &Paths, file: &InstalledFile) -> String {
+    if has_content(&paths.at(&file.path), file.text.as_bytes()) {
+        return format!("keep {}\n", file.path.display());
+    }
+    let lines: Vec<String> =
+        file.text.lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
+    format!("write {}\n{}\n", file.path.display(), lines.join("\n"))
+}
+
+/// Returns the socket of the runtime that the unit passes to probeshim: that of the flag, of the
+/// kubelet, or of an earlier installation.
+fn explicit_upstream(
+    flag: Option<SocketPath>,
+    kubelet: Option<&NodeKubelet>,
+    record: Option<&InstallRecord>,
+) -> Result<Option<SocketPath>, InstallError> {
+    if flag.is_some() {
+        return Ok(flag);
+    }
+    let recorded = record.and_then(|record| record.upstream.as_deref());
+    let is_ours = |endpoint: &str| record.is_some_and(|record| record.listen == endpoint);
+    let of_kubelet = kubelet.map(|kubelet| &*kubelet.config.endpoint).filter(|endpoint| !is_ours(endpoint));
+    let Some(endpoint) = of_kubelet.or(recorded) else { return Ok(None) };
+    SocketPath::parse(endpoint)
+        .map(Some)
+        .map_err(|error| InstallError::Endpoint { endpoint: endpoint.to_owned(), reason: error.to_string() })
+}
+
+/// Returns the settings that the service has: those of the configuration file, without the
+/// variables of the user's shell.
+pub(super) fn service_settings(upstream: Option<SocketPath>) -> Result<Settings, InstallError> {
+    let environment = Environment {
+        is_activated: true,
+        runtime_endpoint: None,
+        state_dir_variable: None,
+        ..Environment::detect()
+    };
+    Ok(Settings::new(&Flags { upstream, ..Flags::default() }, &environment)?)
+}
+
+/// Returns the socket on which probeshim listens for a runtime.
+pub(super) fn listen_for(upstream: &SocketPath) -> SocketPath {
+    let dir = Path::new("/run/probeshim");
+    let path = if upstream.as_path().ends_with(CRIO_SUFFIX) {
+        dir.join(CRIO_SUFFIX)
+    } else {
+        dir.join("probeshim.sock")
+    };
+    // Both paths are short and absolute.
+    SocketPath::new(&path).unwrap_or_else(|_| upstream.clone())
+}

@@ -1,0 +1,89 @@
+//! Checks of a node before anything is changed.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::fs::statvfs;
+
+use super::checks::runtime_version;
+use super::finding::Finding;
+use super::paths::{InstalledUnit, Paths};
+use super::systemctl::{ServiceManager, property};
+use crate::socket::SocketPath;
+
+/// Free space that an installation needs in each file system, in bytes.
+const NEEDED_BYTES: u64 = 64 << 20;
+
+/// Returns findings about the node itself.
+pub(super) async fn node_findings(
+    paths: &Paths,
+    manager: &dyn ServiceManager,
+    upstream: &SocketPath,
+    listen: &SocketPath,
+) -> Vec<Finding> {
+    let mut findings = vec![service_manager(manager)];
+    findings.push(match runtime_version(upstream).await {
+        Ok(version) => Finding::ok("runtime", version),
+        Err(error) => {
+            Finding::failed("runtime", error, "start the runtime, or name its socket with --upstream")
+        }
+    });
+    findings.push(socket(manager, listen));
+    findings.push(disk(paths));
+    findings.extend(selinux(paths));
+    findings
+}
+
+fn service_manager(manager: &dyn ServiceManager) -> Finding {
+    const CHECK: &str = "systemd";
+    match manager.run(&["show", "--value", "--property", "Version"]) {
+        Ok(version) => Finding::ok(CHECK, format!("version {}", version.trim())),
+        Err(error) => Finding::failed(
+            CHECK,
+            error.to_string(),
+            "probeshim is installed as a service of systemd; elsewhere, start `probeshim run` by your init system",
+        ),
+    }
+}
+
+/// Checks that no other process listens on the socket.
+fn socket(manager: &dyn ServiceManager, listen: &SocketPath) -> Finding {
+    const CHECK: &str = "socket";
+    let is_ours = property(manager, InstalledUnit::Socket.name(), "ActiveState");
+    if is_ours.is_ok_and(|state| state == "active") {
+        return Finding::ok(CHECK, format!("systemd listens on {listen}"));
+    }
+    match UnixStream::connect(listen.as_path()) {
+        Ok(_) => Finding::failed(
+            CHECK,
+            format!("another process listens on {listen}"),
+            "end it, for example a `probeshim run` that was started by hand",
+        ),
+        Err(_) => Finding::ok(CHECK, format!("{listen} is free")),
+    }
+}
+
+fn disk(paths: &Paths) -> Finding {
+    const CHECK: &str = "disk";
+    for dir in [Paths::program(), Paths::state(), &Paths::unit(InstalledUnit::Service)] {
+        let dir = dir.ancestors().skip(1).find(|dir| paths.at(dir).exists()).unwrap_or(Path::new("/"));
+        let Ok(space) = statvfs(paths.at(dir)) else { continue };
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        if free < NEEDED_BYTES {
+            return Finding::failed(
+                CHECK,
+                format!("{} has {} MiB free", dir.display(), free >> 20),
+                format!("free {} MiB", NEEDED_BYTES >> 20),
+            );
+        }
+    }
+    Finding::ok(CHECK, format!("at least {} MiB are free", NEEDED_BYTES >> 20))
+}
+
+/// Reports that SELinux is enforcing. A program that was copied has the label of its directory.
+fn selinux(paths: &Paths) -> Option<Finding> {
+    let enforce = fs::read_to_string(paths.at("/sys/fs/selinux/enforce")).ok()?;
+    let remedy = format!("if the service is denied access, run: restorecon {}", Paths::program().display());
+    (enforce.trim() == "1").then(|| Finding::warning("selinux", "SELinux is enforcing", remedy))
+}

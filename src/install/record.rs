@@ -1,0 +1,162 @@
+//! The record of an installation: what undoes it. The record is written before each change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::files::{remove_file, write_file};
+use super::paths::Paths;
+use super::switch::KubeletSwitch;
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
+use crate::socket::SocketPath;
+
+/// Version of the format.
+const FORMAT: u32 = 1;
+
+/// The record of an installation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct InstallRecord {
+    /// Version of the format.
+    format: u32,
+    /// Whether the program was written by the installation. A program that was there before stays.
+    pub(super) owns_program: bool,
+    /// Directories that the installation created, outer ones first.
+    pub(super) created_dirs: Vec<PathBuf>,
+    /// Socket of the runtime; `None` if the configuration file names it.
+    pub(super) upstream: Option<String>,
+    /// Socket on which systemd listens for clients.
+    pub(super) listen: String,
+    /// The change of the kubelet, if it was switched.
+    pub(super) kubelet: Option<KubeletRecord>,
+}
+
+/// The record of the change of a kubelet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KubeletRecord {
+    /// The change.
+    pub(super) switch: KubeletSwitch,
+    /// Whether the change was confirmed.
+    pub(super) confirmed: bool,
+}
+
+/// A record that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} the record of the installation {path}: {reason}")]
+pub struct RecordError {
+    action: &'static str,
+    path: PathBuf,
+    reason: String,
+}
+
+impl InstallRecord {
+    /// Returns the record of an installation that has changed nothing yet.
+    pub(super) fn new(listen: &SocketPath) -> Self {
+        Self {
+            format: FORMAT,
+            owns_program: false,
+            created_dirs: Vec::new(),
+            upstream: None,
+            listen: listen.to_string(),
+            kubelet: None,
+        }
+    }
+
+    /// Reads the record. Returns `None` if there is none.
+    pub(super) fn read(paths: &Paths) -> Result<Option<Self>, RecordError> {
+        let failed =
+            |reason: String| RecordError { action: "read", path: Paths::record().to_owned(), reason };
+        let text = match read_to_string(&paths.at(Paths::record()), MAX_SMALL_FILE_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error.to_string())),
+        };
+        let record: Self = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        if record.format != FORMAT {
+            return Err(failed(format!("its format is {}, and this program has {FORMAT}", record.format)));
+        }
+        Ok(Some(record))
+    }
+
+    /// Writes the record. A missing directory is created with access for its owner only, and is in
+    /// the record then.
+    pub(super) fn write(&mut self, paths: &Paths) -> Result<(), RecordError> {
+        let failed =
+            |reason: String| RecordError { action: "write", path: Paths::record().to_owned(), reason };
+        let state = Paths::state();
+        if !paths.at(state).exists() && !self.created_dirs.iter().any(|dir| dir == state) {
+            self.created_dirs.push(state.to_owned());
+        }
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
+        text.push('\n');
+        let written = write_file(&paths.at(Paths::record()), text.as_bytes(), 0o600);
+        written.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Removes the record.
+    pub(super) fn remove(paths: &Paths) -> io::Result<bool> {
+        remove_file(&paths.at(Paths::record()))
+    }
+
+    /// Adds the directories that a file needs and that do not exist. Returns whether there are any.
+    pub(super) fn add_dirs(&mut self, paths: &Paths, file: &Path) -> bool {
+        let ancestors: Vec<&Path> = file.ancestors().skip(1).collect();
+        let missing = ancestors.into_iter().rev().filter(|dir| !paths.at(dir).exists());
+        let before = self.created_dirs.len();
+        for dir in missing {
+            if !self.created_dirs.iter().any(|known| known == dir) {
+                self.created_dirs.push(dir.to_owned());
+            }
+        }
+        self.created_dirs.len() > before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> InstallRecord {
+        InstallRecord::new(&SocketPath::parse("/run/probeshim/probeshim.sock").unwrap())
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::below(root.path());
+        assert_eq!(InstallRecord::read(&paths).unwrap(), None);
+        let mut record = record();
+        let switch = KubeletSwitch::ExtraArgs { unit: "kubelet.service".into(), previous: "-v=2".into() };
+        record.kubelet = Some(KubeletRecord { switch, confirmed: false });
+        record.write(&paths).unwrap();
+        assert_eq!(InstallRecord::read(&paths).unwrap().as_ref(), Some(&record));
+        assert_eq!(record.created_dirs, [Paths::state()]);
+    }
+
+    #[test]
+    fn a_record_of_another_format_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::below(root.path());
+        let mut other = record();
+        other.format = 7;
+        other.write(&paths).unwrap();
+        let error = InstallRecord::read(&paths).unwrap_err().to_string();
+        assert!(
+            error.ends_with("/var/lib/probeshim/install.json: its format is 7, and this program has 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn missing_directories_are_recorded_once_and_outer_ones_first() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("etc")).unwrap();
+        let (paths, mut record) = (Paths::below(root.path()), record());
+        let file = Path::new("/etc/systemd/system/probeshim.socket");
+        assert!(record.add_dirs(&paths, file));
+        assert!(!record.add_dirs(&paths, file));
+        assert_eq!(record.created_dirs, ["/etc/systemd", "/etc/systemd/system"].map(PathBuf::from));
+    }
+}

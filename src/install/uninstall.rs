@@ -1,0 +1,185 @@
+//! Removes an installation.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::InstallError;
+use super::checks::wait_healthy;
+use super::files::{remove_empty_dir, remove_file};
+use super::node::{KUBELET_UNIT, NodeKubelet};
+use super::paths::{InstalledUnit, Paths};
+use super::plan::listen_for;
+use super::record::InstallRecord;
+use super::systemctl::ServiceManager;
+use crate::socket::SocketPath;
+
+/// Time in which the kubelet is expected to answer after its restart.
+const KUBELET_START: Duration = Duration::from_secs(60);
+
+/// Removes an installation. Each step may be interrupted: a repetition continues.
+#[allow(missing_debug_implementations, reason = "it has references to functions only")]
+pub struct Uninstaller<'a> {
+    /// The paths of the node.
+    pub paths: &'a Paths,
+    /// The manager of units.
+    pub manager: &'a dyn ServiceManager,
+    /// Receives a line for each change.
+    pub report: &'a dyn Fn(&str),
+}
+
+/// Returns whether anything of an installation is on the node.
+#[must_use]
+pub fn is_installed(paths: &Paths) -> bool {
+    let units = InstalledUnit::ALL.map(Paths::unit);
+    let switches = kubelet_files(None);
+    let files = units.iter().chain(&switches).map(PathBuf::as_path).chain([Paths::record()]);
+    files.into_iter().any(|path| paths.at(path).exists())
+}
+
+impl Uninstaller<'_> {
+    /// Points the kubelet at the runtime's own socket, stops probeshim, and removes the files of
+    /// the installation. With `purge`, removes also the state and the configuration.
+    pub async fn uninstall(&self, purge: bool) -> Result<(), InstallError> {
+        let record = InstallRecord::read(self.paths)?;
+        if purge {
+            self.check_mounts(Paths::state())?;
+        }
+        self.restore_kubelet(record.as_ref()).await?;
+        self.remove_units()?;
+        if purge {
+            self.purge()?;
+        }
+        if let Some(record) = record {
+            if record.owns_program {
+                self.remove(Paths::program())?;
+            }
+            self.remove_dirs(&record.created_dirs)?;
+        }
+        InstallRecord::remove(self.paths).map_err(InstallError::file("remove", Paths::record()))?;
+        // The record was in it.
+        self.remove_dirs(&[Paths::state().to_owned()])
+    }
+
+    /// Removes the change of the kubelet, and restarts a kubelet that still uses probeshim.
+    async fn restore_kubelet(&self, record: Option<&InstallRecord>) -> Result<(), InstallError> {
+        let recorded = record.and_then(|record| record.kubelet.as_ref()).map(|kubelet| kubelet.switch.unit());
+        let mut removed = false;
+        for file in kubelet_files(recorded) {
+            removed |= self.remove(&file)?;
+        }
+        let kubelet = NodeKubelet::find(self.paths, self.manager);
+        let Ok(Some(kubelet)) = kubelet else {
+            // Without a kubelet there is nothing to restart. One that cannot be examined is
+            // restarted if its files have changed.
+            if let Some(unit) = recorded.filter(|_| removed && kubelet.is_err()) {
+                self.restart(unit)?;
+            }
+            return Ok(());
+        };
+        let listen = record.and_then(|record| SocketPath::parse(&record.listen).ok());
+        let listen =
+            listen.or_else(|| SocketPath::parse(&kubelet.config.endpoint).ok().map(|it| listen_for(&it)));
+        let uses_us = listen.and_then(|listen| kubelet.uses(&listen));
+        // An interrupted removal may have removed the file without the restart.
+        if uses_us.unwrap_or(removed || recorded.is_some()) {
+            self.restart(kubelet.switch.unit())?;
+            if let Some(address) = kubelet.config.healthz
+                && !wait_healthy(address, Instant::now() + KUBELET_START).await
+            {
+                (self.report)(&format!("the kubelet does not answer at {address} yet; see its log"));
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(&self, unit: &str) -> Result<(), InstallError> {
+        self.manager.run(&["daemon-reload"])?;
+        self.manager.run(&["restart", unit])?;
+        (self.report)(&format!("{unit} was restarted with its own configuration"));
+        Ok(())
+    }
+
+    /// Stops and removes all units.
+    fn remove_units(&self) -> Result<(), InstallError> {
+        let is_there = |unit: &InstalledUnit| self.paths.at(Paths::unit(*unit)).exists();
+        let units: Vec<InstalledUnit> = InstalledUnit::ALL.into_iter().filter(is_there).collect();
+        let names: Vec<&str> = units.iter().map(|unit| unit.name()).collect();
+        // The timer goes first: it must not start the bypass in between.
+        let stopped: Vec<&str> = names.iter().rev().copied().collect();
+        if !stopped.is_empty() {
+            self.manager.run(&[&["disable", "--now"], &stopped[..]].concat())?;
+            (self.report)(&format!("stopped {}", names.join(", ")));
+        }
+        for unit in InstalledUnit::ALL {
+            self.remove(&Paths::unit(unit))?;
+        }
+        self.manager.run(&["daemon-reload"])?;
+        for unit in names {
+            // Fails for a unit that systemd has forgotten already, which is the aim.
+            let _ = self.manager.run(&["reset-failed", unit]);
+        }
+        Ok(())
+    }
+
+    /// Removes the configuration and the state, except for the record.
+    fn purge(&self) -> Result<(), InstallError> {
+        match fs::remove_dir_all(self.paths.at(Paths::config())) {
+            Ok(()) => (self.report)(&format!("removed {}", Paths::config().display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(InstallError::file("remove", Paths::config())(error)),
+        }
+        let entries = match fs::read_dir(self.paths.at(Paths::state())) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(InstallError::file("read", Paths::state())(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(InstallError::file("read", Paths::state()))?;
+            let path = entry.path();
+            if path == self.paths.at(Paths::record()) {
+                continue;
+            }
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(InstallError::file("remove", &path))?;
+        }
+        (self.report)(&format!("removed the state in {}", Paths::state().display()));
+        Ok(())
+    }
+
+    /// Fails if a volume of a pod is mounted below a directory.
+    fn check_mounts(&self, dir: &Path) -> Result<(), InstallError> {
+        let mounts = fs::read_to_string(self.paths.at("/proc/self/mounts")).unwrap_or_default();
+        let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        if points.any(|point| Path::new(point).starts_with(dir)) {
+            return Err(InstallError::Mounted(dir.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<bool, InstallError> {
+        let removed = remove_file(&self.paths.at(path)).map_err(InstallError::file("remove", path))?;
+        if removed {
+            (self.report)(&format!("removed {}", path.display()));
+        }
+        Ok(removed)
+    }
+
+    /// Removes directories that are empty, inner ones first.
+    fn remove_dirs(&self, dirs: &[PathBuf]) -> Result<(), InstallError> {
+        for dir in dirs.iter().rev() {
+            remove_empty_dir(&self.paths.at(dir)).map_err(InstallError::file("remove", dir))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the files of all changes of a kubelet. The first ones take effect.
+fn kubelet_files(recorded: Option<&str>) -> Vec<PathBuf> {
+    let unit = recorded.unwrap_or(KUBELET_UNIT);
+    vec![Paths::k3s_config().to_owned(), Paths::kubelet_drop_in(unit), Paths::kubelet_environment(unit)]
+}
