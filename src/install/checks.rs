@@ -138,7 +138,7 @@ struct Lists {
 
 impl Lists {
     async fn read(socket: &SocketPath) -> Result<Self, String> {
-        let failed = |status: tonic::Status| format!("{socket}: {}", status.message());
+        let failed = |status: tonic::Status| call_error(socket, &status);
         let mut client = runtime_client(socket);
         let pods = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
         let containers = client.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
@@ -159,8 +159,14 @@ pub(super) async fn runtime_version(socket: &SocketPath) -> Result<String, Strin
     let call = client.version(VersionRequest::default());
     let answer = timeout(REQUEST_TIMEOUT, call).await;
     let answer = answer.map_err(|_| format!("{socket} did not answer within {REQUEST_TIMEOUT:?}"))?;
-    let version = answer.map_err(|status| format!("{socket}: {}", status.message()))?.into_inner();
+    let version = answer.map_err(|status| call_error(socket, &status))?.into_inner();
     Ok(format!("{} {} at {socket}", version.runtime_name, version.runtime_version))
+}
+
+/// Describes a failed call. The errors of a connection name its socket already.
+fn call_error(socket: &SocketPath, status: &tonic::Status) -> String {
+    let (socket, message) = (socket.to_string(), status.message());
+    if message.contains(&socket) { message.to_owned() } else { format!("{socket}: {message}") }
 }
 
 /// Waits until a kubelet answers `/healthz` with 200. Returns whether it did before `deadline`.

@@ -6,7 +6,7 @@ use super::files::has_content;
 use super::finding::Finding;
 use super::node::NodeKubelet;
 use super::paths::{InstalledUnit, Paths};
-use super::plan::{listen_for, service_settings};
+use super::plan::{explicit_upstream, listen_for, service_settings};
 use super::preflight::node_findings;
 use super::record::{InstallRecord, KubeletRecord};
 use super::switch::KubeletSwitch;
@@ -22,9 +22,12 @@ const ANY_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec<Finding>, InstallError> {
     let record = InstallRecord::read(paths)?;
     let kubelet = NodeKubelet::find(paths, manager);
-    let recorded = record.as_ref().and_then(|record| record.upstream.as_deref());
-    let recorded = recorded.and_then(|upstream| SocketPath::parse(upstream).ok());
-    let settings = service_settings(recorded.clone())?.shim;
+    let of_node = kubelet.as_ref().ok().and_then(Option::as_ref).filter(|_| {
+        // An installation without the kubelet has the runtime of the configuration.
+        record.as_ref().is_none_or(|record| record.kubelet.is_some())
+    });
+    let explicit = explicit_upstream(None, of_node, record.as_ref())?;
+    let settings = service_settings(explicit.clone())?.shim;
     let upstream = settings.relay.upstream;
     let listen = listen_for(&upstream);
     let mut findings = node_findings(paths, manager, &upstream, &listen).await;
@@ -40,7 +43,7 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
     findings.push(program(paths));
     let switch = record.kubelet.as_ref().map(|kubelet| &kubelet.switch);
     let units = UnitSettings {
-        upstream: recorded.as_ref(),
+        upstream: explicit.as_ref(),
         listen: &listen,
         mode: settings.role,
         drain_timeout: settings.relay.drain_timeout,

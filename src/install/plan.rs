@@ -177,7 +177,7 @@ fn describe_file(paths: &Paths, file: &InstalledFile) -> String {
 
 /// Returns the socket of the runtime that the unit passes to probeshim: that of the flag, of the
 /// kubelet, or of an earlier installation.
-fn explicit_upstream(
+pub(super) fn explicit_upstream(
     flag: Option<SocketPath>,
     kubelet: Option<&NodeKubelet>,
     record: Option<&InstallRecord>,

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod install;
+
 use fixtures::image::{BUSYBOX, Store};
 use fixtures::machine::{program, program_under_test};
 use fixtures::need;

@@ -1,0 +1,132 @@
+//! `probeshim install` and its ways back, with a kubelet as packages and kubeadm set it up.
+
+use fixtures::image::{BUSYBOX, Store};
+use fixtures::machine::{program, program_under_test};
+use fixtures::need;
+use fixtures::vm::{Outcome, Payload, Vm};
+use serde_json::{Value, json};
+
+/// The kubelet's own endpoint, and that of an installed probeshim.
+const RUNTIME: &str = "unix:///run/containerd-2.2/containerd.sock";
+const PROBESHIM: &str = "unix:///run/probeshim/probeshim.sock";
+
+#[test]
+fn a_kubelet_of_kubeadm_before_1_34_is_switched_and_goes_back_by_each_way() {
+    goes_back_by_each_way("before-1.34");
+}
+
+#[test]
+fn a_kubelet_of_kubeadm_since_1_34_is_switched_and_goes_back_by_each_way() {
+    goes_back_by_each_way("since-1.34");
+}
+
+fn goes_back_by_each_way(layout: &str) {
+    let vm = need!(Vm::new());
+    let payload = need!(payload(include_str!("install.sh"))).file("layout", layout.as_bytes());
+    let outcome = vm.run(payload);
+    assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
+    let text = |name: &str| outcome.text(name);
+    let shows = |name: &str, part: &str| {
+        let shown = text(name);
+        assert!(shown.contains(part), "{name} does not show {part:?}:\n{shown}");
+    };
+
+    for (name, code) in [
+        ("doctor-before", 0),
+        ("dry-run", 0),
+        ("install", 0),
+        ("doctor-installed", 0),
+        ("install-again", 0),
+        ("doctor-bypassed", 1),
+        ("install-unconfirmed", 1),
+        ("install-waiting", 0),
+        ("confirm", 0),
+        ("doctor-upgraded", 0),
+        ("uninstall", 0),
+    ] {
+        shows(name, &format!("exit code {code}"));
+    }
+
+    // Before, and in a dry run, nothing changes.
+    shows("doctor-before", "probeshim is not installed as a service");
+    assert_eq!(text("tree-dry-run"), text("tree-before"));
+    shows(
+        "dry-run",
+        "KUBELET_EXTRA_ARGS=\"--v=1 --container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\"",
+    );
+    assert_eq!(text("endpoint-before"), RUNTIME);
+
+    // Confirmed, the kubelet uses probeshim.
+    shows("install", "confirmed: the kubelet uses probeshim");
+    for check in ["health", "lists", "calls", "probe"] {
+        let line = text("install").lines().find(|line| line.contains(check)).map(str::to_owned);
+        assert!(line.as_ref().is_some_and(|line| line.starts_with("ok")), "{check}: {}", text("install"));
+    }
+    assert_eq!(text("endpoint-installed"), PROBESHIM);
+    shows("version", "RuntimeName:  containerd");
+    shows("doctor-installed", "kubelet.service uses probeshim");
+    let calls = outcome.json("calls.json");
+    let calls = calls.as_array().unwrap();
+    assert!(calls.iter().any(|call| call["method"] == "ExecSync" && call["code"] == "OK"), "{calls:?}");
+    assert_eq!(text("pids-after"), text("pids-before"));
+
+    // Five crashes in a minute lead to the bypass.
+    shows("state-bypassed", "ActiveState=failed");
+    shows("doctor-bypassed", "kubelet.service was pointed back at the runtime");
+
+    // Unconfirmed, the kubelet goes back by itself.
+    shows("install-unconfirmed", "the change was reverted: the kubelet uses the runtime's own socket");
+    shows("install-waiting", "confirmed: the kubelet uses probeshim");
+    assert_eq!(text("endpoint-confirmed"), PROBESHIM);
+    shows("doctor-upgraded", "KUBELET_EXTRA_ARGS of kubelet.service was \"--v=1\", and is \"--v=2\" now");
+
+    // Removed, nothing is left.
+    assert_eq!(text("endpoint-removed"), RUNTIME);
+    assert_eq!(text("units-after"), "");
+    assert_same_tree(&outcome);
+}
+
+/// Asserts that each file of the node is as it was before the installation.
+fn assert_same_tree(outcome: &Outcome) {
+    let (before, after) = (outcome.text("tree-before"), outcome.text("tree-after"));
+    let differing: Vec<&str> = before
+        .lines()
+        .filter(|line| !after.lines().any(|other| other == *line))
+        .chain(after.lines().filter(|line| !before.lines().any(|other| other == *line)))
+        .collect();
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// Returns a payload with the tools of a node, and a static pod with an exec probe.
+fn payload(script: &str) -> Result<Payload, String> {
+    let busybox = program("busybox", "busybox-static")?;
+    let mut payload = Payload::new(script);
+    for tool in ["containerd-2.2", "crictl-1.36", "kubelet-1.36"] {
+        payload = payload.tool(tool)?;
+    }
+    let payload = payload
+        .program("probeshim", program_under_test())
+        .images(&Store::new(&busybox))
+        .file("kubelet-unit.sh", include_str!("kubelet-unit.sh").as_bytes())
+        .file("manifests/probed.json", probed_pod().to_string().as_bytes());
+    Ok(payload)
+}
+
+/// Returns a pod whose readiness probe is an exec probe.
+fn probed_pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probed", "namespace": "vm"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main",
+                "image": BUSYBOX,
+                "imagePullPolicy": "Never",
+                "command": ["sleep", "2147483647"],
+                "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 2, "timeoutSeconds": 30},
+            }],
+        },
+    })
+}

@@ -1,0 +1,73 @@
+#!/bin/bash
+# Installs probeshim in front of a kubelet, lets each way back happen, and removes it.
+. node/node.sh
+. kubelet-unit.sh
+
+# record NAME COMMAND...: writes the output of the command and its exit code to out/NAME.
+record() {
+  local name=$1 code=0
+  shift
+  "$@" </dev/null >"out/$name" 2>&1 || code=$?
+  echo "exit code $code" >>"out/$name"
+}
+
+start_containerd 2.2
+install_kubelet "$(cat layout)"
+tree >out/tree-before
+record doctor-before probeshim doctor
+
+echo "install: dry run"
+record dry-run probeshim install --kubelet --dry-run
+tree >out/tree-dry-run
+kubelet_endpoint >out/endpoint-before
+
+echo "install: confirmed"
+record install probeshim install --kubelet --yes --confirm 10m
+kubelet_endpoint >out/endpoint-installed
+crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock version >out/version
+record doctor-installed probeshim doctor
+probeshim calls --output json --peer kubelet --last 200 >out/calls.json
+# Nothing is left to do, so neither the kubelet nor probeshim restarts.
+pids() { systemctl show --value --property MainPID kubelet probeshim; }
+pids >out/pids-before
+record install-again probeshim install --kubelet --yes --confirm 10m
+pids >out/pids-after
+
+echo "bypass: five crashes"
+for _ in 1 2 3 4 5 6; do
+  pid=$(systemctl show --value --property MainPID probeshim)
+  if [ "$pid" = 0 ]; then break; fi
+  kill -KILL "$pid"
+  until [ "$(systemctl show --value --property MainPID probeshim)" != "$pid" ]; do sleep 0.05; done
+  until [ "$(systemctl show --value --property ActiveState probeshim)" != activating ]; do sleep 0.05; done
+done
+until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
+wait_kubelet
+systemctl show --property ActiveState,Result probeshim >out/state-bypassed
+record doctor-bypassed probeshim doctor
+
+echo "revert: not confirmed"
+# Enter comes from a terminal only.
+record install-unconfirmed probeshim install --kubelet --confirm 30s
+until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
+wait_kubelet
+
+echo "confirm: from another process"
+record install-waiting probeshim install --kubelet --confirm 10m &
+installing=$!
+until grep -q 'otherwise it is reverted' out/install-waiting; do sleep 0.2; done
+record confirm probeshim confirm
+wait $installing
+kubelet_endpoint >out/endpoint-confirmed
+
+echo "doctor: an upgrade changed the flags"
+echo "KUBELET_EXTRA_ARGS=--v=2" >/etc/default/kubelet
+record doctor-upgraded probeshim doctor
+echo "KUBELET_EXTRA_ARGS=--v=1" >/etc/default/kubelet
+
+echo "uninstall"
+record uninstall probeshim uninstall --yes --purge
+wait_kubelet
+kubelet_endpoint >out/endpoint-removed
+tree >out/tree-after
+systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after
