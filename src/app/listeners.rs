@@ -1,6 +1,7 @@
 //! The sockets and the TCP address on which a process listens.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
 use tokio::net::TcpListener;
@@ -15,6 +16,8 @@ pub(super) struct Listeners {
     pub(super) relay: BoundListener,
     pub(super) admin: BoundListener,
     pub(super) public: Option<TcpListener>,
+    /// The socket that systemd passed, for a successor.
+    pub(super) passed: Option<OwnedFd>,
     pub(super) info: ServerInfo,
 }
 
@@ -33,13 +36,17 @@ impl Listeners {
             None => Ok(None),
         };
         let (relay, (admin, public)) = both(relay, both(admin, public))?;
+        let passed = match &config.listen {
+            Some(_) => None,
+            None => Some(relay.listener.try_clone().map_err(RunError::System)?.into()),
+        };
         let info = ServerInfo {
             started: SystemTime::now(),
             listen: socket::display_name(&relay.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
             http_pods: config.http_pods,
         };
-        Ok(Self { relay, admin, public, info })
+        Ok(Self { relay, admin, public, passed, info })
     }
 }
 

@@ -3,6 +3,7 @@
 mod demo;
 mod embedded_runtime;
 mod error;
+mod handover;
 mod image_hint;
 mod kubelet;
 mod listeners;
@@ -14,6 +15,7 @@ mod run;
 mod runtime;
 mod runtime_check;
 mod server;
+mod service_manager;
 mod signals;
 mod spec_updates;
 mod test_command;

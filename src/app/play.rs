@@ -21,6 +21,7 @@ use super::nofile::raise_nofile_limit;
 use super::play_goal::{GoalState, pending_goals, wait_for_goal};
 use super::runtime_check::RuntimeCheck;
 use super::server::Shim;
+use super::service_manager;
 use super::signals::{ShutdownSignal, ShutdownSignals};
 use super::test_command::{self, CommandEnd};
 use crate::config::{PlaySettings, Until};
@@ -135,6 +136,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
+    service_manager::ready(&format!("playing {} pods on {}", documents.count(), shim.info.listen));
     if private_dir.is_some() && progress.is_text() {
         progress.say(&format!("{}\n", procrun::WARNING));
     } else if private_dir.is_some() && !settings.quiet {
@@ -165,6 +167,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let Play { playing, progress, .. } = play;
     let pods: Vec<PublishedPod> = wanted_pods(&playing.kubelet);
     let title = table_title(&pods);
+    service_manager::stopping();
     let is_clean = playing.end(&mut signals).await;
     reported.cancel();
     let _ = reporting.await;

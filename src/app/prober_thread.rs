@@ -20,6 +20,8 @@ pub(super) const MAX_INSPECTS: usize = 32_768;
 #[derive(Debug)]
 pub(super) struct ProberThread {
     pub(super) prober: ProbeManager,
+    /// Handle of the thread, by which a watchdog notices that it hangs.
+    pub(super) thread: Handle,
     _end: DropGuard,
 }
 
@@ -40,8 +42,8 @@ impl ProberThread {
             runtime.connect_new()
         };
         let executor = Executor::new(client, Some(internal_calls), redact);
-        let prober = ProbeManager::start(config, executor, events, thread);
-        Ok(Self { prober, _end: end })
+        let prober = ProbeManager::start(config, executor, events, thread.clone());
+        Ok(Self { prober, thread, _end: end })
     }
 }
 

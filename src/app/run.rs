@@ -1,21 +1,27 @@
 //! `probeshim run`: runs the relay until a signal arrives.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use tokio::net::UnixStream;
-use tracing::{info, warn};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
 
 use super::error::RunError;
+use super::handover::Successor;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
+use super::service_manager;
 use super::signals::ShutdownSignals;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight have ended or the drain timeout has
-/// expired. A second signal ends the process immediately.
+/// expired. A second signal ends the process immediately. SIGUSR2 starts a successor, which serves
+/// new calls on the socket that systemd passed, and then drains.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
+    let mut handover = signal(SignalKind::user_defined2())?;
     raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let (listen, state_source) = (settings.listen.clone(), settings.state_source);
@@ -49,12 +55,33 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         }
     }
 
-    tokio::select! {
-        signal = signals.next() => info!(signal = signal.name(), "signal received: draining"),
-        _ = shim.ended() => return Err(RunError::RelayEnded),
-    }
+    service_manager::ready(&format!("serving {} for {upstream}", shim.info.listen));
+    let successor = loop {
+        tokio::select! {
+            signal = signals.next() => {
+                info!(signal = signal.name(), "signal received: draining");
+                break None;
+            }
+            _ = handover.recv() => if let Some(successor) = prepare_handover(&mut shim).await {
+                break Some(successor);
+            },
+            _ = shim.ended() => return Err(RunError::RelayEnded),
+        }
+    };
     drop(recorder);
     shim.drain().await;
+    match successor {
+        None => service_manager::stopping(),
+        Some((successor, socket)) => match successor.start(socket).await {
+            Ok(pid) => {
+                service_manager::main_process(pid);
+                info!(pid, "a successor serves new calls; draining");
+            }
+            Err(error) => {
+                error!(%error, "no successor was started: draining, to be started again by systemd")
+            }
+        },
+    }
     tokio::select! {
         signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
         summary = shim.ended() => {
@@ -63,4 +90,22 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// Finds the program that takes over. Returns `None` if none can: this process serves on.
+async fn prepare_handover(shim: &mut Shim) -> Option<(Successor, OwnedFd)> {
+    if shim.passed.is_none() {
+        warn!(
+            "SIGUSR2 is ignored: a successor takes over only a socket that systemd passes (LISTEN_FDS); restart \
+             probeshim instead"
+        );
+        return None;
+    }
+    match Successor::find().await {
+        Ok(successor) => Some((successor, shim.passed.take()?)),
+        Err(error) => {
+            error!(%error, "SIGUSR2 is ignored: no successor can be started");
+            None
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -14,12 +15,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::error::{RunError, both};
+use super::handover::predecessor_runs;
 use super::kubelet::KubeletStarter;
 use super::listeners::Listeners;
 use super::prober_thread::{self, ProberThread};
+use super::service_manager::start_watchdog;
 use super::spec_updates::SpecUpdates;
 use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
@@ -31,17 +35,20 @@ use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
+use crate::lockfile::LockError;
 use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{BoundListener, BoundPath};
-use crate::state::StateStore;
+use crate::state::{StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
 
 /// All parts, running.
 pub(super) struct Shim {
     pub(super) info: ServerInfo,
+    /// The socket that systemd passed, for a successor.
+    pub(super) passed: Option<OwnedFd>,
     calls: Arc<CallHistory>,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
@@ -53,6 +60,7 @@ pub(super) struct Shim {
     journal_thread: Option<thread::JoinHandle<()>>,
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
+    _watchdog: Option<AbortOnDropHandle<()>>,
     state: Option<StateStore>,
     /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
@@ -67,10 +75,13 @@ struct Servers {
 /// Time at the end in which the last observations are decoded and shown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Interval between attempts to open a store that a predecessor has locked.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
 impl Shim {
     /// Opens all sockets, starts all parts, and connects them.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
-        let store = open_store(&config);
+        let store = open_store(&config).await;
         let listeners = Listeners::open(&config).await;
         let (store, listeners) = both(store, listeners)?;
         let state = store.as_ref().map(|store| store.state.clone());
@@ -146,6 +157,7 @@ impl Shim {
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
         let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
+        let prober_handle = prober_thread.as_ref().map(|prober| prober.thread.clone());
         let relay = Relay::start(
             listeners.relay.listener,
             config.relay,
@@ -154,8 +166,11 @@ impl Shim {
             call_ids,
             drain.clone(),
         )?;
+        let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
         Ok(Self {
             info: listeners.info,
+            passed: listeners.passed,
+            _watchdog: start_watchdog(threads),
             calls,
             relay: Box::pin(relay.ended()),
             drain,
@@ -280,15 +295,19 @@ fn new_metrics(traces: Option<Traces>) -> ApiMetrics {
 }
 
 /// Opens the store of client pods in the state directory, if there is one. The mode `Observe` opens
-/// only a store that has been used.
-fn open_store(config: &ServerConfig) -> Result<Option<ClientPodStore>, RunError> {
+/// only a store that has been used. A successor waits until its predecessor has closed the store,
+/// at the end of its drain.
+async fn open_store(config: &ServerConfig) -> Result<Option<ClientPodStore>, RunError> {
     let Some(dir) = &config.state else { return Ok(None) };
-    match config.role {
-        OperatingMode::Restart | OperatingMode::Kubelet => {
-            let store = ClientPodStore::open(dir);
-            store.map(Some).map_err(|error| RunError::State(error, config.state_source))
+    if config.role == OperatingMode::Observe {
+        return Ok(ClientPodStore::open_if_used(dir));
+    }
+    loop {
+        let waits = predecessor_runs();
+        match ClientPodStore::open(dir) {
+            Err(StateError::Locked(LockError::Held { .. })) if waits => sleep(STORE_RETRY_INTERVAL).await,
+            store => return store.map(Some).map_err(|error| RunError::State(error, config.state_source)),
         }
-        OperatingMode::Observe => Ok(ClientPodStore::open_if_used(dir)),
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tokio::io::join;
 use tokio::net::UnixStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::authority_fix::AuthorityRewriter;
 use super::backlog::{Backlog, TrackedWriter};
 use super::call::{CallRegistry, ClientConnection};
+use super::force_close::CLOSE_GRACE;
 use super::h2_settings;
 use super::inlet::Inlet;
 use super::outcome::DisconnectReason;
@@ -116,11 +117,19 @@ async fn serve(
             warn!(connection = connection.id, reason = ?state.reason(), calls = 0, "upstream closed its connection");
             return DisconnectReason::Upstream;
         }
-        () = drain.cancelled() => return DisconnectReason::Drain,
+        () = drain_without_handshake(drain) => return DisconnectReason::Drain,
     };
     match client {
         Ok(client) => ProxySession::new(connection, client, backlog, upstream, turns).run(drain, calls).await,
         Err(error) if error.is_io() => DisconnectReason::Client,
         Err(_) => DisconnectReason::NotHttp2,
     }
+}
+
+/// Waits until a drain has lasted so long that a client without a complete handshake is
+/// disconnected. A client that has just connected may have sent its first call already, which is
+/// served before the connection is closed.
+async fn drain_without_handshake(drain: &CancellationToken) {
+    drain.cancelled().await;
+    sleep(CLOSE_GRACE).await;
 }

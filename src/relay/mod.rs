@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +85,7 @@ pub struct RelaySummary {
 #[derive(Debug)]
 pub struct Relay {
     ended: oneshot::Receiver<RelaySummary>,
+    thread: Handle,
 }
 
 impl Relay {
@@ -107,6 +109,7 @@ impl Relay {
             .enable_all()
             .event_interval(EVENT_INTERVAL)
             .build()?;
+        let relay_thread = runtime.handle().clone();
         let listener = {
             let _entered = runtime.enter();
             tokio::net::UnixListener::from_std(listener)?
@@ -116,7 +119,13 @@ impl Relay {
             // The receiver is gone if the program is exiting already.
             let _ = report.send(summary);
         })?;
-        Ok(Self { ended })
+        Ok(Self { ended, thread: relay_thread })
+    }
+
+    /// Returns a handle of the relay's thread, by which a watchdog notices that it hangs.
+    #[must_use]
+    pub fn thread(&self) -> Handle {
+        self.thread.clone()
     }
 
     /// Waits for the end of the relay. Returns `None` if the relay's thread panicked.

@@ -23,6 +23,7 @@ mod reference;
 mod run;
 mod stepping;
 mod surviving;
+mod systemd;
 mod tap;
 mod transparency;
 mod world;
