@@ -1,5 +1,6 @@
 //! Makes the changes of a plan.
 
+use std::fs;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -83,11 +84,19 @@ impl Installer<'_> {
         (self.report)(&format!("{socket} listens on {}", plan.listen));
         if property(self.manager, service, "ActiveState")? != "active" {
             self.manager.run(&["start", "--no-block", service])?;
-        } else if changed {
+        } else if changed || self.is_replaced(service)? {
             self.manager.run(&["reload", service])?;
             (self.report)(&format!("{service} is replaced; calls in flight finish in the old process"));
         }
         Ok(())
+    }
+
+    /// Returns whether the program of a running unit was replaced on disk, for example by
+    /// `make install`.
+    fn is_replaced(&self, unit: &str) -> Result<bool, InstallError> {
+        let Some(pid) = main_pid(self.manager, unit)? else { return Ok(false) };
+        let program = fs::read_link(self.paths.at(format!("/proc/{pid}/exe")));
+        Ok(program.is_ok_and(|program| program.to_string_lossy().ends_with(" (deleted)")))
     }
 
     /// Points the kubelet at probeshim, and returns the results of the checks. From the first

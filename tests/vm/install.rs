@@ -1,29 +1,18 @@
-//! `probeshim install` and its ways back, with a kubelet as packages and kubeadm set it up.
+//! `probeshim install` and its ways back, with a kubelet as kubeadm before 1.34 sets it up.
 
-use fixtures::image::{BUSYBOX, Store};
-use fixtures::machine::{program, program_under_test};
 use fixtures::need;
-use fixtures::vm::{Outcome, Payload, Vm};
-use serde_json::{Value, json};
+use fixtures::vm::{Outcome, Vm};
+
+use crate::payload::payload;
 
 /// The kubelet's own endpoint, and that of an installed probeshim.
 const RUNTIME: &str = "unix:///run/containerd-2.2/containerd.sock";
 const PROBESHIM: &str = "unix:///run/probeshim/probeshim.sock";
 
 #[test]
-fn a_kubelet_of_kubeadm_before_1_34_is_switched_and_goes_back_by_each_way() {
-    goes_back_by_each_way("before-1.34");
-}
-
-#[test]
-fn a_kubelet_of_kubeadm_since_1_34_is_switched_and_goes_back_by_each_way() {
-    goes_back_by_each_way("since-1.34");
-}
-
-fn goes_back_by_each_way(layout: &str) {
+fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     let vm = need!(Vm::new());
-    let payload = need!(payload(include_str!("install.sh"))).file("layout", layout.as_bytes());
-    let outcome = vm.run(payload);
+    let outcome = vm.run(need!(payload(include_str!("install.sh"))));
     assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
     let text = |name: &str| outcome.text(name);
     let shows = |name: &str, part: &str| {
@@ -95,38 +84,4 @@ fn assert_same_tree(outcome: &Outcome) {
         .chain(after.lines().filter(|line| !before.lines().any(|other| other == *line)))
         .collect();
     assert!(differing.is_empty(), "{}", differing.join("\n"));
-}
-
-/// Returns a payload with the tools of a node, and a static pod with an exec probe.
-fn payload(script: &str) -> Result<Payload, String> {
-    let busybox = program("busybox", "busybox-static")?;
-    let mut payload = Payload::new(script);
-    for tool in ["containerd-2.2", "crictl-1.36", "kubelet-1.36"] {
-        payload = payload.tool(tool)?;
-    }
-    let payload = payload
-        .program("probeshim", program_under_test())
-        .images(&Store::new(&busybox))
-        .file("kubelet-unit.sh", include_str!("kubelet-unit.sh").as_bytes())
-        .file("manifests/probed.json", probed_pod().to_string().as_bytes());
-    Ok(payload)
-}
-
-/// Returns a pod whose readiness probe is an exec probe.
-fn probed_pod() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "probed", "namespace": "vm"},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "main",
-                "image": BUSYBOX,
-                "imagePullPolicy": "Never",
-                "command": ["sleep", "2147483647"],
-                "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 2, "timeoutSeconds": 30},
-            }],
-        },
-    })
 }

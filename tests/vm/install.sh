@@ -12,7 +12,7 @@ record() {
 }
 
 start_containerd 2.2
-install_kubelet "$(cat layout)"
+install_kubelet before-1.34
 tree >out/tree-before
 record doctor-before probeshim doctor
 

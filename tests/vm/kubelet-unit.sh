@@ -48,7 +48,7 @@ wait_kubelet() {
 kubelet_endpoint() {
   local pid
   pid=$(systemctl show --value --property MainPID kubelet)
-  if ! tr '\0' '\n' <"/proc/$pid/cmdline" | sed -n 's/^--container-runtime-endpoint=//p' | tail -n 1 | grep .; then
+  if ! tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | sed -n 's/^--container-runtime-endpoint=//p' | tail -n 1 | grep .; then
     sed -n 's/^containerRuntimeEndpoint: //p' /var/lib/kubelet/config.yaml
   fi
 }

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod chaos;
 mod install;
+mod payload;
+mod upgrades;
 
 use fixtures::image::{BUSYBOX, Store};
 use fixtures::machine::{program, program_under_test};

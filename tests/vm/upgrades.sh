@@ -1,0 +1,60 @@
+#!/bin/bash
+# Upgrades an installed probeshim while a kubelet and crictl make calls, kills it, and lets it hang.
+. node/node.sh
+. kubelet-unit.sh
+
+start_containerd 2.2
+install_kubelet before-1.34
+# A call in flight may take longer than all upgrades together.
+mkdir /etc/probeshim
+echo "drainTimeout: 10m" >/etc/probeshim/config.yaml
+probeshim install --kubelet --yes --confirm 10m
+export CONTAINER_RUNTIME_ENDPOINT=unix:///run/probeshim/probeshim.sock
+pid() { systemctl show --value --property MainPID probeshim; }
+# served: waits until a process other than $1 serves calls.
+served() {
+  until [ "$(pid)" != "$1" ] && [ "$(pid)" != 0 ] && crictl version >/dev/null 2>&1; do sleep 0.1; done
+}
+until container=$(crictl ps --quiet) && [ -n "$container" ]; do sleep 0.2; done
+
+echo "upgrades: twenty under calls"
+execs() {
+  local n=0
+  while [ -e running ]; do
+    if ! crictl exec --sync "$container" true >>out/failures 2>&1; then echo "exec $n failed" >>out/failures; fi
+    n=$((n + 1))
+    echo "$n" >"out/execs-$1"
+  done
+}
+: >out/failures
+touch running
+execs 1 &
+execs 2 &
+crictl exec --sync --timeout 600 "$container" sh -c 'until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow &
+slow=$!
+for _ in $(seq 20); do
+  before=$(pid)
+  pid >>out/pids
+  # Each upgrade replaces the file.
+  cp /usr/local/bin/probeshim /usr/local/bin/new && mv /usr/local/bin/new /usr/local/bin/probeshim
+  systemctl reload probeshim
+  until [ "$(pid)" != "$before" ]; do sleep 0.05; done
+done
+crictl exec --sync "$container" touch /tmp/upgraded
+wait "$slow"
+rm running
+wait
+systemctl show --property ActiveState,NRestarts probeshim >out/state-upgraded
+probeshim calls --failed --peer kubelet --output json >out/failed-calls.json
+
+echo "crash: SIGKILL"
+before=$(pid)
+kill -KILL "$before"
+served "$before"
+
+echo "hang: SIGSTOP"
+before=$(pid)
+kill -STOP "$before"
+served "$before"
+journalctl --unit probeshim --output cat | grep -o 'Watchdog timeout' | head -n 1 >out/watchdog
+systemctl show --property ActiveState,NRestarts probeshim >out/state-killed
