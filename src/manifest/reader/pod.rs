@@ -98,7 +98,10 @@ const SPEC: FieldSet = FieldSet {
         "workloadRef",
     ],
     unsupported: &[
-        ("ephemeralContainers", "ephemeral containers are added through the API server"),
+        (
+            "ephemeralContainers",
+            "the API server adds them to a running pod, and a kubelet refuses them in a file too",
+        ),
         ("resourceClaims", SCHEDULER),
     ],
 };

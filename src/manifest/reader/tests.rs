@@ -79,6 +79,11 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
             "spec.serviceAccountName: Unsupported by probeshim: \"robot\": service accounts require an API server",
         ),
+        (
+            "{containers: [{name: a, image: i}], ephemeralContainers: [{name: e, image: i}]}",
+            "spec.ephemeralContainers: Unsupported by probeshim: the API server adds them to a running pod, and a kubelet \
+             refuses them in a file too",
+        ),
     ] {
         let all = problems_of("", spec);
         assert!(all.len() == 1 && all[0].contains(expected), "{all:?}");
