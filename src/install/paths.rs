@@ -89,6 +89,18 @@ impl Paths {
         Path::new(UNIT_DIR).join(unit.name())
     }
 
+    /// The link that enables a unit; `None` if the unit is only started by others.
+    #[must_use]
+    pub fn enabled_unit(unit: InstalledUnit) -> Option<PathBuf> {
+        let target = match unit {
+            InstalledUnit::Socket => "sockets.target",
+            InstalledUnit::Service => "multi-user.target",
+            InstalledUnit::Revert => "timers.target",
+            InstalledUnit::Bypass => return None,
+        };
+        Some(Path::new(UNIT_DIR).join(format!("{target}.wants")).join(unit.name()))
+    }
+
     /// The drop-in of the kubelet's unit. Its name sorts after those of other drop-ins.
     #[must_use]
     pub fn kubelet_drop_in(unit: &str) -> PathBuf {

@@ -83,9 +83,11 @@ impl Uninstaller<'_> {
         let listen = record.and_then(|record| SocketPath::parse(&record.listen).ok());
         let listen =
             listen.or_else(|| SocketPath::parse(&kubelet.config.endpoint).ok().map(|it| listen_for(&it)));
-        let uses_us = listen.and_then(|listen| kubelet.uses(&listen));
-        // An interrupted removal may have removed the file without the restart.
-        if uses_us.unwrap_or(removed || recorded.is_some()) {
+        let uses_us = listen.is_some_and(|listen| kubelet.uses(&listen) == Some(true));
+        // The command line of the running kubelet does not suffice: an interrupted installation may
+        // have left a restart in progress, and an interrupted removal may have removed the file
+        // without the restart.
+        if removed || recorded.is_some() || uses_us {
             self.restart(kubelet.switch.unit())?;
             if let Some(address) = kubelet.config.healthz
                 && !wait_healthy(address, Instant::now() + KUBELET_START).await
@@ -116,6 +118,10 @@ impl Uninstaller<'_> {
         }
         for unit in InstalledUnit::ALL {
             self.remove(&Paths::unit(unit))?;
+            // An interrupted installation may have left its last step running, which enables units.
+            if let Some(link) = Paths::enabled_unit(unit) {
+                self.remove(&link)?;
+            }
         }
         self.manager.run(&["daemon-reload"])?;
         for unit in names {
