@@ -9,7 +9,7 @@ install_kubelet before-1.34
 mkdir /etc/probeshim
 echo "drainTimeout: 10m" >/etc/probeshim/config.yaml
 probeshim install --kubelet --yes --confirm 10m
-export CONTAINER_RUNTIME_ENDPOINT=unix:///run/probeshim/probeshim.sock
+crictl() { command crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock "$@"; }
 pid() { systemctl show --value --property MainPID probeshim; }
 # served: waits until a process other than $1 serves calls.
 served() {

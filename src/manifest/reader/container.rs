@@ -11,7 +11,7 @@ use crate::manifest::reader::fields::{FieldSet, check_address, flag, list, pull_
 use crate::manifest::reader::volume::{self, Volumes};
 use crate::manifest::reader::{resources, security, volume_mount};
 use crate::manifest::validation::{DNS_LABEL, PORT_NAME, PORT_NUMBER, is_dns_label, is_port_name};
-use crate::manifest::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
+use crate::manifest::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec};
 
 /// Default path of the termination message.
 const MESSAGE_PATH: &str = "/dev/termination-log";
@@ -41,8 +41,9 @@ const CONTAINER: FieldSet = FieldSet {
         "stdin",
         "stdinOnce",
         "tty",
+        "resizePolicy",
     ],
-    ignored: &["resizePolicy"],
+    ignored: &[],
     unsupported: &[("volumeDevices", "requires the storage of a cluster")],
 };
 
@@ -124,8 +125,9 @@ pub(super) fn read(
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) = (env::variables(node, around.spec, problems), env::env_from(node, problems));
     volume::check_env_files(node, around.volumes, problems);
-    let ports = ports(node, around.is_host_network, taken, problems);
+    let ports = ports(node, spec.role, around.is_host_network, taken, problems);
     let resources = resources::of_container(node, problems);
+    resources::check_resize_policy(node, around.spec.restart_policy, problems);
     let mounts = volume_mount::mounts(node, around.volumes, security.is_privileged, problems);
     let message_path = text(node, "terminationMessagePath", problems);
     let working_dir = text(node, "workingDir", problems).unwrap_or_default();
@@ -155,6 +157,7 @@ pub(super) fn read(
 
 fn ports(
     container: &Cursor<'_>,
+    role: ContainerKind,
     is_host_network: bool,
     taken: &mut UniqueNames,
     problems: &mut Vec<Violation>,
@@ -182,7 +185,9 @@ fn ports(
         }
         let at = node.field("hostPort").filter(|port| port.value() != 0);
         let host = at.as_ref().and_then(|port| port.number(1..=65_535, PORT_NUMBER, problems));
-        if let Some(at) = at.filter(|_| is_host_network && host.is_some_and(|host: u16| host != number)) {
+        // Kubernetes compares only the ports of regular containers.
+        let must_match = is_host_network && role == ContainerKind::Regular;
+        if let Some(at) = at.filter(|_| must_match && host.is_some_and(|host: u16| host != number)) {
             at.error("must match `containerPort` when `hostNetwork` is true", problems);
         }
         let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];

@@ -7,7 +7,7 @@ use crate::manifest::pod::{
 };
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
-use crate::manifest::validation::{DNS_LABEL, has_backstep, is_dns_label};
+use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, has_backstep, is_dns_label, is_dns_subdomain};
 
 const VARIABLE: FieldSet = FieldSet::only(&["name", "value", "valueFrom"]);
 
@@ -154,7 +154,7 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
     };
     KEY_REF.check(&node, problems);
     let key = required(&node, "key", "", problems);
-    let object = data_ref(&node, "name", kind, problems)?;
+    let object = named_data_ref(&node, kind, problems)?;
     Some(VariableValue::Key { object, key: key? })
 }
 
@@ -199,7 +199,7 @@ pub(super) fn env_from(container: &Cursor<'_>, problems: &mut Vec<Violation>) ->
             }
         };
         WHOLE_REF.check(&from, problems);
-        all.extend(data_ref(&from, "name", kind, problems).map(|object| EnvFrom { prefix, object }));
+        all.extend(named_data_ref(&from, kind, problems).map(|object| EnvFrom { prefix, object }));
     }
     all
 }
@@ -214,6 +214,15 @@ pub(super) fn data_ref(
     let name = required(node, field, "", problems);
     let is_optional = flag(node, "optional", problems);
     Some(DataRef { kind, name: name?, is_optional })
+}
+
+/// Reads a reference of a variable, whose name is validated. Those of volumes are not.
+fn named_data_ref(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Option<DataRef> {
+    let object = data_ref(node, "name", kind, problems)?;
+    if let Some(at) = node.field("name").filter(|_| !is_dns_subdomain(&object.name)) {
+        at.error(DNS_SUBDOMAIN, problems);
+    }
+    Some(object)
 }
 
 /// Reads a reference to a field of the pod. A file, but not a variable, may have all labels or

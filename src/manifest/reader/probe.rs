@@ -4,7 +4,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::probe::Hook;
 use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 use crate::manifest::source::Source;
-use crate::manifest::validation::{NON_NEGATIVE, POSITIVE};
+use crate::manifest::validation::POSITIVE;
 
 /// Defaults of a probe: seconds and counts (`core/v1/defaults.go`: `SetDefaults_Probe`).
 const TIMEOUT: u32 = 1;
@@ -98,8 +98,8 @@ pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<H
         "exec" => command(&handler, problems).map(Hook::Exec),
         "httpGet" => http(&handler, problems).map(Hook::Http),
         "sleep" => {
-            let seconds = required(&handler, "seconds", NON_NEGATIVE, problems)?;
-            seconds.non_negative(problems).map(Hook::Sleep)
+            let seconds = handler.field("seconds");
+            seconds.map_or(Some(0), |seconds| seconds.non_negative(problems)).map(Hook::Sleep)
         }
         _ => Some(Hook::Tcp),
     }

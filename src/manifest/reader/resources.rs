@@ -1,23 +1,26 @@
 //! Reads the resources of containers and pods (Kubernetes: `core/validation/validation.go`:
 //! `validateResourceRequirements`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::manifest::ContainerKind;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{
     Amounts, Container, Resources, huge_page_size, is_extended_resource, is_huge_page,
 };
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::env::quantity;
-use crate::manifest::reader::fields::FieldSet;
+use crate::manifest::reader::fields::{FieldSet, list, required};
 use crate::manifest::validation::{QUALIFIED_NAME, is_qualified_name};
+use crate::manifest::{ContainerKind, RestartPolicy};
 
 const OF_CONTAINER: FieldSet = FieldSet {
     known: &["requests", "limits"],
     ignored: &[],
     unsupported: &[("claims", "the scheduler of a cluster allocates resource claims")],
 };
+
+const RESIZE_POLICY: FieldSet = FieldSet::only(&["resourceName", "restartPolicy"]);
 
 const OF_POD: FieldSet = FieldSet::only(&["requests", "limits", "claims"]);
 
@@ -38,6 +41,35 @@ pub(super) fn of_container(container: &Cursor<'_>, problems: &mut Vec<Violation>
         resources.requests.entry(name.clone()).or_insert(*limit);
     }
     resources
+}
+
+/// Validates the resize policies of a container (`core/validation/validation.go`:
+/// `validateResizePolicy`). They have no effect: a manifest does not resize a running container.
+pub(super) fn check_resize_policy(
+    container: &Cursor<'_>,
+    of_pod: RestartPolicy,
+    problems: &mut Vec<Violation>,
+) {
+    let resources = ["cpu", "memory"].map(|name| (name, name));
+    let policies = [("NotRequired", false), ("RestartContainer", true)];
+    let mut names = BTreeSet::new();
+    for item in list(container, "resizePolicy", problems) {
+        RESIZE_POLICY.check(&item, problems);
+        if required(&item, "resourceName", "", problems).is_some()
+            && let Some(at) = item.field("resourceName")
+            && let Some(name) = at.one_of(&resources, problems)
+            && !names.insert(name)
+        {
+            item.duplicate("resourceName", name, problems);
+        }
+        if required(&item, "restartPolicy", "", problems).is_some()
+            && let Some(at) = item.field("restartPolicy")
+            && at.one_of(&policies, problems) == Some(true)
+            && of_pod == RestartPolicy::Never
+        {
+            at.error("must be 'NotRequired' when pod `restartPolicy` is 'Never'", problems);
+        }
+    }
 }
 
 /// Reads the resources of a pod with these containers (`validatePodResources`). Resources that are

@@ -231,9 +231,13 @@ fn profile(
     let kind = kind.one_of(&kinds, problems)?;
     let named = node.field("localhostProfile");
     let localhost_ref = match (kind, named) {
-        (ProfileType::Localhost, _) => {
+        (ProfileType::Localhost, named) => {
+            // The name of a seccomp profile may be empty, which the runtime then reports.
+            let is_empty = !place.is_empty() && named.is_some_and(|named| named.value() == "");
             let reason = "must be set when type is Localhost";
-            format!("{place}{}", required(&node, "localhostProfile", reason, problems)?)
+            let name =
+                if is_empty { String::new() } else { required(&node, "localhostProfile", reason, problems)? };
+            format!("{place}{name}")
         }
         (_, Some(named)) => {
             named.error("can only be set when type is Localhost", problems);

@@ -43,7 +43,8 @@ pub(super) fn read_spec<'a>(
     source: Source,
     problems: &mut Vec<Violation>,
 ) -> SpecReading<'a> {
-    let policy = spec.field("restartPolicy");
+    // An empty text counts as absent.
+    let policy = spec.field("restartPolicy").filter(|policy| policy.value() != "");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
     let grace = grace.and_then(|grace| grace.non_negative(problems));

@@ -182,7 +182,7 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
             sources
         }
     };
-    duplicate_paths(&node, &sources, problems);
+    conflicting_paths(&node, &sources, kind == FilesKind::Projected, problems);
     Some(VolumeSource::Files { kind, sources, mode })
 }
 
@@ -267,11 +267,8 @@ fn projected(source: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) 
             data_source(node, kind, "name", problems)
         }
         [] if is_other => None,
-        _ if !source.value().is_object() => None,
-        [] => {
-            source.empty("must specify a volume type: configMap, secret, downwardAPI", problems);
-            None
-        }
+        // A source without a type is valid, and has no files.
+        [] => None,
         _ => {
             source.forbidden("may not specify more than 1 volume type per source", problems);
             None
@@ -279,14 +276,21 @@ fn projected(source: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) 
     }
 }
 
-/// Reports two files at one path, and a file at the path of a directory, as far as the paths are in
-/// the manifest.
-fn duplicate_paths(node: &Cursor<'_>, sources: &[FileSource], problems: &mut Vec<Violation>) {
+/// Reports a file at the path of a directory, and in a projected volume two files at one path, as
+/// far as the paths are in the manifest. In other volumes the last file at a path counts
+/// (`core/validation/validation.go`: `validateProjectionSources`).
+fn conflicting_paths(
+    node: &Cursor<'_>,
+    sources: &[FileSource],
+    is_projected: bool,
+    problems: &mut Vec<Violation>,
+) {
     let paths: Vec<&str> =
         sources.iter().flat_map(FileSource::paths).map(|path| path.trim_end_matches('/')).collect();
     for (place, path) in paths.iter().enumerate() {
         let is_in_the_way = |other: &&&str| {
-            other == &path || other.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'))
+            let is_below = || other.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'));
+            if other == &path { is_projected } else { is_below() }
         };
         let mut others = paths.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, path)| path);
         if let Some(other) = others.find(is_in_the_way) {

@@ -39,9 +39,7 @@ pub(super) fn mounts(
             node.field("name").inspect(|at| at.not_found(&volumes.known(), problems));
         }
         let at = node.field("mountPath");
-        if path.contains(':') {
-            at.inspect(|at| at.error("must not contain ':'", problems));
-        } else if !paths.insert(path.clone()) {
+        if !paths.insert(path.clone()) {
             at.inspect(|at| at.error("must be unique", problems));
         }
         let expression = text(&node, "subPathExpr", problems);

@@ -242,6 +242,30 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.volumes[0].configMap: Invalid value: an object with items, name: conflicting duplicate paths \"a\" and \"a/b\"",
         ),
         (
+            container(", resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: cpu, restartPolicy: NotRequired}]"),
+            "resizePolicy[1].resourceName: Duplicate value: \"cpu\"",
+        ),
+        (
+            container(", resizePolicy: [{resourceName: disk, restartPolicy: NotRequired}]"),
+            "resizePolicy[0].resourceName: Unsupported value: \"disk\": supported values: \"cpu\", \"memory\"",
+        ),
+        (
+            "{restartPolicy: Never, containers: [{name: a, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: \
+              RestartContainer}]}]}"
+                .into(),
+            "resizePolicy[0].restartPolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+        ),
+        (
+            "{volumes: [{name: v, projected: {sources: [{secret: {name: s, items: [{key: k, path: a}]}}, \
+              {configMap: {name: c, items: [{key: k, path: a}]}}]}}], containers: [{name: a, image: i}]}"
+                .into(),
+            "conflicting duplicate paths \"a\" and \"a\"",
+        ),
+        (
+            container(", envFrom: [{secretRef: {name: A}}]"),
+            "envFrom[0].secretRef.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
+        ),
+        (
             "{volumes: [{name: v, secret: {}}], containers: [{name: a, image: i}]}".into(),
             "spec.volumes[0].secret.secretName: Required value",
         ),

@@ -1,0 +1,78 @@
+//! Changes a pod at a random place.
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+/// Texts that some field refuses.
+const TEXTS: &[&str] =
+    &["", "A_B", "-a", "a.b", "..", "/a", "a/b", "a:b", "Always", "1", "10Mi", "100m", "-1", "TCP"];
+
+/// Numbers that some field refuses.
+const NUMBERS: &[i64] = &[-1, 0, 1, 65_535, 65_536, 2_147_483_647];
+
+/// Changes, removes or repeats a value at a random place, and describes the change.
+pub(super) fn mutate(rng: &mut Rng, value: &mut Value) -> String {
+    let mut paths = Vec::new();
+    collect(value, String::new(), &mut paths);
+    let path = paths[rng.usize(..paths.len())].clone();
+    let (parent, key) = path.rsplit_once('/').unwrap();
+    let (parent, key) = (value.pointer_mut(parent).unwrap(), key.to_owned());
+    let change = match parent {
+        Value::Array(items) => {
+            let index: usize = key.parse().unwrap();
+            if rng.bool() {
+                let repeated = items[index].clone();
+                items.push(repeated);
+                "repeated".to_owned()
+            } else {
+                replace(rng, &mut items[index])
+            }
+        }
+        Value::Object(fields) => match rng.u8(..4) {
+            0 => {
+                fields.remove(&key);
+                "removed".to_owned()
+            }
+            _ => replace(rng, &mut fields[&key]),
+        },
+        _ => unreachable!("a parent has children"),
+    };
+    format!("{path}: {change}")
+}
+
+/// Collects the paths of all values.
+fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
+    if !path.is_empty() {
+        paths.push(path.clone());
+    }
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                collect(item, format!("{path}/{index}"), paths);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, item) in fields {
+                // Keys of labels and annotations may have a slash.
+                if !key.contains('/') {
+                    collect(item, format!("{path}/{key}"), paths);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn replace(rng: &mut Rng, value: &mut Value) -> String {
+    let new = match value {
+        Value::String(_) => json!(TEXTS[rng.usize(..TEXTS.len())]),
+        Value::Number(_) => json!(NUMBERS[rng.usize(..NUMBERS.len())]),
+        Value::Bool(flag) => json!(!*flag),
+        Value::Array(_) => json!([]),
+        Value::Object(_) => json!({}),
+        Value::Null => json!(1),
+    };
+    let change = format!("{value} is {new}");
+    *value = new;
+    change
+}
