@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: build static image demo test lint check conformance parity differential image-test vm-test cluster-test soak attack bench generate fuzz install uninstall
+.PHONY: build static image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image vm cluster soak attack
@@ -97,6 +97,11 @@ differential:
 # build its disk.
 vm-test:
 	@tests/run vm
+
+# 50 rounds of install, SIGKILL at a random moment, repeat or undo, and uninstall, in the virtual machine. About half an hour.
+# PROBESHIM_CHAOS_ROUNDS sets another number.
+chaos-install:
+	@PROBESHIM_CHAOS_ROUNDS=$${PROBESHIM_CHAOS_ROUNDS:-50} tests/run vm chaos -- --nocapture
 
 # A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet behind probeshim: a deployment with
 # probes, pods that refer to objects beside `play`, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.

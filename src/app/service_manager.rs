@@ -76,12 +76,12 @@ mod tests {
             answered.recv().await.unwrap();
         }
         // From here on the thread runs no task until the channel is dropped.
-        let (began, begun) = tokio::sync::oneshot::channel();
+        let (hangs, hanging) = tokio::sync::oneshot::channel();
         observed.spawn(async move {
-            began.send(()).unwrap();
+            hangs.send(()).unwrap();
             let _ = hung.recv();
         });
-        begun.await.unwrap();
+        hanging.await.unwrap();
         while answered.try_recv().is_ok() {}
         // An answer that was due before the hang may still arrive, and none after it.
         sleep(Duration::from_secs(60)).await;

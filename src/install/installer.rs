@@ -110,7 +110,7 @@ impl Installer<'_> {
         let is_switched =
             files.iter().all(|file| self.is_written(file)) && kubelet.uses(&plan.listen) == Some(true);
         if !(is_switched && confirmed) {
-            // The record says it too: a confirmation of an earlier change does not confirm this one.
+            // A confirmation of an earlier change does not confirm this one.
             self.unconfirm()?;
             let timer = InstalledUnit::Revert.name();
             self.manager.run(&["enable", timer])?;

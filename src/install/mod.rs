@@ -1,11 +1,12 @@
 //! Installs probeshim as a service of systemd, points a kubelet at it, and undoes both.
 //!
-//! Only files of our own are written. A record of what undoes them is written first. Each step can
-//! be interrupted and repeated. A change of the kubelet reverts itself unless it is confirmed:
+//! Files of others are never written. A record of what undoes the changes is written first. Each
+//! step can be interrupted and repeated. A change of the kubelet reverts itself unless it is
+//! confirmed:
 //!
 //! ```text
-//! plan ──► record ──► program, units ──► revert timer ──► kubelet's drop-in ──► checks ──► confirm
-//!                                             └─► bypass: removes the drop-in, restarts the kubelet
+//! plan ──► record ──► program, units ──► timer ──► kubelet's drop-in ──► checks ──► confirm
+//!                                          └─► bypass: removes the drop-in, restarts the kubelet
 //! ```
 
 mod checks;
@@ -91,7 +92,7 @@ pub enum InstallError {
     /// A file cannot be read, written or removed.
     #[error("cannot {action} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
         /// Path of the file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! The change that points a kubelet at probeshim: files of our own, which take precedence over the
+//! The change that points a kubelet at probeshim: additional files, which take precedence over the
 //! kubelet's configuration without changing it.
 
 use std::path::{Path, PathBuf};

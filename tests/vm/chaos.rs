@@ -1,6 +1,6 @@
-//! Installations and removals that are killed at random moments, with a kubelet as kubeadm since 1.34
-//! sets it up. `PROBESHIM_CHAOS_ROUNDS` sets the number of rounds, and `PROBESHIM_CHAOS_SEED` repeats those of an
-//! earlier run.
+//! Installations and removals that are killed at random moments, with a kubelet as kubeadm since
+//! 1.34 sets it up. `PROBESHIM_CHAOS_ROUNDS` sets the number of rounds, and `PROBESHIM_CHAOS_SEED`
+//! repeats those of an earlier run.
 
 use std::env;
 use std::process;
@@ -13,7 +13,8 @@ use crate::payload::payload;
 /// Rounds without a number in the environment.
 const ROUNDS: usize = 10;
 
-/// Longest time in milliseconds in which the sockets of probeshim and of the runtime may both refuse.
+/// Longest time in milliseconds in which the sockets of probeshim and of the runtime may both
+/// refuse.
 const MAX_REFUSED: u64 = 40_000;
 
 #[test]

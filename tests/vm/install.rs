@@ -1,7 +1,9 @@
 //! `probeshim install` and its ways back, with a kubelet as kubeadm before 1.34 sets it up.
 
+use fixtures::image::BUSYBOX;
 use fixtures::need;
 use fixtures::vm::{Outcome, Vm};
+use serde_json::{Value, json};
 
 use crate::payload::payload;
 
@@ -12,7 +14,9 @@ const PROBESHIM: &str = "unix:///run/probeshim/probeshim.sock";
 #[test]
 fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     let vm = need!(Vm::new());
-    let outcome = vm.run(need!(payload(include_str!("install.sh"))));
+    let payload =
+        need!(payload(include_str!("install.sh"))).file("mounts.json", mounting_pod().to_string().as_bytes());
+    let outcome = vm.run(payload);
     assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
     let text = |name: &str| outcome.text(name);
     let shows = |name: &str, part: &str| {
@@ -32,6 +36,8 @@ fn a_kubelet_is_switched_and_goes_back_by_each_way() {
         ("confirm", 0),
         ("doctor-upgraded", 0),
         ("uninstall", 0),
+        ("install-restart", 0),
+        ("uninstall-restart", 0),
     ] {
         shows(name, &format!("exit code {code}"));
     }
@@ -73,6 +79,32 @@ fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     assert_eq!(text("endpoint-removed"), RUNTIME);
     assert_eq!(text("units-after"), "");
     assert_same_tree(&outcome);
+
+    // A mount of a service reaches a container.
+    assert_eq!(text("mounts"), "tmpfs 8.0M");
+}
+
+/// Returns a pod that writes the type and the size of its volume in memory, which play mounts.
+fn mounting_pod() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "mounts", "namespace": "vm"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "main",
+                "image": BUSYBOX,
+                "imagePullPolicy": "Never",
+                "command": ["sh", "-c", "df -hT /memory | awk 'END { print $2, $3 }' >/fifo"],
+                "volumeMounts": [{"name": "memory", "mountPath": "/memory"}, {"name": "fifo", "mountPath": "/fifo"}],
+            }],
+            "volumes": [
+                {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+                {"name": "fifo", "hostPath": {"path": "/payload/fifo"}},
+            ],
+        },
+    })
 }
 
 /// Asserts that each file of the node is as it was before the installation.

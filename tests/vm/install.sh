@@ -71,3 +71,22 @@ wait_kubelet
 kubelet_endpoint >out/endpoint-removed
 tree >out/tree-after
 systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after
+
+echo "mounts: units of run --enforce restart and of play have the mount namespace of the host"
+mkdir /etc/probeshim
+echo "enforce: restart" >/etc/probeshim/config.yaml
+record install-restart probeshim install --upstream "$runtime"
+until pid=$(systemctl show --value --property MainPID probeshim) && [ "$pid" != 0 ]; do sleep 0.2; done
+[ "$(readlink "/proc/$pid/ns/mnt")" = "$(readlink /proc/1/ns/mnt)" ]
+# A unit for play has the same hardening.
+properties=()
+while read -r line; do properties+=(--property "$line"); done \
+  < <(grep -E '^(NoNewPrivileges|LockPersonality|RestrictRealtime|SystemCallArchitectures)=' /etc/systemd/system/probeshim.service)
+[ ${#properties[@]} -gt 0 ]
+record uninstall-restart probeshim uninstall --yes --purge
+systemctl stop kubelet
+mkfifo fifo
+systemd-run --quiet --unit play --service-type notify "${properties[@]}" \
+  /payload/bin/probeshim play mounts.json --upstream "$runtime" --state-dir /payload/state --record-limit off
+cat fifo >out/mounts
+systemctl stop play

@@ -22,7 +22,8 @@ fn no_call_fails_in_twenty_upgrades_and_a_killed_or_hung_service_serves_again() 
     for client in ["execs-1", "execs-2"] {
         assert!(outcome.text(client).parse::<u32>().unwrap() > 20, "{client}");
     }
-    // A call in flight has finished in the process that accepted it, and no call of the kubelet failed.
+    // A call in flight has finished in the process that accepted it, and no call of the kubelet
+    // has failed.
     assert_eq!(outcome.text("slow"), "finished");
     assert_eq!(outcome.json("failed-calls.json"), serde_json::json!([]));
 

@@ -9,13 +9,14 @@ install_kubelet before-1.34
 mkdir /etc/probeshim
 echo "drainTimeout: 10m" >/etc/probeshim/config.yaml
 probeshim install --kubelet --yes --confirm 10m
-crictl() { command crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock "$@"; }
+sed s#/run/probeshim.sock#/run/probeshim/probeshim.sock# "$CRI_CONFIG_FILE" >crictl.yaml
+export CRI_CONFIG_FILE=/payload/crictl.yaml
 pid() { systemctl show --value --property MainPID probeshim; }
 # served: waits until a process other than $1 serves calls.
 served() {
   until [ "$(pid)" != "$1" ] && [ "$(pid)" != 0 ] && crictl version >/dev/null 2>&1; do sleep 0.1; done
 }
-until container=$(crictl ps --quiet) && [ -n "$container" ]; do sleep 0.2; done
+container=$(crictl ps --quiet --name main)
 
 echo "upgrades: twenty under calls"
 execs() {

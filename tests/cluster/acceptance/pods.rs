@@ -259,8 +259,8 @@ fn env(rng: &mut Rng) -> Value {
     all.into_iter().filter(|_| rng.bool()).collect()
 }
 
-/// Returns a probe. One that restarts its container succeeds after one attempt, and may have a grace
-/// period.
+/// Returns a probe. One that restarts its container succeeds after one attempt, and may have a
+/// grace period.
 fn probe(rng: &mut Rng, restarts: bool) -> Value {
     let mut probe = match rng.u8(..4) {
         0 => json!({"exec": {"command": ["true"]}}),
