@@ -26,6 +26,7 @@ uninstall=(probeshim uninstall --yes --purge)
 : >out/rounds
 : >out/kills
 for round in $(seq "$(cat rounds)"); do
+  echo "round $round"
   killed "${install[@]}"
   # Every second interrupted installation is repeated, and the others are undone.
   if [ $((RANDOM % 2)) = 0 ]; then
