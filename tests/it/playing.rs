@@ -5,6 +5,7 @@ mod actions;
 mod admission;
 mod around;
 mod command;
+mod invalid_change;
 mod logs;
 mod stdin;
 mod workloads;
