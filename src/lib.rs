@@ -50,6 +50,10 @@ pub mod state;
 
 pub mod tls;
 
+pub mod https;
+
+pub mod authorization;
+
 pub mod cri;
 
 pub mod containerd;

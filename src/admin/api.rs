@@ -92,6 +92,10 @@ pub struct Status {
     /// URL below which `/metrics`, `/healthz` and `/readyz` are served; null if they are not served
     /// on TCP.
     pub http: Option<String>,
+    /// URL below which Prometheus on another machine reads `/metrics`; null without
+    /// `--metrics-listen`.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// Status of the runtime.
     pub upstream: UpstreamStatus,
     /// Numbers of client connections.

@@ -8,13 +8,18 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-/// Answers read requests to a loopback host, and refuses all others.
-pub(super) async fn loopback_readers_only(request: Request, next: Next) -> Response {
+/// Answers read requests, and refuses all others.
+pub(super) async fn readers_only(request: Request, next: Next) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allowed = [(header::ALLOW, "GET, HEAD")];
         return (StatusCode::METHOD_NOT_ALLOWED, allowed, "only GET and HEAD are answered here\n")
             .into_response();
     }
+    next.run(request).await
+}
+
+/// Answers requests to a loopback host, and refuses all others.
+pub(super) async fn loopback_hosts_only(request: Request, next: Next) -> Response {
     if !is_named_by_loopback(request.headers()) {
         return (StatusCode::FORBIDDEN, "only loopback host names are answered here\n").into_response();
     }

@@ -1,6 +1,7 @@
 //! HTTP server with a limited number of connections, which may not idle for long. Clients of the
 //! API cannot use up the file descriptors that the relay's clients need, nor block each other.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +12,21 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use super::slots::Slots;
 use crate::relay::Peer;
 
-/// The peer that sent a request; `None` on TCP, where the kernel does not report it.
-#[derive(Clone, Debug)]
-pub(super) struct Caller(pub(super) Option<Peer>);
+/// The client that sent a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Caller {
+    /// Process of the client; `None` on TCP, where the kernel does not report it.
+    pub(super) peer: Option<Peer>,
+    /// Whether the client has a certificate that TLS has verified.
+    pub(super) has_certificate: bool,
+}
 
 /// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -34,32 +41,39 @@ pub(super) struct ConnectionLimits {
 }
 
 /// Serves a listener for as long as the future is polled. Open connections outlive the future.
-pub(super) async fn serve<L: Listener>(
+/// `prepare` performs the TLS handshake if there is one, within the time for the head, and returns
+/// the connection with its client; `None` closes the connection.
+pub(super) async fn serve<L: Listener, S, F>(
     mut listener: L,
     grant: ConnectionLimits,
     router: Router,
-    asker: fn(&L::Io) -> Caller,
-) {
+    prepare: impl Fn(L::Io) -> F,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    F: Future<Output = Option<(S, Caller)>> + Send + 'static,
+{
     let slots = Slots::new(grant.connections);
     loop {
         let (stream, _) = listener.accept().await;
         let slot = Arc::new(slots.take().await);
-        let asker = asker(&stream);
-        let answering = slot.clone();
-        let router = router.clone().map_request(move |mut request: Request<Incoming>| {
-            answering.answering();
-            request.extensions_mut().insert(asker.clone());
-            request.extensions_mut().insert(answering.clone());
-            request
-        });
-        let service = TowerToHyperService::new(router);
-        tokio::spawn(async move {
+        let prepared = timeout(grant.head_timeout, prepare(stream));
+        let (held, router) = (slot.clone(), router.clone());
+        let connection = async move {
+            let Ok(Some((stream, caller))) = prepared.await else { return };
+            let router = router.map_request(move |mut request: Request<Incoming>| {
+                held.answering();
+                request.extensions_mut().insert(caller.clone());
+                request.extensions_mut().insert(held.clone());
+                request
+            });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(grant.head_timeout)
                 .keep_alive(grant.max_duration.is_none());
-            let connection = http.serve_connection(TokioIo::new(stream), service);
             // Errors are ignored: the client has disconnected, was too slow, or did not send HTTP.
+            let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+        };
+        tokio::spawn(async move {
             tokio::select! {
                 _ = timeout(grant.max_duration.unwrap_or(Duration::MAX), connection) => {}
                 () = slot.evicted() => {}

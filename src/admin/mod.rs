@@ -1,8 +1,10 @@
-//! The admin API: HTTP on a unix socket, and its public part on a loopback address.
+//! The admin API: HTTP on a unix socket, its public part on a loopback address, and its metrics on
+//! any address.
 //!
 //! ```text
 //! admin socket (0600) ──► everything
 //! loopback TCP ──► host check ──► /metrics /healthz /readyz, and /pods with --http-pods
+//! --metrics-listen ──► TLS, certificate or token ──► /metrics /healthz /readyz
 //! ```
 
 pub mod api;
@@ -11,6 +13,7 @@ mod host_check;
 mod listener;
 #[cfg(test)]
 mod metric_reference;
+mod metrics_access;
 mod readiness;
 mod routes;
 mod server;
@@ -18,7 +21,8 @@ mod slots;
 mod state;
 
 pub use client::{Client, ClientError, Followed};
-pub use server::{serve_admin, serve_public};
+pub use metrics_access::MetricsAccess;
+pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 
 /// Response header with the version of the API. Any change other than a new field raises the

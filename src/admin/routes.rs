@@ -45,8 +45,12 @@ enum RequestError {
 
 /// Returns the routes that every user of this machine may read.
 pub(super) fn public() -> Router<Arc<Admin>> {
+    metrics_and_health().route("/", get(index))
+}
+
+/// Returns the routes for Prometheus.
+pub(super) fn metrics_and_health() -> Router<Arc<Admin>> {
     Router::new()
-        .route("/", get(index))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
@@ -150,6 +154,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         started: time(admin.info.started),
         listen: admin.info.listen.clone(),
         http: admin.info.http.map(|address| format!("http://{address}")),
+        metrics: admin.info.metrics.clone(),
         upstream: readiness::check_upstream(&admin.state.runtime).await,
         connections: api::Connections {
             open: admin.state.metrics.relay.connections_open(),
@@ -220,7 +225,7 @@ fn permitted_mode(name: &str, is_kubelet: bool) -> Result<EnforcementMode, Strin
 /// Changes the enforcement mode. Without a prober, every mode except `off` is an error.
 async fn switch_mode(
     State(admin): ApiContext,
-    Extension(Caller(asker)): Extension<Caller>,
+    Extension(Caller { peer, .. }): Extension<Caller>,
     wanted: Result<Json<api::ModeBody>, JsonRejection>,
 ) -> Result<Json<api::ModeBody>, RequestError> {
     let Json(api::ModeBody { mode: wanted }) =
@@ -237,7 +242,7 @@ async fn switch_mode(
         };
     };
     if prober.mode() != to {
-        prober.set_mode(to, &asker.map_or_else(|| "an unknown client".to_owned(), |peer| peer.to_string()));
+        prober.set_mode(to, &peer.map_or_else(|| "an unknown client".to_owned(), |peer| peer.to_string()));
     }
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }

@@ -5,40 +5,87 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::HeaderValue;
-use axum::middleware::{from_fn, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use super::listener::{Caller, ConnectionLimits};
+use super::metrics_access::{self, MetricsAccess};
 use super::state::Admin;
 use super::{API_HEADER, API_VERSION, host_check, listener, routes};
 use crate::relay::Peer;
+use crate::tls::{TlsServer, has_client_certificate};
 
 /// Limits of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
 /// follow calls or events; the others remain for short requests.
 const ADMIN: ConnectionLimits =
     ConnectionLimits { connections: 256, head_timeout: Duration::from_secs(10), max_duration: None };
 
-/// Limits of the public address, which every user of this machine can reach: no client can block
-/// the others.
+/// Limits of the TCP addresses, which every user of this machine, or other machines, can reach: no
+/// client can block the others.
 const PUBLIC: ConnectionLimits = ConnectionLimits {
     connections: 64,
     head_timeout: Duration::from_secs(2),
     max_duration: Some(Duration::from_secs(20)),
 };
 
+/// The address at which Prometheus on other machines reads the metrics.
+#[derive(Debug)]
+pub struct MetricsEndpoint {
+    /// The open port.
+    pub listener: TcpListener,
+    /// TLS; `None` for plain HTTP.
+    pub tls: Option<Arc<TlsServer>>,
+    /// The clients that may read.
+    pub access: MetricsAccess,
+}
+
 /// Serves the whole API on the admin socket, for as long as the future is polled. Every process
 /// that can open the socket has access.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::pods_list()).merge(routes::private());
-    listener::serve(listener, ADMIN, finish(router, admin), |stream| Caller(Peer::from_socket(stream))).await;
+    listener::serve(listener, ADMIN, finish(router, admin), |stream: UnixStream| async {
+        let peer = Peer::from_socket(&stream);
+        Some((stream, Caller { peer, ..Caller::default() }))
+    })
+    .await;
 }
 
 /// Serves the public part of the API on a loopback address, for as long as the future is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let pods = if admin.info.http_pods { routes::pods_list() } else { routes::no_pods() };
-    let router = routes::public().merge(pods).layer(from_fn(host_check::loopback_readers_only));
-    listener::serve(listener, PUBLIC, finish(router, admin), |_| Caller(None)).await;
+    let router = routes::public().merge(pods);
+    let router =
+        router.layer(from_fn(host_check::loopback_hosts_only)).layer(from_fn(host_check::readers_only));
+    listener::serve(listener, PUBLIC, finish(router, admin), plain).await;
+}
+
+/// Serves metrics and health for Prometheus on other machines, for as long as the future is polled.
+pub async fn serve_metrics(endpoint: MetricsEndpoint, admin: Arc<Admin>) {
+    let MetricsEndpoint { listener, tls, access } = endpoint;
+    let router = routes::metrics_and_health()
+        .layer(from_fn_with_state(Arc::new(access), metrics_access::check))
+        .layer(from_fn(host_check::readers_only));
+    let router = finish(router, admin);
+    match tls {
+        None => listener::serve(listener, PUBLIC, router, plain).await,
+        Some(tls) => {
+            listener::serve(listener, PUBLIC, router, move |stream| secure(tls.clone(), stream)).await;
+        }
+    }
+}
+
+/// Prepares a TCP connection without TLS.
+async fn plain(stream: TcpStream) -> Option<(TcpStream, Caller)> {
+    Some((stream, Caller::default()))
+}
+
+/// Performs the TLS handshake of a TCP connection.
+async fn secure(tls: Arc<TlsServer>, stream: TcpStream) -> Option<(TlsStream<TcpStream>, Caller)> {
+    let stream = tls.accept(stream).await.ok()?;
+    let has_certificate = has_client_certificate(&stream);
+    Some((stream, Caller { has_certificate, ..Caller::default() }))
 }
 
 fn finish(router: Router<Arc<Admin>>, admin: Arc<Admin>) -> Router {

@@ -33,6 +33,8 @@ pub struct ServerInfo {
     pub listen: String,
     /// Address of the public part of the API; `None` without an HTTP listener.
     pub http: Option<SocketAddr>,
+    /// URL of the metrics for Prometheus on other machines; `None` without `--metrics-listen`.
+    pub metrics: Option<String>,
     /// Whether `/pods` is served at `http` too.
     pub http_pods: bool,
 }

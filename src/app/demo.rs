@@ -70,6 +70,7 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         admin: admin.clone(),
         http: Some(http),
         http_pods: false,
+        metrics: None,
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: execsync::SlownessConfig::default(),
         specs: documents.specs(),

@@ -4,11 +4,13 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::authorization::KubeconfigError;
 use crate::config::{STATE_DIR_VARIABLE, StateDirSource};
 use crate::lockfile::LockError;
 use crate::socket::{ActivationError, BindError};
 use crate::state::{CloseError, StateError};
 use crate::telemetry::traces::TracesError;
+use crate::tls::TlsError;
 
 /// Last line of the errors of a process that another instance leaves no socket, file or port.
 pub(super) const SECOND_INSTANCE: &str =
@@ -33,6 +35,22 @@ pub enum RunError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The address of the metrics cannot be bound.
+    #[error(
+        "--metrics-listen: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
+    )]
+    MetricsListen {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The certificates of the metrics cannot be used.
+    #[error("--metrics-tls-cert, --metrics-tls-key, --metrics-client-ca: {0}")]
+    MetricsTls(#[source] TlsError),
+    /// The API server that reviews tokens is unknown, or cannot be queried.
+    #[error("--metrics-token-review: {0}")]
+    MetricsTokenReview(#[source] KubeconfigError),
     /// The state store cannot be opened.
     #[error("--state-dir: {0}")]
     State(#[source] StateError, StateDirSource),
@@ -72,7 +90,9 @@ impl RunError {
             Self::Listen(error) | Self::Admin(error) => {
                 matches!(error, BindError::InUse(_) | BindError::Locked(LockError::Held { .. }))
             }
-            Self::Http { source, .. } => source.kind() == io::ErrorKind::AddrInUse,
+            Self::Http { source, .. } | Self::MetricsListen { source, .. } => {
+                source.kind() == io::ErrorKind::AddrInUse
+            }
             Self::State(error, _) => matches!(error, StateError::Locked(LockError::Held { .. })),
             _ => false,
         }

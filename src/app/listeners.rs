@@ -1,29 +1,35 @@
-//! The sockets and the TCP address on which a process listens.
+//! The sockets and the TCP addresses on which a process listens.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::net::TcpListener;
+use tracing::warn;
 
 use super::error::{RunError, both};
-use crate::admin::ServerInfo;
-use crate::config::ServerConfig;
+use crate::admin::{MetricsAccess, MetricsEndpoint, ServerInfo};
+use crate::authorization::{ApiServer, TokenAuthorizer};
+use crate::config::{MetricsSettings, ServerConfig, TokenReviewSource};
 use crate::socket::{self, BindMode, BoundListener, bind, from_systemd};
+use crate::tls::TlsServer;
 
 /// Open sockets that are not served yet.
 pub(super) struct Listeners {
     pub(super) relay: BoundListener,
     pub(super) admin: BoundListener,
     pub(super) public: Option<TcpListener>,
+    pub(super) metrics: Option<MetricsEndpoint>,
     /// The socket that systemd passed, for a successor.
     pub(super) passed: Option<OwnedFd>,
     pub(super) info: ServerInfo,
 }
 
 impl Listeners {
-    /// Opens the relay's socket, or takes it from systemd, the admin socket, and the public address
-    /// if there is one. The error has all that failed; the others are then closed.
+    /// Opens the relay's socket, or takes it from systemd, the admin socket, the public address and
+    /// the address of the metrics, if there are such. The error has all that failed; the
+    /// others are then closed.
     pub(super) async fn open(config: &ServerConfig) -> Result<Self, RunError> {
         let upstream = &config.relay.upstream;
         let relay = match &config.listen {
@@ -35,7 +41,11 @@ impl Listeners {
             Some(address) => bind_tcp(address).await.map(Some),
             None => Ok(None),
         };
-        let (relay, (admin, public)) = both(relay, both(admin, public))?;
+        let metrics = match &config.metrics {
+            Some(settings) => open_metrics(settings).await.map(Some),
+            None => Ok(None),
+        };
+        let (relay, (admin, (public, metrics))) = both(relay, both(admin, both(public, metrics)))?;
         let passed = match &config.listen {
             Some(_) => None,
             None => Some(relay.listener.try_clone().map_err(RunError::System)?.into()),
@@ -45,11 +55,46 @@ impl Listeners {
             listen: socket::display_name(&relay.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
             http_pods: config.http_pods,
+            metrics: metrics.as_ref().and_then(url),
         };
-        Ok(Self { relay, admin, public, passed, info })
+        Ok(Self { relay, admin, public, metrics, passed, info })
     }
 }
 
 async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
+}
+
+/// Opens the address of the metrics, and reads the files of its certificates and credentials. The
+/// error has all that failed.
+async fn open_metrics(settings: &MetricsSettings) -> Result<MetricsEndpoint, RunError> {
+    let address = settings.address;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| RunError::MetricsListen { address, source });
+    let tls = settings.tls.clone().map(TlsServer::open).transpose().map_err(RunError::MetricsTls);
+    let api_server = match &settings.token_review {
+        None => Ok(None),
+        Some(TokenReviewSource::InCluster) => ApiServer::in_cluster().map(Some),
+        Some(TokenReviewSource::Kubeconfig(path)) => ApiServer::from_kubeconfig(path).map(Some),
+    };
+    let api_server = api_server.map_err(RunError::MetricsTokenReview);
+    let (listener, (tls, api_server)) = both(listener, both(tls, api_server))?;
+    if settings.is_open() && !address.ip().is_loopback() {
+        warn!(
+            %address,
+            "every client that reaches this address may read the metrics, which name pods and containers: restrict it \
+             with --metrics-client-ca or --metrics-token-review, or use a loopback address"
+        );
+    }
+    let access = match api_server.map(TokenAuthorizer::new) {
+        None => MetricsAccess::Connected,
+        Some(tokens) => MetricsAccess::CertificateOrToken(Box::new(tokens)),
+    };
+    Ok(MetricsEndpoint { listener, tls: tls.map(Arc::new), access })
+}
+
+/// Returns the URL of the metrics.
+fn url(endpoint: &MetricsEndpoint) -> Option<String> {
+    let scheme = if endpoint.tls.is_some() { "https" } else { "http" };
+    Some(format!("{scheme}://{}", endpoint.listener.local_addr().ok()?))
 }

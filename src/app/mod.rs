@@ -15,6 +15,7 @@ mod run;
 mod runtime;
 mod runtime_check;
 mod server;
+mod servers;
 mod service_manager;
 mod signals;
 mod spec_updates;

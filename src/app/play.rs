@@ -134,6 +134,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         listen = %shim.info.listen,
         pods = documents.count(),
         http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        metrics = %shim.info.metrics.as_deref().unwrap_or("off"),
         "playing"
     );
     service_manager::ready(&format!("playing {} pods on {}", documents.count(), shim.info.listen));

@@ -42,6 +42,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         %upstream,
         %admin,
         http = %info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        metrics = %info.metrics.as_deref().unwrap_or("off"),
         "probeshim started"
     );
     info!("to call the runtime through probeshim: crictl --runtime-endpoint {} ps", info.listen);

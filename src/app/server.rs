@@ -10,9 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,9 +22,10 @@ use super::handover::predecessor_runs;
 use super::kubelet::KubeletStarter;
 use super::listeners::Listeners;
 use super::prober_thread::{self, ProberThread};
+use super::servers::Servers;
 use super::service_manager::start_watchdog;
 use super::spec_updates::SpecUpdates;
-use crate::admin::{self, Admin, ApiMetrics, ApiState, ServerInfo};
+use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
@@ -39,7 +39,6 @@ use crate::lockfile::LockError;
 use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
-use crate::socket::{BoundListener, BoundPath};
 use crate::state::{StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
@@ -64,12 +63,6 @@ pub(super) struct Shim {
     state: Option<StateStore>,
     /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
-}
-
-/// Servers of the admin socket and of the public address.
-struct Servers {
-    bound_paths: Vec<BoundPath>,
-    servers: JoinSet<()>,
 }
 
 /// Time at the end in which the last observations are decoded and shown.
@@ -129,7 +122,8 @@ impl Shim {
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
-        let servers = Servers::open(listeners.relay.claim, listeners.admin, listeners.public, admin)?;
+        let tcp = (listeners.public, listeners.metrics);
+        let servers = Servers::open(listeners.relay.claim, listeners.admin, tcp, admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
@@ -367,29 +361,5 @@ async fn wait_followers(engine_task: JoinHandle<()>, calls: &CallHistory) {
 async fn wait_finished(thread: &thread::JoinHandle<()>) {
     while !thread.is_finished() {
         sleep(Duration::from_millis(5)).await;
-    }
-}
-
-impl Servers {
-    /// Serves the API on the admin socket and, if there is one, on the public listener.
-    fn open(
-        listen: Option<BoundPath>,
-        private: BoundListener,
-        public: Option<TcpListener>,
-        admin: Arc<Admin>,
-    ) -> io::Result<Self> {
-        let mut servers = JoinSet::new();
-        servers.spawn(admin::serve_admin(UnixListener::from_std(private.listener)?, admin.clone()));
-        if let Some(public) = public {
-            servers.spawn(admin::serve_public(public, admin));
-        }
-        Ok(Self { bound_paths: listen.into_iter().chain(private.claim).collect(), servers })
-    }
-
-    /// Closes the address before the sockets: a probeshim that starts once a socket is removed
-    /// finds the address free.
-    async fn close(mut self) {
-        self.servers.shutdown().await;
-        drop(self.bound_paths);
     }
 }

@@ -255,6 +255,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
             AnsiColor::Red.on_default(),
         )
     });
+    let metrics = status.metrics.clone().map(|metrics| ("metrics", metrics, Style::new()));
     let up = format::age(&status.started, now);
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
@@ -281,6 +282,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     ]
     .into_iter()
     .chain(counts(status, now))
+    .chain(metrics)
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))

@@ -11,12 +11,16 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 14] = [
+const UNCHECKED: [&str; 18] = [
     "command",
     "config",
     "container",
     "dir",
     "manifests",
+    "metrics_client_ca",
+    "metrics_tls_cert",
+    "metrics_tls_key",
+    "metrics_token_review",
     "name",
     "namespace",
     "paths",

@@ -149,6 +149,13 @@ fn fill_in(
     fields.fill("upstream", "--upstream", &mut flags.upstream, str::parse);
     fields.fill("admin", "--admin", &mut flags.admin, str::parse);
     fields.fill("http", "--http", &mut flags.http, str::parse);
+    let metrics = &mut flags.metrics;
+    fields.fill("metricsListen", "--metrics-listen", &mut metrics.metrics_listen, str::parse);
+    fields.fill("metricsTlsCert", "--metrics-tls-cert", &mut metrics.metrics_tls_cert, str::parse);
+    fields.fill("metricsTlsKey", "--metrics-tls-key", &mut metrics.metrics_tls_key, str::parse);
+    fields.fill("metricsClientCa", "--metrics-client-ca", &mut metrics.metrics_client_ca, str::parse);
+    let token_review = &mut metrics.metrics_token_review;
+    fields.fill("metricsTokenReview", "--metrics-token-review", token_review, str::parse);
     fields.fill("enforce", "--enforce", &mut flags.enforce, choice);
     fields.fill("maxKills", "--max-kills", &mut flags.max_kills, str::parse);
     fields.fill("stateDir", "--state-dir", &mut flags.state_dir, str::parse);

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{BoundedDuration, ByteSize, DirPath, InstanceName, LoopbackAddress, OrOff, STATE_DIR_VARIABLE};
+use super::{
+    BoundedDuration, ByteSize, DirPath, InstanceName, LoopbackAddress, MetricsFlags, OrOff,
+    STATE_DIR_VARIABLE,
+};
 use crate::probe::Selector;
 use crate::prober::{EnforcementMode, KillLimit};
 use crate::socket::SocketPath;
@@ -66,6 +69,10 @@ pub struct Flags {
     /// always serves /pods
     #[arg(long)]
     pub http_pods: bool,
+
+    /// Flags of the address at which Prometheus reads the metrics.
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
 
     /// Configuration file in YAML: these flags under names such as drainTimeout, a kubelet to query
     /// for its pods, and rules for probes. `probeshim schema` describes it. Flags take precedence

@@ -6,6 +6,7 @@ mod check;
 mod environment;
 mod file;
 mod flags;
+mod metrics;
 mod play;
 mod private_dir;
 mod runtime;
@@ -24,6 +25,7 @@ pub use check::{CheckReport, check};
 pub use environment::Environment;
 pub(crate) use environment::STATE_DIR_VARIABLE;
 pub use flags::{Flags, InstanceArg, RuntimeWatch};
+pub use metrics::{FilePath, MetricsAddress, MetricsFlags, MetricsSettings, TokenReviewSource};
 pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
 pub use private_dir::{PrivateDir, PrivateDirError};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
@@ -77,6 +79,8 @@ pub struct ServerConfig {
     pub http: Option<SocketAddr>,
     /// Whether `/pods` is served at `http` too.
     pub http_pods: bool,
+    /// Settings of the address at which Prometheus reads the metrics; `None` if there is none.
+    pub metrics: Option<MetricsSettings>,
     /// Settings of the relay.
     pub relay: relay::RelayConfig,
     /// Settings of the analysis of ExecSyncs.
@@ -218,6 +222,7 @@ impl Settings {
         let collector = around.has_collector.then_some(TraceConfig { endpoint: None });
         let files = validator.files(&flags.manifests, flags.redact_commands);
         let specs = SpecResolver::from_files(&files).and_rules(rules);
+        let metrics = MetricsSettings::new(flags.metrics, &mut validator);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
@@ -237,6 +242,7 @@ impl Settings {
             admin,
             http: http.0.map(|LoopbackAddress(address)| address),
             http_pods: flags.http_pods,
+            metrics,
             relay: relay::RelayConfig { upstream, drain_timeout },
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
             specs,

@@ -5,24 +5,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, HOST};
+use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use crate::https::{self, HttpsError};
 use crate::manifest::document;
 use crate::manifest::index::Manifests;
 use crate::manifest::source::Source;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::terminal::sanitize;
-use crate::tls::{ServerTrust, Tls, TlsError};
+use crate::tls::{PemSource, ServerTrust, Tls, TlsError};
 
 /// Timeout of a request, from connecting to the end of the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,12 +59,9 @@ pub(crate) enum KubeletError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The connection cannot be established, or TLS rejects the certificate of the kubelet.
-    #[error("cannot connect: {0}")]
-    Unreachable(#[from] std::io::Error),
-    /// The HTTP exchange failed.
-    #[error("request failed: {0}")]
-    Answer(Box<dyn std::error::Error + Send + Sync>),
+    /// The kubelet cannot be reached, or the exchange failed.
+    #[error(transparent)]
+    Http(#[from] HttpsError),
     /// The kubelet returned another status than 200.
     #[error("status {0}; the credentials must have permission to get nodes/proxy or nodes/pods")]
     Refused(StatusCode),
@@ -93,26 +86,26 @@ impl KubeletClient {
     }
 
     async fn ask(&self) -> Result<Bytes, KubeletError> {
-        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        let stream = TcpStream::connect((host, self.url.port_or_known_default().unwrap_or(0))).await?;
-        if self.url.scheme() != "https" {
-            return exchange(stream, self.request()?).await;
+        let tls = if self.url.scheme() == "https" { Some(self.tls()?) } else { None };
+        let response = https::send(&self.url, tls, self.request()?, MAX_RESPONSE_BYTES).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            status => Err(KubeletError::Refused(status)),
         }
-        let server = self.authority.as_deref().map_or(ServerTrust::Insecure, ServerTrust::CaFile);
-        let identity = self.identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
-        let stream = Tls::client(server, identity)?.connect(stream, host).await?;
-        exchange(stream, self.request()?).await
     }
 
-    fn request(&self) -> Result<Request<Empty<Bytes>>, KubeletError> {
-        let url = &self.url;
-        let mut request = Request::new(Empty::new());
+    fn tls(&self) -> Result<Tls, TlsError> {
+        let authority = self.authority.as_deref().map(PemSource::File);
+        let identity = self.identity.as_ref();
+        let identity =
+            identity.map(|(certificate, key)| (PemSource::File(certificate), PemSource::File(key)));
+        Tls::client(authority.map_or(ServerTrust::Insecure, ServerTrust::Ca), identity)
+    }
+
+    fn request(&self) -> Result<Request<Full<Bytes>>, KubeletError> {
+        let mut request = Request::new(Full::default());
         *request.uri_mut() = http::Uri::from_static("/pods");
         let headers = request.headers_mut();
-        let authority = url.port().map_or_else(String::new, |port| format!(":{port}"));
-        let host = format!("{}{authority}", url.host_str().unwrap_or_default());
-        headers.extend(HeaderValue::from_str(&host).map(|host| (HOST, host)));
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
         if let Some(path) = &self.token {
             let read = read_to_string(path, MAX_SMALL_FILE_BYTES);
             let token = read.map_err(|source| KubeletError::Token { path: path.clone(), source })?;
@@ -128,23 +121,4 @@ impl KubeletClient {
     pub(crate) fn name(&self) -> String {
         format!("the kubelet at {}", sanitize(self.url.as_str().trim_end_matches('/')))
     }
-}
-
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Bytes, KubeletError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let strange = |error: hyper::Error| KubeletError::Answer(error.into());
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(strange)?;
-    let _driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
-    let response = sender.send_request(request).await.map_err(strange)?;
-    if response.status() != StatusCode::OK {
-        return Err(KubeletError::Refused(response.status()));
-    }
-    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
-    let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
-        Ok(_) => KubeletError::Answer("the body is longer than 64 MiB".into()),
-        Err(error) => KubeletError::Answer(error),
-    })?;
-    Ok(body.to_bytes())
 }

@@ -11,5 +11,6 @@ mod life;
 mod objects;
 mod probing;
 mod procrun;
+mod prometheus;
 mod traces;
 mod volumes;

@@ -3,6 +3,7 @@
 
 mod calls;
 mod execs;
+mod metrics;
 mod public;
 mod socket;
 

@@ -1,0 +1,228 @@
+//! TLS for internal connections: to probed servers, whose certificates are not verified, to a kubelet
+//! and to an API server; and for clients of the metrics.
+
+mod server;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WantsClientCert;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, WantsVerifier,
+};
+
+use crate::regular_file::{self, MAX_SMALL_FILE_BYTES};
+
+pub use server::{TlsServer, TlsServerFiles, has_client_certificate};
+
+/// Connects to servers with TLS.
+#[derive(Clone)]
+pub struct Tls(TlsConnector);
+
+/// Reason why TLS cannot be configured as requested.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file or a text in PEM cannot be read, or has invalid content.
+    #[error("{path}: {source}")]
+    File {
+        /// Path of the file, or name of the text.
+        path: PathBuf,
+        /// Error of the content.
+        source: pem::Error,
+    },
+    /// The certificates and the key cannot be used together.
+    #[error(transparent)]
+    Unusable(#[from] Error),
+}
+
+/// Certificates or a key in PEM.
+#[derive(Clone, Copy)]
+pub enum PemSource<'a> {
+    /// The content of a file.
+    File(&'a Path),
+    /// A text from another place, which `name` names in errors.
+    Text {
+        /// The place of the text.
+        name: &'a str,
+        /// The text.
+        content: &'a [u8],
+    },
+}
+
+/// Certificates that a server may have.
+#[derive(Clone, Copy, Debug)]
+pub enum ServerTrust<'a> {
+    /// Any certificate.
+    Insecure,
+    /// A certificate that is signed by one of these certificates.
+    Ca(PemSource<'a>),
+}
+
+/// Accepts every certificate.
+#[derive(Debug)]
+struct NoVerifier(Arc<CryptoProvider>);
+
+static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| {
+    let mut config = anyone(builder()).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Tls(TlsConnector::from(Arc::new(config)))
+});
+
+impl Tls {
+    /// Returns the client for probes. It accepts any certificate, and uses HTTP/2 if the server
+    /// supports it.
+    #[must_use]
+    pub fn insecure() -> &'static Self {
+        &OF_PROBES
+    }
+
+    /// Creates a client. `identity` contains the client's certificate and its key. Fails if a file
+    /// cannot be read, or its content cannot be used.
+    pub fn client(
+        server: ServerTrust<'_>,
+        identity: Option<(PemSource<'_>, PemSource<'_>)>,
+    ) -> Result<Self, TlsError> {
+        let config = match server {
+            ServerTrust::Insecure => anyone(builder()),
+            ServerTrust::Ca(source) => builder().with_root_certificates(roots(source)?),
+        };
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                config.with_client_auth_cert(certificates(certificate)?, private_key(key)?)?
+            }
+        };
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Performs the TLS handshake on a connection. The server receives `host` (SNI) if it is a
+    /// name, but not if it is an IP address.
+    pub async fn connect<S>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        self.0.connect(name, stream).await
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// Returns whether HTTP/2 was negotiated.
+#[must_use]
+pub fn is_http2<S>(stream: &TlsStream<S>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(b"h2")
+}
+
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    builder.with_safe_default_protocol_versions().expect("ring has a suite for each version")
+}
+
+fn anyone(
+    builder: ConfigBuilder<ClientConfig, WantsVerifier>,
+) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let anyone = Arc::new(NoVerifier(builder.crypto_provider().clone()));
+    builder.dangerous().with_custom_certificate_verifier(anyone)
+}
+
+impl PemSource<'_> {
+    fn read(&self) -> Result<Vec<u8>, TlsError> {
+        match self {
+            Self::File(path) => {
+                let read = regular_file::read(path, MAX_SMALL_FILE_BYTES);
+                read.map_err(|error| self.error(pem::Error::Io(error)))
+            }
+            Self::Text { content, .. } => Ok((*content).to_owned()),
+        }
+    }
+
+    fn error(&self, source: pem::Error) -> TlsError {
+        let path = match self {
+            Self::File(path) => path.to_path_buf(),
+            Self::Text { name, .. } => PathBuf::from(name),
+        };
+        TlsError::File { path, source }
+    }
+}
+
+impl std::fmt::Debug for PemSource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Text { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+fn certificates(source: PemSource<'_>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = source.read()?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    let found = found.map_err(|error| source.error(error))?;
+    if found.is_empty() { Err(source.error(pem::Error::NoItemsFound)) } else { Ok(found) }
+}
+
+fn private_key(source: PemSource<'_>) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&source.read()?).map_err(|error| source.error(error))
+}
+
+fn roots(source: PemSource<'_>) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(source)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+impl ServerCertVerifier for NoVerifier {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        // The verifier accepts every signature, so it can offer all schemes.
+        let mut schemes = self.0.signature_verification_algorithms.supported_schemes();
+        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        schemes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Tests of clients and servers that prove their identity with certificates.
+
+use std::fs;
+
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+
+use super::*;
+
+/// A certificate authority.
+struct Authority(Certificate, Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self(params.self_signed(&key).unwrap(), Issuer::new(params, key))
+    }
+
+    fn sign(&self, name: &str) -> (Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.1).unwrap(), key)
+    }
+}
+
+/// Returns a server named `node` that accepts only clients with a certificate signed by this
+/// authority.
+fn server(authority: &Authority) -> TlsAcceptor {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.0.der().clone()).unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let (certificate, key) = authority.sign("node");
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = builder.unwrap().with_client_cert_verifier(verifier.build().unwrap());
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap()))
+}
+
+/// Returns the text that the server sends to a client, or the error of the connection.
+async fn said(server: &TlsAcceptor, tls: &Tls, name: &str) -> Result<String, String> {
+    let (near, far) = duplex(1 << 16);
+    let serve = async {
+        if let Ok(mut stream) = server.accept(far).await {
+            let _ = stream.write_all(b"hello").await;
+            let _ = stream.shutdown().await;
+        }
+    };
+    let ask = async {
+        let mut said = String::new();
+        tls.connect(near, name).await?.read_to_string(&mut said).await?;
+        Ok(said)
+    };
+    let (said, ()) = tokio::join!(ask, serve);
+    said.map_err(|error: io::Error| error.to_string())
+}
+
+#[tokio::test]
+async fn server_and_client_prove_their_identity_with_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (authority, other_authority) = (Authority::new("own"), Authority::new("other"));
+    let (certificate, key) = authority.sign("client");
+    let own = file("ca.pem", authority.0.pem());
+    let other_ca = file("other.pem", other_authority.0.pem());
+    let certificate = file("client.pem", certificate.pem());
+    let key = file("client.key", key.serialize_pem());
+    let pem = |path: &'_ PathBuf| PemSource::File(Box::leak(path.clone().into_boxed_path()));
+    let (identity, server) = (Some((pem(&certificate), pem(&key))), server(&authority));
+    for (row, trusted, identity, name, expected) in [
+        ("both certificates are trusted", ServerTrust::Ca(pem(&own)), identity, "node", "hello"),
+        ("any server certificate is accepted", ServerTrust::Insecure, identity, "other", "hello"),
+        (
+            "another authority signed the server's certificate",
+            ServerTrust::Ca(pem(&other_ca)),
+            identity,
+            "node",
+            "UnknownIssuer",
+        ),
+        ("the server has another name", ServerTrust::Ca(pem(&own)), identity, "other", "not valid for name"),
+        ("the client has no certificate", ServerTrust::Ca(pem(&own)), None, "node", "CertificateRequired"),
+    ] {
+        let tls = Tls::client(trusted, identity).unwrap();
+        let (Ok(said) | Err(said)) = said(&server, &tls, name).await;
+        assert!(said.contains(expected), "{row}: {said}");
+    }
+    let missing = dir.path().join("missing.pem");
+    for (trusted, identity, wrong) in [
+        (&missing, identity, &missing),
+        (&key, identity, &key),
+        (&own, Some((pem(&certificate), pem(&own))), &own),
+        (&own, Some((pem(&key), pem(&key))), &key),
+    ] {
+        let error = Tls::client(ServerTrust::Ca(pem(trusted)), identity).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
+    }
+}
