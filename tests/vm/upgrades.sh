@@ -9,7 +9,7 @@ install_kubelet before-1.34
 mkdir /etc/probeshim
 echo "drainTimeout: 10m" >/etc/probeshim/config.yaml
 probeshim install --kubelet --yes --confirm 10m
-sed s#/run/probeshim.sock#/run/probeshim/probeshim.sock# "$CRI_CONFIG_FILE" >crictl.yaml
+sed -e s#/run/probeshim.sock#/run/probeshim/probeshim.sock# -e 's/^timeout: .*/timeout: 600/' "$CRI_CONFIG_FILE" >crictl.yaml
 export CRI_CONFIG_FILE=/payload/crictl.yaml
 pid() { systemctl show --value --property MainPID probeshim; }
 # served: waits until a process other than $1 serves calls.
@@ -31,7 +31,7 @@ execs() {
 touch running
 execs 1 &
 execs 2 &
-crictl exec --sync --timeout 600 "$container" sh -c 'until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow &
+crictl exec --sync --timeout 600 "$container" sh -c 'until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow 2>&1 &
 slow=$!
 for _ in $(seq 20); do
   before=$(pid)
@@ -42,7 +42,7 @@ for _ in $(seq 20); do
   until [ "$(pid)" != "$before" ]; do sleep 0.05; done
 done
 crictl exec --sync "$container" touch /tmp/upgraded
-wait "$slow"
+wait "$slow" || true
 rm running
 wait
 systemctl show --property ActiveState,NRestarts probeshim >out/state-upgraded
