@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use procfs::process::Process;
+use rustix::process::Signal;
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Variable with the pid of the process whose socket was taken over.
 const PREDECESSOR: &str = "PROBESHIM_PREDECESSOR";
@@ -22,6 +24,12 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a shell has to start the successor.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time that a successor has to catch signals.
+const SIGNALS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval between checks whether a successor catches signals.
+const SIGNALS_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Starts the successor: the arguments are its program and that program's arguments, and standard
 /// input is the socket. Prints its pid.
 ///
@@ -30,6 +38,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const START: &str = r#"exec 3<&0 </dev/null
 LISTEN_FDS=1 sh -c 'LISTEN_PID=$$ exec "$0" "$@"' "$0" "$@" >&2 &
 echo $!"#;
+
+/// SIGUSR2 in a set of signals.
+const USR2_BIT: u64 = 1 << (Signal::USR2.as_raw() - 1);
 
 /// End of the link to the program of a process after the file was replaced.
 const DELETED: &[u8] = b" (deleted)";
@@ -59,6 +70,9 @@ pub(super) enum HandoverError {
     /// The shell printed no pid.
     #[error("the shell that starts the successor failed: {0}")]
     Shell(String),
+    /// The successor has ended before it served.
+    #[error("the successor with pid {0} ended during its start; its last messages have the reason")]
+    Ended(u32),
 }
 
 /// The program that takes over.
@@ -69,17 +83,19 @@ pub(super) struct Successor {
 
 impl Successor {
     /// Finds the program at the path from which this process was started, and checks that it runs.
+    /// A check that is dropped is killed.
     pub(super) async fn find() -> Result<Self, HandoverError> {
-        let program = program_path(env::current_exe().unwrap_or_default());
-        let version =
-            Command::new(&program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let status = timeout(VERSION_TIMEOUT, version).await;
+        let program = program_path(env::args_os().next(), env::current_exe().unwrap_or_default());
+        let mut version = Command::new(&program);
+        version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = timeout(VERSION_TIMEOUT, version.kill_on_drop(true).status()).await;
         let status = status.map_err(|_| HandoverError::TimedOut(program.clone()))?;
         let status = status.map_err(|source| HandoverError::Run { program: program.clone(), source })?;
         if status.success() { Ok(Self { program }) } else { Err(HandoverError::Version { program, status }) }
     }
 
-    /// Starts the program with the arguments of this process and the socket. Returns its pid.
+    /// Starts the program with the arguments of this process and the socket. Returns its pid once
+    /// it catches SIGUSR2.
     pub(super) async fn start(self, socket: OwnedFd) -> Result<u32, HandoverError> {
         let mut command = Command::new("sh");
         command.args(["-c", START]).arg(&self.program).args(env::args_os().skip(1)).stdin(socket);
@@ -94,8 +110,29 @@ impl Successor {
             .map_err(|_| HandoverError::Shell(format!("it did not end within {START_TIMEOUT:?}")))?
             .map_err(|error| HandoverError::Shell(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        text.trim().parse().map_err(|_| HandoverError::Shell(format!("it printed {text:?}, not a pid")))
+        let pid = text.trim().parse();
+        let pid = pid.map_err(|_| HandoverError::Shell(format!("it printed {text:?}, not a pid")))?;
+        catches_signals(pid).await?;
+        Ok(pid)
     }
+}
+
+/// Waits until a successor catches SIGUSR2. By default the signal ends a process, so systemd may
+/// send it for the next upgrade only then. A successor that takes longer than the timeout is
+/// accepted. Fails if the successor ends.
+async fn catches_signals(pid: u32) -> Result<(), HandoverError> {
+    let caught = async {
+        loop {
+            let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+            match process.and_then(|process| process.status().ok()) {
+                Some(status) if status.sigcgt & USR2_BIT != 0 => return Ok(()),
+                // A zombie has ended too.
+                Some(status) if !status.state.starts_with('Z') => sleep(SIGNALS_INTERVAL).await,
+                _ => return Err(HandoverError::Ended(pid)),
+            }
+        }
+    };
+    timeout(SIGNALS_TIMEOUT, caught).await.unwrap_or(Ok(()))
 }
 
 /// Returns whether the process whose socket was taken over still runs; false if there is none.
@@ -104,10 +141,14 @@ pub(super) fn predecessor_runs() -> bool {
     pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
 }
 
-/// Returns the path from which a process was started.
-fn program_path(link: PathBuf) -> PathBuf {
-    let bytes = link.as_os_str().as_bytes();
-    match bytes.strip_suffix(DELETED) {
+/// Returns the path from which a process was started: its first argument, if that is absolute, as
+/// in a unit of systemd. The link in `/proc` follows symbolic links and renamed files, and so names
+/// the old program after an upgrade that changes these.
+fn program_path(argument: Option<OsString>, link: PathBuf) -> PathBuf {
+    if let Some(path) = argument.map(PathBuf::from).filter(|path| path.is_absolute()) {
+        return path;
+    }
+    match link.as_os_str().as_bytes().strip_suffix(DELETED) {
         Some(path) => PathBuf::from(OsString::from_vec(path.to_vec())),
         None => link,
     }
@@ -118,12 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_program_is_found_at_the_path_of_the_old_one() {
-        for (link, path) in [
-            ("/usr/local/bin/probeshim (deleted)", "/usr/local/bin/probeshim"),
-            ("/usr/local/bin/probeshim", "/usr/local/bin/probeshim"),
+    fn an_upgraded_program_is_found_at_the_path_of_the_old_one() {
+        for (argument, link, path) in [
+            ("probeshim", "/usr/local/bin/probeshim (deleted)", "/usr/local/bin/probeshim"),
+            ("probeshim", "/usr/local/bin/probeshim", "/usr/local/bin/probeshim"),
+            ("/usr/bin/probeshim", "/opt/probeshim-1/probeshim", "/usr/bin/probeshim"),
+            ("/usr/bin/probeshim", "/usr/bin/probeshim.old", "/usr/bin/probeshim"),
         ] {
-            assert_eq!(program_path(PathBuf::from(link)), Path::new(path));
+            assert_eq!(program_path(Some(argument.into()), PathBuf::from(link)), Path::new(path));
         }
     }
 }

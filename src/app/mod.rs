@@ -19,6 +19,7 @@ mod servers;
 mod service_manager;
 mod signals;
 mod spec_updates;
+mod store;
 mod test_command;
 
 pub use demo::{DemoError, demo};

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::embedded_runtime::{EmbeddedRuntime, EmbeddedRuntimeError};
@@ -22,7 +23,7 @@ use super::play_goal::{GoalState, pending_goals, wait_for_goal};
 use super::runtime_check::RuntimeCheck;
 use super::server::Shim;
 use super::service_manager;
-use super::signals::{ShutdownSignal, ShutdownSignals};
+use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
 use super::test_command::{self, CommandEnd};
 use crate::config::{PlaySettings, Until};
 use crate::events::{EventFilter, EventRecorder};
@@ -113,6 +114,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let PlaySettings { shim, documents, until, timeout, private_dir, command, .. } = &settings;
     progress.expect(documents.container_names());
     let mut signals = ShutdownSignals::new()?;
+    let _handovers = AbortOnDropHandle::new(tokio::spawn(report_handovers(HandoverSignal::new()?)));
     raise_nofile_limit();
     let dirs = create_dirs(&settings)?;
     report_ignored(documents.warnings(), documents.ignored_kinds());
@@ -186,6 +188,14 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         ExitReason::CommandEnded(code) => Ok(code),
         ExitReason::Signalled(signal) => Ok(signal.exit_code()),
         ExitReason::Failed(error) => Err(error),
+    }
+}
+
+/// Logs each SIGUSR2. A successor of `play` would have to take over its pods too.
+async fn report_handovers(mut handover: HandoverSignal) {
+    loop {
+        handover.received().await;
+        warn!("SIGUSR2 is ignored: play has no successor; restart it instead, which ends its pods");
     }
 }
 

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::error::RunError;
@@ -12,7 +11,7 @@ use super::handover::Successor;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::service_manager;
-use super::signals::ShutdownSignals;
+use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
@@ -21,7 +20,7 @@ use crate::socket::SocketPath;
 /// new calls on the socket that systemd passed, and then drains.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
-    let mut handover = signal(SignalKind::user_defined2())?;
+    let mut handover = HandoverSignal::new()?;
     raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let (listen, state_source) = (settings.listen.clone(), settings.state_source);
@@ -59,28 +58,37 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     service_manager::ready(&format!("serving {} for {upstream}", shim.info.listen));
     let successor = loop {
         tokio::select! {
-            signal = signals.next() => {
-                info!(signal = signal.name(), "signal received: draining");
-                break None;
-            }
-            _ = handover.recv() => if let Some(successor) = prepare_handover(&mut shim).await {
-                break Some(successor);
-            },
+            signal = signals.next() => break draining_on(signal),
+            () = handover.received() => {}
             _ = shim.ended() => return Err(RunError::RelayEnded),
+        }
+        tokio::select! {
+            signal = signals.next() => break draining_on(signal),
+            prepared = prepare_handover(&mut shim) => if prepared.is_some() {
+                break prepared;
+            },
         }
     };
     drop(recorder);
     shim.drain().await;
     match successor {
         None => service_manager::stopping(),
-        Some((successor, socket)) => match successor.start(socket).await {
-            Ok(pid) => {
-                service_manager::main_process(pid);
-                info!(pid, "a successor serves new calls; draining");
+        Some((successor, socket)) => tokio::select! {
+            // systemd ends this process, and kills the successor afterwards.
+            signal = signals.next() => {
+                draining_on(signal);
+                service_manager::stopping();
             }
-            Err(error) => {
-                error!(%error, "no successor was started: draining, to be started again by systemd")
-            }
+            started = successor.start(socket) => match started {
+                Ok(pid) => {
+                    drop(shim.watchdog.take());
+                    service_manager::main_process(pid);
+                    info!(pid, "a successor serves new calls; draining");
+                }
+                Err(error) => {
+                    error!(%error, "no successor was started: draining, to be started again by systemd");
+                }
+            },
         },
     }
     tokio::select! {
@@ -91,6 +99,12 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         }
     }
     Ok(())
+}
+
+/// Logs a signal that starts a drain without a successor.
+fn draining_on(signal: ShutdownSignal) -> Option<(Successor, OwnedFd)> {
+    info!(signal = signal.name(), "signal received: draining");
+    None
 }
 
 /// Finds the program that takes over. Returns `None` if none can: this process serves on.

@@ -18,13 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::error::{RunError, both};
-use super::handover::predecessor_runs;
 use super::kubelet::KubeletStarter;
 use super::listeners::Listeners;
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::start_watchdog;
 use super::spec_updates::SpecUpdates;
+use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
@@ -35,11 +35,10 @@ use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
-use crate::lockfile::LockError;
 use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
-use crate::state::{StateError, StateStore};
+use crate::state::StateStore;
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
 
@@ -59,7 +58,8 @@ pub(super) struct Shim {
     journal_thread: Option<thread::JoinHandle<()>>,
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
-    _watchdog: Option<AbortOnDropHandle<()>>,
+    /// Answers the watchdog of systemd until it is dropped.
+    pub(super) watchdog: Option<AbortOnDropHandle<()>>,
     state: Option<StateStore>,
     /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
@@ -67,9 +67,6 @@ pub(super) struct Shim {
 
 /// Time at the end in which the last observations are decoded and shown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Interval between attempts to open a store that a predecessor has locked.
-const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Shim {
     /// Opens all sockets, starts all parts, and connects them.
@@ -152,19 +149,13 @@ impl Shim {
         let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
         let prober_handle = prober_thread.as_ref().map(|prober| prober.thread.clone());
-        let relay = Relay::start(
-            listeners.relay.listener,
-            config.relay,
-            Arc::new(tap),
-            metrics.relay,
-            call_ids,
-            drain.clone(),
-        )?;
+        let (listener, tap) = (listeners.relay.listener, Arc::new(tap));
+        let relay = Relay::start(listener, config.relay, tap, metrics.relay, call_ids, drain.clone())?;
         let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
         Ok(Self {
             info: listeners.info,
             passed: listeners.passed,
-            _watchdog: start_watchdog(threads),
+            watchdog: start_watchdog(threads),
             calls,
             relay: Box::pin(relay.ended()),
             drain,
@@ -285,23 +276,6 @@ fn new_metrics(traces: Option<Traces>) -> ApiMetrics {
         prober: prober::ProberMetrics::default(),
         traces,
         panics: Counter::default(),
-    }
-}
-
-/// Opens the store of client pods in the state directory, if there is one. The mode `Observe` opens
-/// only a store that has been used. A successor waits until its predecessor has closed the store,
-/// at the end of its drain.
-async fn open_store(config: &ServerConfig) -> Result<Option<ClientPodStore>, RunError> {
-    let Some(dir) = &config.state else { return Ok(None) };
-    if config.role == OperatingMode::Observe {
-        return Ok(ClientPodStore::open_if_used(dir));
-    }
-    loop {
-        let waits = predecessor_runs();
-        match ClientPodStore::open(dir) {
-            Err(StateError::Locked(LockError::Held { .. })) if waits => sleep(STORE_RETRY_INTERVAL).await,
-            store => return store.map(Some).map_err(|error| RunError::State(error, config.state_source)),
-        }
     }
 }
 

@@ -4,10 +4,15 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
+
+/// Variables by which systemd addresses one process.
+const VARIABLES: [&str; 6] =
+    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 /// Notifies systemd that clients are served. `status` is shown by `systemctl status`.
 pub(super) fn ready(status: &str) {
@@ -19,9 +24,19 @@ pub(super) fn stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }
 
-/// Notifies systemd that another process serves clients from now on.
+/// Notifies systemd that another process serves clients from now on. systemd accepts nothing from
+/// this process afterwards. The answer to the watchdog gives the other process the whole interval
+/// for its first one.
 pub(super) fn main_process(pid: u32) {
-    notify(&[NotifyState::MainPid(pid)]);
+    notify(&[NotifyState::MainPid(pid), NotifyState::Watchdog]);
+}
+
+/// Removes the variables by which systemd addresses this process from the environment of a command.
+pub(super) fn without_service_manager(command: &mut Command) -> &mut Command {
+    for variable in VARIABLES {
+        command.env_remove(variable);
+    }
+    command
 }
 
 /// Starts to answer the watchdog, if systemd expects that. A hang of one of the threads ends the

@@ -1,4 +1,4 @@
-//! Signals that end the program.
+//! Signals that end the program or hand its work over.
 
 use std::io;
 
@@ -78,6 +78,21 @@ impl ShutdownSignals {
             _ = self.interrupt.recv() => ShutdownSignal::Interrupt,
             Some(()) = hung_up(&mut self.hangup) => ShutdownSignal::Hangup,
         }
+    }
+}
+
+/// SIGUSR2, which requests a successor.
+pub(super) struct HandoverSignal(Signal);
+
+impl HandoverSignal {
+    /// Starts to catch the signal, whose default action would end the process.
+    pub(super) fn new() -> io::Result<Self> {
+        signal(SignalKind::user_defined2()).map(Self)
+    }
+
+    /// Waits for the signal.
+    pub(super) async fn received(&mut self) {
+        self.0.recv().await;
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::process::{Pid, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 use tokio::process::{Child, Command};
 
+use super::service_manager::without_service_manager;
 use super::signals::{ShutdownSignal, ShutdownSignals, exit_code_of};
 use crate::socket::SocketPath;
 
@@ -41,7 +42,7 @@ pub(super) async fn run(
     let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).env(ADMIN_VARIABLE, admin.to_string()).env(RUNTIME_VARIABLE, relay.to_string());
-    let mut child = command.kill_on_drop(true).spawn()?;
+    let mut child = without_service_manager(&mut command).kill_on_drop(true).spawn()?;
     let mut received = None;
     loop {
         tokio::select! {

@@ -7,19 +7,19 @@ use crate::terminal::screen::print;
 /// Returns a line per finding, and its remedy on the next line.
 pub(super) fn findings_table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for Finding { check, state, detail, remedy } in findings {
+    let lines = findings.iter().flat_map(|Finding { check, state, detail, remedy }| {
         let state = match state {
             FindingState::Ok => "ok",
             FindingState::Warning => "warning",
             FindingState::Failed => "failed",
         };
-        text += &format!("{state:<8} {check:<width$}  {}\n", harmless_text(detail));
-        if let Some(remedy) = remedy {
-            text += &format!("{:<8} {:<width$}  {}\n", "", "", harmless_text(remedy));
-        }
-    }
-    text
+        let line = |state: &str, check: &str, text: &str| {
+            format!("{state:<8} {check:<width$}  {}\n", harmless_text(text))
+        };
+        let remedy = remedy.as_ref().map(|remedy| line("", "", remedy));
+        [line(state, check, detail)].into_iter().chain(remedy)
+    });
+    lines.collect()
 }
 
 /// Prints a line. A closed standard output is no reason to stop in the middle of a change.

@@ -81,7 +81,7 @@ fn disk(paths: &Paths) -> Finding {
     Finding::ok(CHECK, format!("at least {} MiB are free", NEEDED_BYTES >> 20))
 }
 
-/// Reports that SELinux is enforcing. A program that was copied has the label of its directory.
+/// Reports that `SELinux` is enforcing. A program that was copied has the label of its directory.
 fn selinux(paths: &Paths) -> Option<Finding> {
     let enforce = fs::read_to_string(paths.at("/sys/fs/selinux/enforce")).ok()?;
     let remedy = format!("if the service is denied access, run: restorecon {}", Paths::program().display());

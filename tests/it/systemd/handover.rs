@@ -1,0 +1,264 @@
+//! Upgrades without a gap: a successor takes the socket that systemd passed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fixtures::wait::soon;
+use probeshim::cri::runtime_client;
+use probeshim::cri::v1::ExecSyncRequest;
+use rustix::process::Signal;
+use tokio::task::JoinHandle;
+
+use super::Service;
+use crate::procrun::{Runtime, until};
+use crate::program::Place;
+
+/// Waits until a process has ended, also one that is not a child of this process.
+async fn gone(pid: u32) {
+    let gone = async {
+        while Path::new("/proc").join(pid.to_string()).exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(gone).await;
+}
+
+/// A call in flight that the test ends.
+struct SlowCall {
+    release: PathBuf,
+    ended: JoinHandle<()>,
+}
+
+impl SlowCall {
+    /// Starts the call, and waits until its command runs.
+    async fn start(service: &Service, runtime: &Runtime, container: &str) -> Self {
+        let (release, began) = (runtime.path("release"), runtime.path("began"));
+        let script =
+            format!("touch {}; until [ -e {} ]; do sleep 0.01; done", began.display(), release.display());
+        let (mut client, request) = (runtime_client(&service.socket()), request(container, &script));
+        let ended = tokio::spawn(async move {
+            assert_eq!(client.exec_sync(request).await.unwrap().into_inner().exit_code, 0);
+        });
+        until(async || began.exists().then_some(())).await;
+        Self { release, ended }
+    }
+
+    /// Lets the command end, and asserts that the call succeeds.
+    async fn end(self) {
+        assert!(!self.ended.is_finished());
+        fs::write(&self.release, "").unwrap();
+        soon(self.ended).await.unwrap();
+    }
+}
+
+fn request(container: &str, script: &str) -> ExecSyncRequest {
+    let cmd = ["sh", "-c", script].map(str::to_owned).into();
+    ExecSyncRequest { container_id: container.to_owned(), cmd, timeout: 0 }
+}
+
+/// Asserts that new calls succeed.
+async fn answers(service: &Service, container: &str) {
+    let answer = soon(runtime_client(&service.socket()).exec_sync(request(container, "echo new"))).await;
+    assert_eq!(answer.unwrap().into_inner().stdout, b"new\n");
+}
+
+#[tokio::test]
+async fn a_successor_serves_new_calls_while_a_call_in_flight_finishes_in_the_old_process() {
+    let mut runtime = Runtime::start();
+    let container = runtime.runs("sleep 1000").await;
+    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let old = service.pid().await;
+    service.notified().await;
+    let slow = SlowCall::start(&service, &runtime, &container).await;
+
+    let new = service.hand_over(old).await;
+    assert_ne!(old, new);
+    assert_eq!(service.pid().await, new);
+    answers(&service, &container).await;
+    slow.end().await;
+    drop(service);
+    runtime.stop(&container, 0).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_successor_that_waits_for_the_state_answers_the_watchdog_and_then_serves() {
+    let mut runtime = Runtime::start();
+    let container = runtime.runs("sleep 1000").await;
+    let more = ["--enforce", "restart"];
+    let service = Service::start_in(runtime.socket.as_path(), &more, "WATCHDOG_USEC=100000").await;
+    let old = service.pid().await;
+    service.notified().await;
+    let slow = SlowCall::start(&service, &runtime, &container).await;
+
+    let new = service.begin_hand_over(old).await;
+    service.running.logged("waiting for the end of the predecessor, which has the state").await;
+    // The old process answers no more, so these are answers of the successor.
+    for _ in 0..3 {
+        assert_eq!(service.notification().await, "WATCHDOG=1");
+    }
+    slow.end().await;
+    assert!(service.notified().await.starts_with("READY=1"));
+    assert_eq!(service.pid().await, new);
+    answers(&service, &container).await;
+    drop(service);
+    runtime.stop(&container, 0).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_successor_that_has_just_started_can_be_replaced() {
+    let mut runtime = Runtime::start();
+    let container = runtime.runs("sleep 1000").await;
+    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let mut pid = service.pid().await;
+    let mut pids = BTreeSet::from([pid]);
+    for _ in 0..5 {
+        pid = service.begin_hand_over(pid).await;
+        assert!(pids.insert(pid));
+    }
+    assert_eq!(service.pid().await, pid);
+    answers(&service, &container).await;
+    drop(service);
+    runtime.stop(&container, 0).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_changes_a_symbolic_link_starts_the_new_program() {
+    let runtime = Runtime::start();
+    let place = Place::new();
+    let (old, new, link) = (place.at("probeshim-1"), place.at("probeshim-2"), place.at("link"));
+    fs::rename(place.copied_program(), &old).unwrap();
+    fs::hard_link(&old, &new).unwrap();
+    symlink(&old, &link).unwrap();
+    let service = Service::start_program(place, link.clone(), runtime.socket.as_path(), &[], "").await;
+    fs::remove_file(&link).unwrap();
+    symlink(&new, &link).unwrap();
+    let pid = service.hand_over(service.pid().await).await;
+    assert_eq!(fs::read_link(format!("/proc/{pid}/exe")).unwrap(), new);
+    drop(service);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_process_while_the_new_program_is_checked() {
+    let runtime = Runtime::start();
+    let mut service = Service::start(runtime.socket.as_path(), &[]).await;
+    let checked = service.place.at("checked");
+    fs::remove_file(&service.program).unwrap();
+    let script = format!("#!/bin/sh\necho $$ >{}\nexec sleep 1000\n", checked.display());
+    fs::write(&service.program, script).unwrap();
+    fs::set_permissions(&service.program, fs::Permissions::from_mode(0o755)).unwrap();
+    service.running.signal(Signal::USR2);
+    let check = until(async || fs::read_to_string(&checked).ok()?.trim().parse().ok()).await;
+    service.running.signal(Signal::TERM);
+    assert_eq!(service.running.ended().await, Some(0));
+    service.running.logged("signal received: draining").await;
+    gone(check).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
+    let mut runtime = Runtime::start();
+    let container = runtime.runs("sleep 1000").await;
+    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    service.notified().await;
+    let done = Arc::new(AtomicBool::new(false));
+    // Clients with long connections, as a kubelet has one, and a client that connects for each call.
+    let clients: Vec<_> = [true, true, true, false]
+        .into_iter()
+        .map(|keeps| {
+            let (socket, container, done) = (service.socket(), container.clone(), done.clone());
+            tokio::spawn(async move {
+                let (mut client, mut calls) = (runtime_client(&socket), 0_u32);
+                while !done.load(Ordering::Relaxed) {
+                    if !keeps {
+                        client = runtime_client(&socket);
+                    }
+                    let cmd = vec!["true".to_owned()];
+                    let request = ExecSyncRequest { container_id: container.clone(), cmd, timeout: 0 };
+                    match client.exec_sync(request).await {
+                        Ok(_) => {}
+                        Err(status) if was_not_sent(&status) => continue,
+                        Err(status) => panic!("call {calls} failed: {status}"),
+                    }
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    let mut pid = service.pid().await;
+    let mut pids = BTreeSet::from([pid]);
+    for _ in 0..20 {
+        pid = service.hand_over(pid).await;
+        assert_eq!(service.pid().await, pid);
+        pids.insert(pid);
+    }
+    assert_eq!(pids.len(), 21);
+    done.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(soon(client).await.unwrap() > 20);
+    }
+    for old in pids.iter().filter(|old| **old != pid) {
+        // The first one is a child of this process, which waits for it below.
+        if *old != service.running.process.id() {
+            gone(*old).await;
+        }
+    }
+    drop(service);
+    runtime.stop(&container, 0).await;
+    runtime.end().await;
+}
+
+/// Returns whether the client's library gave a call up before it sent a byte of it: the connection
+/// was closed in order while the call waited for it. grpc-go, which kubelets use, sends such a call
+/// on its next connection by itself.
+fn was_not_sent(status: &tonic::Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_run_takes_over_nothing() {
+    let runtime = Runtime::start();
+    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let pid = service.pid().await;
+    fs::remove_file(&service.program).unwrap();
+    fs::write(&service.program, "#!/bin/sh\nexit 3\n").unwrap();
+    fs::set_permissions(&service.program, fs::Permissions::from_mode(0o755)).unwrap();
+    service.running.signal(Signal::USR2);
+    let line = service.running.logged("SIGUSR2 is ignored: no successor can be started").await;
+    let reason = format!("{} --version ended with exit status: 3", service.program.display());
+    assert_eq!(line["error"].as_str(), Some(&*reason), "{line}");
+    assert_eq!(service.pid().await, pid);
+    drop(service);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_socket_that_systemd_did_not_pass_is_not_handed_over() {
+    let place = Place::new();
+    let (running, runtime) = place.start_with_runtime(&[]).await;
+    running.signal(Signal::USR2);
+    running
+        .logged(
+            "SIGUSR2 is ignored: a successor takes over only a socket that systemd passes (LISTEN_FDS); restart \
+             probeshim instead",
+        )
+        .await;
+    crate::program::serves(&running, &runtime).await;
+}
