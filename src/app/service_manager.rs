@@ -78,7 +78,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_watchdog_is_answered_until_a_thread_hangs() {
-        let (hang, hung) = mpsc::channel::<()>();
+        let (release, released) = mpsc::channel::<()>();
         let runtime = Builder::new_current_thread().build().unwrap();
         let observed = runtime.handle().clone();
         let ended = std::sync::Arc::new(Notify::new());
@@ -94,7 +94,7 @@ mod tests {
         let (hangs, hanging) = tokio::sync::oneshot::channel();
         observed.spawn(async move {
             hangs.send(()).unwrap();
-            let _ = hung.recv();
+            let _ = released.recv();
         });
         hanging.await.unwrap();
         while answered.try_recv().is_ok() {}
@@ -103,7 +103,7 @@ mod tests {
         while answered.try_recv().is_ok() {}
         sleep(Duration::from_secs(600)).await;
         assert!(answered.try_recv().is_err());
-        drop(hang);
+        drop(release);
         answered.recv().await.unwrap();
         task.abort();
         ended.notify_one();

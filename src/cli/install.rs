@@ -191,7 +191,7 @@ async fn pressed(enter: Option<oneshot::Receiver<()>>) {
     {
         return;
     }
-    std::future::pending().await;
+    std::future::pending::<()>().await;
 }
 
 /// Waits until the change was confirmed or reverted by another process.

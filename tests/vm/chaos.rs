@@ -18,6 +18,7 @@ const ROUNDS: usize = 10;
 const MAX_REFUSED: u64 = 40_000;
 
 #[test]
+#[expect(clippy::print_stdout, reason = "shows the measurements")]
 fn a_killed_installation_can_be_repeated_or_undone_and_leaves_the_node_as_it_was() {
     let vm = need!(Vm::new());
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<usize>().unwrap());

@@ -39,6 +39,7 @@ struct Candidate {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "shows how many pods are valid")]
 fn random_pods_that_the_api_server_accepts_are_accepted() {
     let server = need!(ApiServer::start());
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());

@@ -13,7 +13,7 @@ const NUMBERS: &[i64] = &[-1, 0, 1, 65_535, 65_536, 2_147_483_647];
 /// Changes, removes or repeats a value at a random place, and describes the change.
 pub(super) fn mutate(rng: &mut Rng, value: &mut Value) -> String {
     let mut paths = Vec::new();
-    collect(value, String::new(), &mut paths);
+    collect(value, "", &mut paths);
     let path = paths[rng.usize(..paths.len())].clone();
     let (parent, key) = path.rsplit_once('/').unwrap();
     let (parent, key) = (value.pointer_mut(parent).unwrap(), key.to_owned());
@@ -41,21 +41,21 @@ pub(super) fn mutate(rng: &mut Rng, value: &mut Value) -> String {
 }
 
 /// Collects the paths of all values.
-fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
+fn collect(value: &Value, path: &str, paths: &mut Vec<String>) {
     if !path.is_empty() {
-        paths.push(path.clone());
+        paths.push(path.to_owned());
     }
     match value {
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                collect(item, format!("{path}/{index}"), paths);
+                collect(item, &format!("{path}/{index}"), paths);
             }
         }
         Value::Object(fields) => {
             for (key, item) in fields {
                 // Keys of labels and annotations may have a slash.
                 if !key.contains('/') {
-                    collect(item, format!("{path}/{key}"), paths);
+                    collect(item, &format!("{path}/{key}"), paths);
                 }
             }
         }

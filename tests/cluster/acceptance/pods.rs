@@ -184,8 +184,9 @@ fn container(rng: &mut Rng, name: &str, volumes: &[&str], is_host_network: bool)
             container.insert(field.into(), value);
         }
     }
-    let mounts = volumes.iter().filter_map(|volume| rng.bool().then(|| mount(rng, volume)));
-    container.insert("volumeMounts".into(), mounts.collect());
+    let mounted: Vec<&str> = volumes.iter().copied().filter(|_| rng.bool()).collect();
+    let mounts = mounted.into_iter().map(|volume| mount(rng, volume)).collect();
+    container.insert("volumeMounts".into(), mounts);
     Value::Object(container)
 }
 
