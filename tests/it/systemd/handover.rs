@@ -171,7 +171,7 @@ async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
     let service = Service::start(runtime.socket.as_path(), &[]).await;
     service.notified().await;
     let done = Arc::new(AtomicBool::new(false));
-    // Clients with long connections, as a kubelet has one, and a client that connects for each call.
+    // Clients with long connections, as a kubelet has one, and one that connects for each call.
     let clients: Vec<_> = [true, true, true, false]
         .into_iter()
         .map(|keeps| {
