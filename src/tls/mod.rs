@@ -1,5 +1,5 @@
-//! TLS for internal connections: to probed servers, whose certificates are not verified, to a kubelet
-//! and to an API server; and for clients of the metrics.
+//! TLS for internal connections: to probed servers, whose certificates are not verified, to a
+//! kubelet and to an API server; and for clients of the metrics.
 
 mod server;
 

