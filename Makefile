@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: build static image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
+.PHONY: audit deny build static image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image vm cluster soak attack
@@ -80,8 +80,17 @@ lint:
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
 
+# Licences, sources and versions of dependencies (deny.toml). The first time builds cargo-deny, in about a minute.
+deny:
+	@tool=$$(tests/tools/build cargo-deny-0.20) && "$$tool/cargo-deny" --workspace --locked check bans licenses sources
+
+# Dependencies with known vulnerabilities. Needs the network: the advisories are at https://github.com/rustsec/advisory-db.
+audit:
+	@tool=$$(tests/tools/build cargo-deny-0.20) && "$$tool/cargo-deny" --workspace --locked check advisories \
+		|| { echo "make audit: see above. It needs the network, to fetch https://github.com/rustsec/advisory-db" >&2; exit 1; }
+
 # Must pass before each commit.
-check: lint test
+check: lint deny test
 
 # Kubernetes' end-to-end probe tests on a real containerd in the modes dry-run, kill and play, its container lifecycle tests with
 # play, and probe handlers compared with the kubelet's code. Upstream functions of docs/parity.md exist. About half an hour.

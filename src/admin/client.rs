@@ -53,6 +53,9 @@ pub enum ClientError {
     /// The socket belongs to another user.
     #[error("permission denied to open {0}; run this command as the user that runs probeshim, or as root")]
     Denied(SocketPath),
+    /// This user may not use the admin socket.
+    #[error("{0}")]
+    Forbidden(String),
     /// The server on the socket does not speak the admin API, but for example the CRI.
     #[error("the server on {0} is not the admin API of a probeshim")]
     NotAdmin(SocketPath),
@@ -198,6 +201,7 @@ impl Client {
         let body = self.whole(answer.into_body()).await?;
         match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
+            Ok(refusal) if status == StatusCode::FORBIDDEN => Err(ClientError::Forbidden(refusal.error)),
             Ok(refusal) => Err(self.broken(&refusal.error)),
             Err(_) => Err(self.broken(&format!("unexpected response {status}"))),
         }

@@ -2,7 +2,7 @@
 //! any address.
 //!
 //! ```text
-//! admin socket (0600) ──► everything
+//! admin socket (0600) ──► users ──► everything
 //! loopback TCP ──► host check ──► /metrics /healthz /readyz, and /pods with --http-pods
 //! --metrics-listen ──► TLS, certificate or token ──► /metrics /healthz /readyz
 //! ```
@@ -19,11 +19,13 @@ mod routes;
 mod server;
 mod slots;
 mod state;
+mod users;
 
 pub use client::{Client, ClientError, Followed};
 pub use metrics_access::MetricsAccess;
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
+pub use users::AdminUsers;
 
 /// Response header with the version of the API. Any change other than a new field raises the
 /// version.

@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 use super::listener::{Caller, ConnectionLimits};
 use super::metrics_access::{self, MetricsAccess};
 use super::state::Admin;
+use super::users::{AdminUsers, UserListener};
 use super::{API_HEADER, API_VERSION, host_check, listener, routes};
 use crate::relay::Peer;
 use crate::tls::{TlsServer, has_client_certificate};
@@ -41,9 +42,9 @@ pub struct MetricsEndpoint {
     pub access: MetricsAccess,
 }
 
-/// Serves the whole API on the admin socket, for as long as the future is polled. Every process
-/// that can open the socket has access.
-pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
+/// Serves the whole API on the admin socket to these users, for as long as the future is polled.
+pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<Admin>) {
+    let listener = UserListener::new(listener, users);
     let router = routes::public().merge(routes::pods_list()).merge(routes::private());
     listener::serve(listener, ADMIN, finish(router, admin), |stream: UnixStream| async {
         let peer = Peer::from_socket(&stream);

@@ -71,6 +71,7 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         http: Some(http),
         http_pods: false,
         metrics: None,
+        allowed_uids: Vec::new(),
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: execsync::SlownessConfig::default(),
         specs: documents.specs(),

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use super::error::{RunError, both};
-use crate::admin::{MetricsAccess, MetricsEndpoint, ServerInfo};
+use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo};
 use crate::authorization::{ApiServer, TokenAuthorizer};
 use crate::config::{MetricsSettings, ServerConfig, TokenReviewSource};
 use crate::socket::{self, BindMode, BoundListener, bind, from_systemd};
@@ -19,6 +19,8 @@ use crate::tls::TlsServer;
 pub(super) struct Listeners {
     pub(super) relay: BoundListener,
     pub(super) admin: BoundListener,
+    /// Users who may connect to the admin socket.
+    pub(super) users: AdminUsers,
     pub(super) public: Option<TcpListener>,
     pub(super) metrics: Option<MetricsEndpoint>,
     /// The socket that systemd passed, for a successor.
@@ -36,7 +38,9 @@ impl Listeners {
             Some(path) => bind(path, BindMode::InheritFrom(upstream)).map_err(RunError::Listen),
             None => from_systemd(upstream).map_err(RunError::from),
         };
-        let admin = bind(&config.admin, BindMode::OwnerOnly).map_err(RunError::Admin);
+        let admin_mode =
+            if config.allowed_uids.is_empty() { BindMode::OwnerOnly } else { BindMode::Everyone };
+        let admin = bind(&config.admin, admin_mode).map_err(RunError::Admin);
         let public = match config.http {
             Some(address) => bind_tcp(address).await.map(Some),
             None => Ok(None),
@@ -57,7 +61,9 @@ impl Listeners {
             http_pods: config.http_pods,
             metrics: metrics.as_ref().and_then(url),
         };
-        Ok(Self { relay, admin, public, metrics, passed, info })
+        let own = rustix::process::geteuid().as_raw();
+        let users = AdminUsers { own, allowed: config.allowed_uids.clone() };
+        Ok(Self { relay, admin, users, public, metrics, passed, info })
     }
 }
 

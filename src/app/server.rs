@@ -119,8 +119,8 @@ impl Shim {
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
-        let tcp = (listeners.public, listeners.metrics);
-        let servers = Servers::open(listeners.relay.claim, listeners.admin, tcp, admin)?;
+        let (private, tcp) = ((listeners.admin, listeners.users), (listeners.public, listeners.metrics));
+        let servers = Servers::open(listeners.relay.claim, private, tcp, admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 
-use crate::admin::{self, Admin, MetricsEndpoint};
+use crate::admin::{self, Admin, AdminUsers, MetricsEndpoint};
 use crate::socket::{BoundListener, BoundPath};
 
 /// Servers of the admin socket, of the public address and of the metrics.
@@ -20,12 +20,13 @@ impl Servers {
     /// address of the metrics.
     pub(super) fn open(
         listen: Option<BoundPath>,
-        private: BoundListener,
+        (private, users): (BoundListener, AdminUsers),
         (public, metrics): (Option<TcpListener>, Option<MetricsEndpoint>),
         admin: Arc<Admin>,
     ) -> io::Result<Self> {
         let mut servers = JoinSet::new();
-        servers.spawn(admin::serve_admin(UnixListener::from_std(private.listener)?, admin.clone()));
+        let listener = UnixListener::from_std(private.listener)?;
+        servers.spawn(admin::serve_admin(listener, users, admin.clone()));
         if let Some(public) = public {
             servers.spawn(admin::serve_public(public, admin.clone()));
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use url::Url;
 
+use super::flags::MAX_UID;
 use super::validator::Validator;
 use super::values::{BoundedDuration, choice};
 use super::{ConfigProblem, Environment, Flags};
@@ -26,8 +27,8 @@ const NO_FILE: &str = "/dev/null";
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of the fields that do not correspond to a flag with one value.
-const NON_FLAG_FIELDS: [&str; 6] =
-    ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
+const NON_FLAG_FIELDS: [&str; 7] =
+    ["allowUid", "httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
 
 /// Contents of a configuration file that no flag can hold.
 #[derive(Debug, Default)]
@@ -172,12 +173,25 @@ fn fill_in(
     flags.redact_commands |= redacts.unwrap_or(false);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
+    let allowed = root.field("allowUid").map(|uids| uids.list(problems)).unwrap_or_default();
+    let allowed: Vec<u32> = allowed.iter().filter_map(|uid| parse_uid(uid, problems)).collect();
+    if flags.allow_uid.is_empty() {
+        flags.allow_uid = allowed;
+    }
     let manifests = root.field("manifests").map(|paths| paths.string_list(problems)).unwrap_or_default();
     if flags.manifests.is_empty() && !manifests.is_empty() {
         flags.manifests = manifests.into_iter().map(PathBuf::from).collect();
         written.insert("--manifests", format!("{}: manifests", path.display()));
     }
     written
+}
+
+fn parse_uid(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<u32> {
+    let uid = node.value().as_u64().filter(|uid| *uid <= MAX_UID).and_then(|uid| u32::try_from(uid).ok());
+    if uid.is_none() {
+        node.error(format!("must be a whole number from 0 to {MAX_UID}"), problems);
+    }
+    uid
 }
 
 /// Returns a problem of the file at this path.

@@ -6,13 +6,16 @@ use clap::{Args, ValueEnum};
 
 use super::{
     BoundedDuration, ByteSize, DirPath, InstanceName, LoopbackAddress, MetricsFlags, OrOff,
-    STATE_DIR_VARIABLE,
+    STATE_DIR_VARIABLE, whole_number,
 };
 use crate::probe::Selector;
 use crate::prober::{EnforcementMode, KillLimit};
 use crate::socket::SocketPath;
 use crate::telemetry;
 use crate::telemetry::traces::TraceConfig;
+
+/// Largest uid. The number after it means that there is no uid.
+pub(super) const MAX_UID: u64 = (u32::MAX - 1) as u64;
 
 /// Flags of `run`. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
@@ -57,6 +60,13 @@ pub struct Flags {
         hide_env_values = true
     )]
     pub admin: Option<SocketPath>,
+
+    /// Additional user who may connect to the admin socket, with all rights: to read commands, to
+    /// change the enforcement mode, and to delete pods of play. Root and the user of probeshim may
+    /// always connect. The socket then has mode 0666, and probeshim checks the uid of each client.
+    /// May be repeated
+    #[arg(long, value_name = "UID", allow_hyphen_values = true, value_parser = whole_number::<u32, 0, MAX_UID>)]
+    pub allow_uid: Vec<u32>,
 
     /// Loopback address and port of /metrics, /metrics/probes, /healthz, /readyz and, with
     /// --http-pods, /pods, or off;

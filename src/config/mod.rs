@@ -75,6 +75,8 @@ pub struct ServerConfig {
     pub listen: Option<SocketPath>,
     /// The admin socket.
     pub admin: SocketPath,
+    /// Additional users who may connect to the admin socket.
+    pub allowed_uids: Vec<u32>,
     /// Loopback address of metrics and health; `None` if they are not served on TCP.
     pub http: Option<SocketAddr>,
     /// Whether `/pods` is served at `http` too.
@@ -243,6 +245,7 @@ impl Settings {
             http: http.0.map(|LoopbackAddress(address)| address),
             http_pods: flags.http_pods,
             metrics,
+            allowed_uids: flags.allow_uid,
             relay: relay::RelayConfig { upstream, drain_timeout },
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
             specs,

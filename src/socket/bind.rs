@@ -22,6 +22,9 @@ const DEFAULT_MODE: u32 = 0o660;
 /// Mode of a socket that only its owner may use.
 const PRIVATE_MODE: u32 = 0o600;
 
+/// Mode of a socket to which every user may connect.
+const PUBLIC_MODE: u32 = 0o666;
+
 /// Users who may connect to a socket.
 #[derive(Clone, Copy, Debug)]
 pub enum BindMode<'a> {
@@ -31,6 +34,8 @@ pub enum BindMode<'a> {
     InheritFrom(&'a SocketPath),
     /// The owner only: mode 0600.
     OwnerOnly,
+    /// Every user: mode 0666. The server checks the user of each connection.
+    Everyone,
 }
 
 /// The claim on a socket's path. When dropped, it removes the file if the file is still the one
@@ -102,6 +107,7 @@ pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, Bi
     let (model, mode) = match access {
         BindMode::InheritFrom(upstream) => (fs::metadata(upstream.as_path()).ok(), DEFAULT_MODE),
         BindMode::OwnerOnly => (None, PRIVATE_MODE),
+        BindMode::Everyone => (None, PUBLIC_MODE),
     };
     set_access(path, model.as_ref(), mode)?;
     socket.listen(BACKLOG).map_err(failed("listen on", path))?;

@@ -1,12 +1,14 @@
 //! The command `probeshim status`, and admin sockets that do not answer.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fixtures::http2::answered;
+use fixtures::machine::program;
 use fixtures::need;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -153,4 +155,48 @@ async fn the_admin_socket_is_private_and_refuses_other_users_with_a_message() {
     let answer = Answer::to(stranger).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.stderr.contains("permission denied to open"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_admin_socket_serves_the_users_of_the_flag_and_refuses_others_with_their_uid() {
+    need!(is_root());
+    need!(program("perl", "perl"));
+    let place = Place::new();
+    let shim = place.start(&["--allow-uid", "65534"]).await;
+    assert_eq!(fs::metadata(place.at("admin.sock")).unwrap().permissions().mode() & 0o777, 0o666);
+    let copy = place.copied_program();
+    let ask = async |uid: u32| {
+        let mut command = Command::new(&copy);
+        command
+            .args(["status", "-o", "json"])
+            .arg("--admin")
+            .arg(place.at("admin.sock"))
+            .uid(uid)
+            .gid(65_534);
+        Answer::to(command).await
+    };
+    assert_eq!(ask(65_534).await.json()["pid"], shim.process.id());
+    for _ in 0..3 {
+        let refused = ask(65_533).await;
+        let expected = "error: uid 65533 may not use the admin socket: permitted are root and the user of probeshim; \
+                        the flag --allow-uid 65533 of probeshim permits this user too\n";
+        assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), expected));
+    }
+    let line = shim.logged("a user without permission is refused at the admin socket; see --allow-uid").await;
+    assert!(line["client"].as_str().unwrap().ends_with("uid 65533"), "{line}");
+    // Refused users occupy no connection of others, however many connections they have.
+    let mut child = Command::new("perl");
+    child.args(["-MSocket", "-e"]).arg(
+        "my $to = sockaddr_un($ARGV[0]); \
+         for (1 .. 400) { socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die; connect($s, $to) or die; push @all, $s } \
+         $| = 1; print qq(connected\n); <STDIN>",
+    );
+    child.arg(place.at("admin.sock")).uid(65_533).gid(65_534);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut connected = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut connected).unwrap();
+    assert_eq!(connected, "connected\n");
+    assert_eq!(place.ask(&["status"]).await.code, Some(0));
+    drop(child.stdin.take());
+    child.wait().unwrap();
 }
