@@ -1,5 +1,5 @@
-//! Users who may connect to the admin socket, as the kernel reports them (`SO_PEERCRED`). Others get
-//! a refusal, outside of the connections that serve the API.
+//! Users who may connect to the admin socket, as the kernel reports them (`SO_PEERCRED`). Others
+//! get a refusal, outside of the connections that serve the API.
 
 use std::convert::Infallible;
 use std::io;
