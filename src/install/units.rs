@@ -52,7 +52,6 @@ ProtectKernelTunables=yes
 ProtectSystem=full
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictSUIDSGID=yes
-SystemCallFilter=@system-service
 ";
 
 impl UnitSettings<'_> {

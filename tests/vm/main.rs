@@ -6,7 +6,6 @@
 mod chaos;
 mod install;
 mod payload;
-mod upgrades;
 
 use fixtures::image::{BUSYBOX, Store};
 use fixtures::machine::{program, program_under_test};
