@@ -87,6 +87,6 @@ record uninstall-restart probeshim uninstall --yes --purge
 systemctl stop kubelet
 mkfifo fifo
 systemd-run --quiet --unit play --service-type notify "${properties[@]}" \
-  /payload/bin/probeshim play mounts.json --upstream "$runtime" --state-dir /payload/state --record-limit off
+  /payload/bin/probeshim play /payload/mounts.json --upstream "$runtime" --state-dir /payload/state --record-limit off
 cat fifo >out/mounts
 systemctl stop play
