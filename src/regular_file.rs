@@ -1,10 +1,12 @@
 //! Reads files whose paths come from users or other programs: regular files, and FIFOs that a user
 //! names, up to a size limit. Writes directory entries to disk.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 
@@ -147,6 +149,14 @@ fn name_of(kind: FileType) -> &'static str {
         _ if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "of an unknown type",
     }
+}
+
+/// Returns the path of a file that was deleted or replaced, from the link to it in `/proc`; `None`
+/// if the file still exists at the path of the link.
+#[must_use]
+pub fn path_of_deleted(link: &Path) -> Option<PathBuf> {
+    let path = link.as_os_str().as_bytes().strip_suffix(b" (deleted)")?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Writes the directory entry of a file to disk, after the file was created or renamed.

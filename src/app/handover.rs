@@ -5,7 +5,6 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -14,6 +13,8 @@ use procfs::process::Process;
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
+
+use crate::regular_file::path_of_deleted;
 
 /// Variable with the pid of the process whose socket was taken over.
 const PREDECESSOR: &str = "PROBESHIM_PREDECESSOR";
@@ -41,9 +42,6 @@ echo $!"#;
 
 /// SIGUSR2 in a set of signals.
 const USR2_BIT: u64 = 1 << (Signal::USR2.as_raw() - 1);
-
-/// End of the link to the program of a process after the file was replaced.
-const DELETED: &[u8] = b" (deleted)";
 
 /// Reason why no successor can be started.
 #[derive(Debug, thiserror::Error)]
@@ -148,10 +146,7 @@ fn program_path(argument: Option<OsString>, link: PathBuf) -> PathBuf {
     if let Some(path) = argument.map(PathBuf::from).filter(|path| path.is_absolute()) {
         return path;
     }
-    match link.as_os_str().as_bytes().strip_suffix(DELETED) {
-        Some(path) => PathBuf::from(OsString::from_vec(path.to_vec())),
-        None => link,
-    }
+    path_of_deleted(&link).unwrap_or(link)
 }
 
 #[cfg(test)]

@@ -3,14 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, StatusCode};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
+use url::Url;
 
 use super::finding::Finding;
 use crate::admin::Client;
@@ -20,10 +16,14 @@ use crate::cri::v1::{
     VersionRequest,
 };
 use crate::cri::{image_client, runtime_client};
+use crate::https;
 use crate::socket::SocketPath;
 
 /// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum length of the body of a kubelet's `/healthz`.
+const MAX_HEALTH_BYTES: usize = 1 << 16;
 
 /// Interval between attempts of a check.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -74,21 +74,17 @@ impl SwitchChecks {
         attempt: impl Fn() -> F,
         remedy: &str,
     ) -> Finding {
-        loop {
-            let result = timeout(REQUEST_TIMEOUT, attempt()).await;
-            match result.unwrap_or_else(|_| Err(format!("no response within {REQUEST_TIMEOUT:?}"))) {
-                Ok(detail) => return Finding::ok(check, detail),
-                Err(detail) if Instant::now() >= deadline => return Finding::failed(check, detail, remedy),
-                Err(_) => sleep(RETRY_INTERVAL).await,
-            }
+        match retry(deadline, attempt).await {
+            Ok(detail) => Finding::ok(check, detail),
+            Err(detail) => Finding::failed(check, detail, remedy),
         }
     }
 
     async fn is_kubelet_healthy(&self) -> Result<String, String> {
-        let Some(address) = self.healthz else { return Ok("the kubelet serves no /healthz".to_owned()) };
-        let status = healthz(address).await.map_err(|error| format!("http://{address}/healthz: {error}"))?;
-        let answer = format!("http://{address}/healthz answers {}", status.as_u16());
-        if status == StatusCode::OK { Ok(answer) } else { Err(answer) }
+        match self.healthz {
+            Some(address) => healthz(address).await,
+            None => Ok("the kubelet serves no /healthz".to_owned()),
+        }
     }
 
     /// Compares pods, containers and images as the runtime lists them directly and through
@@ -171,22 +167,31 @@ fn call_error(socket: &SocketPath, status: &tonic::Status) -> String {
 
 /// Waits until a kubelet answers `/healthz` with 200. Returns whether it did before `deadline`.
 pub(super) async fn wait_healthy(address: SocketAddr, deadline: Instant) -> bool {
+    retry(deadline, || healthz(address)).await.is_ok()
+}
+
+/// Repeats an attempt until it succeeds. Returns its last error once `deadline` has passed.
+async fn retry<F: Future<Output = Result<String, String>>>(
+    deadline: Instant,
+    attempt: impl Fn() -> F,
+) -> Result<String, String> {
     loop {
-        let status = timeout(REQUEST_TIMEOUT, healthz(address)).await;
-        if matches!(status, Ok(Ok(StatusCode::OK))) {
-            return true;
+        let result = timeout(REQUEST_TIMEOUT, attempt()).await;
+        match result.unwrap_or_else(|_| Err(format!("no response within {REQUEST_TIMEOUT:?}"))) {
+            Err(_) if Instant::now() < deadline => sleep(RETRY_INTERVAL).await,
+            result => return result,
         }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn healthz(address: SocketAddr) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::get("/healthz").header(http::header::HOST, address.to_string());
-    Ok(sender.send_request(request.body(Empty::<Bytes>::new())?).await?.status())
+/// Returns a sentence about the response of a kubelet's `/healthz`, as an error unless it is 200.
+async fn healthz(address: SocketAddr) -> Result<String, String> {
+    let url = format!("http://{address}/healthz");
+    let failed = |error: &dyn std::fmt::Display| format!("{url}: {error}");
+    let parsed = Url::parse(&url).map_err(|error| failed(&error))?;
+    let request = Request::get("/healthz").body(Full::default()).map_err(|error| failed(&error))?;
+    let response =
+        https::send(&parsed, None, request, MAX_HEALTH_BYTES).await.map_err(|error| failed(&error))?;
+    let answer = format!("{url} answers {}", response.status().as_u16());
+    if response.status() == StatusCode::OK { Ok(answer) } else { Err(answer) }
 }

@@ -36,12 +36,9 @@ pub fn confirm(paths: &Paths, manager: &dyn ServiceManager) -> Result<(), Instal
     }
     manager.run(&["disable", "--now", InstalledUnit::Revert.name()])?;
     // The timer may have expired before it was stopped.
-    if switch_state(paths)? == Some(Confirmation::Reverted) {
-        return Err(InstallError::Reverted);
+    match switch_state(paths)? {
+        None => Err(InstallError::NothingToConfirm),
+        Some(Confirmation::Reverted) => Err(InstallError::Reverted),
+        Some(_) => Ok(InstallRecord::set_confirmed(paths, true)?),
     }
-    let Some(mut record) = InstallRecord::read(paths)? else { return Err(InstallError::NothingToConfirm) };
-    if let Some(kubelet) = &mut record.kubelet {
-        kubelet.confirmed = true;
-    }
-    Ok(record.write(paths)?)
 }

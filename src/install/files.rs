@@ -1,15 +1,14 @@
 //! Writes and removes files so that a crash at any point leaves either the old content or the new.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::regular_file::sync_parent_dir;
 
-/// Writes a file with this mode beside its path, and renames it. Missing directories are created,
-/// those below `/var/lib` with access for their owner only.
+/// Writes a file with this mode beside its path, and renames it. Missing directories are created.
 pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     create_dirs(path)?;
     let temporary = temporary(path);
@@ -58,9 +57,7 @@ pub(super) fn has_content(path: &Path, content: &[u8]) -> bool {
 }
 
 fn create_dirs(path: &Path) -> io::Result<()> {
-    let Some(dir) = path.parent() else { return Ok(()) };
-    let mode = if dir.ends_with("var/lib/probeshim") { 0o700 } else { 0o755 };
-    DirBuilder::new().recursive(true).mode(mode).create(dir)
+    path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
 /// Gives a complete file its name.

@@ -29,6 +29,12 @@ pub enum FindingState {
 }
 
 impl Finding {
+    /// Returns whether any check failed.
+    #[must_use]
+    pub fn any_failed(findings: &[Self]) -> bool {
+        findings.iter().any(|finding| finding.state == FindingState::Failed)
+    }
+
     pub(super) fn ok(check: &'static str, detail: impl Into<String>) -> Self {
         Self { check, state: FindingState::Ok, detail: detail.into(), remedy: None }
     }

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use super::InstallError;
 use super::checks::SwitchChecks;
 use super::files::{copy_program, has_content, write_file};
-use super::finding::{Finding, FindingState};
+use super::finding::Finding;
 use super::node::main_pid;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
 use super::record::{InstallRecord, KubeletRecord};
 use super::switch::InstalledFile;
 use super::systemctl::{ServiceManager, property};
+use crate::regular_file::path_of_deleted;
 
 /// Part of the time for the confirmation that is left to the user after the checks.
 const CHECKS_SHARE: u32 = 2;
@@ -60,9 +61,9 @@ impl Installer<'_> {
             record.add_dirs(self.paths, &path);
         }
         if let Some(kubelet) = &plan.kubelet {
-            let is_known = record.kubelet.as_ref().is_some_and(|known| known.switch == kubelet.switch);
-            let confirmed = is_known && record.kubelet.as_ref().is_some_and(|known| known.confirmed);
-            record.kubelet = Some(KubeletRecord { switch: kubelet.switch.clone(), confirmed });
+            let switch = kubelet.switch.clone();
+            let confirmed = record.kubelet.is_some_and(|known| known.confirmed && known.switch == switch);
+            record.kubelet = Some(KubeletRecord { switch, confirmed });
         }
         record.write(self.paths)?;
         Ok(record)
@@ -96,7 +97,7 @@ impl Installer<'_> {
     fn is_replaced(&self, unit: &str) -> Result<bool, InstallError> {
         let Some(pid) = main_pid(self.manager, unit)? else { return Ok(false) };
         let program = fs::read_link(self.paths.at(format!("/proc/{pid}/exe")));
-        Ok(program.is_ok_and(|program| program.to_string_lossy().ends_with(" (deleted)")))
+        Ok(program.is_ok_and(|program| path_of_deleted(&program).is_some()))
     }
 
     /// Points the kubelet at probeshim, and returns the results of the checks. From the first
@@ -111,7 +112,7 @@ impl Installer<'_> {
             files.iter().all(|file| self.is_written(file)) && kubelet.uses(&plan.listen) == Some(true);
         if !(is_switched && confirmed) {
             // A confirmation of an earlier change does not confirm this one.
-            self.unconfirm()?;
+            InstallRecord::set_confirmed(self.paths, false)?;
             let timer = InstalledUnit::Revert.name();
             self.manager.run(&["enable", timer])?;
             self.manager.run(&["restart", timer])?;
@@ -142,14 +143,6 @@ impl Installer<'_> {
         Ok(())
     }
 
-    fn unconfirm(&self) -> Result<(), InstallError> {
-        let Some(mut record) = InstallRecord::read(self.paths)? else { return Ok(()) };
-        if let Some(kubelet) = &mut record.kubelet {
-            kubelet.confirmed = false;
-        }
-        Ok(record.write(self.paths)?)
-    }
-
     fn is_written(&self, file: &InstalledFile) -> bool {
         has_content(&self.paths.at(&file.path), file.text.as_bytes())
     }
@@ -164,13 +157,5 @@ impl Installer<'_> {
             changed = true;
         }
         Ok(changed)
-    }
-}
-
-impl Finding {
-    /// Returns whether any check failed.
-    #[must_use]
-    pub fn any_failed(findings: &[Self]) -> bool {
-        findings.iter().any(|finding| finding.state == FindingState::Failed)
     }
 }

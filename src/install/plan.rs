@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::InstallError;
 use super::files::has_content;
-use super::finding::{Finding, FindingState};
+use super::finding::Finding;
 use super::node::NodeKubelet;
 use super::paths::Paths;
 use super::preflight::node_findings;
@@ -113,7 +113,7 @@ impl InstallPlan {
     /// Returns whether a check failed, so that nothing must be changed.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.findings.iter().any(|finding| finding.state == FindingState::Failed)
+        Finding::any_failed(&self.findings)
     }
 
     /// Returns the change of the kubelet: the planned one, or that of an earlier installation.

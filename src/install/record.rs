@@ -1,6 +1,8 @@
 //! The record of an installation: what undoes it. The record is written before each change.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -91,8 +93,18 @@ impl InstallRecord {
         }
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
         text.push('\n');
-        let written = write_file(&paths.at(Paths::record()), text.as_bytes(), 0o600);
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(paths.at(state));
+        let written = created.and_then(|()| write_file(&paths.at(Paths::record()), text.as_bytes(), 0o600));
         written.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Records whether the change of the kubelet is confirmed.
+    pub(super) fn set_confirmed(paths: &Paths, confirmed: bool) -> Result<(), RecordError> {
+        let Some(mut record) = Self::read(paths)? else { return Ok(()) };
+        if let Some(kubelet) = &mut record.kubelet {
+            kubelet.confirmed = confirmed;
+        }
+        record.write(paths)
     }
 
     /// Removes the record.

@@ -8,7 +8,7 @@ use std::process;
 use fixtures::need;
 use fixtures::vm::Vm;
 
-use crate::payload::payload;
+use crate::payload::node_with_kubelet_unit;
 
 /// Rounds without a number in the environment.
 const ROUNDS: usize = 10;
@@ -25,7 +25,7 @@ fn a_killed_installation_can_be_repeated_or_undone_and_leaves_the_node_as_it_was
     let rounds = number("PROBESHIM_CHAOS_ROUNDS").unwrap_or(ROUNDS);
     // bash has seeds of 15 bits.
     let seed = number("PROBESHIM_CHAOS_SEED").unwrap_or(process::id() as usize % 32_768);
-    let payload = need!(payload(include_str!("chaos.sh")))
+    let payload = need!(node_with_kubelet_unit(include_str!("chaos.sh")))
         .file("rounds", rounds.to_string().as_bytes())
         .file("seed", seed.to_string().as_bytes())
         .file("poll-sockets.pl", include_bytes!("poll-sockets.pl"));

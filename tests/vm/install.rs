@@ -5,7 +5,7 @@ use fixtures::need;
 use fixtures::vm::{Outcome, Vm};
 use serde_json::{Value, json};
 
-use crate::payload::payload;
+use crate::payload::node_with_kubelet_unit;
 
 /// The kubelet's own endpoint, and that of an installed probeshim.
 const RUNTIME: &str = "unix:///run/containerd-2.2/containerd.sock";
@@ -14,8 +14,8 @@ const PROBESHIM: &str = "unix:///run/probeshim/probeshim.sock";
 #[test]
 fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     let vm = need!(Vm::new());
-    let payload =
-        need!(payload(include_str!("install.sh"))).file("mounts.json", mounting_pod().to_string().as_bytes());
+    let payload = need!(node_with_kubelet_unit(include_str!("install.sh")))
+        .file("mounts.json", mounting_pod().to_string().as_bytes());
     let outcome = vm.run(payload);
     assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
     let text = |name: &str| outcome.text(name);

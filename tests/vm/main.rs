@@ -7,10 +7,9 @@ mod chaos;
 mod install;
 mod payload;
 
-use fixtures::image::{BUSYBOX, Store};
-use fixtures::machine::{program, program_under_test};
+use fixtures::image::BUSYBOX;
 use fixtures::need;
-use fixtures::vm::{Payload, Vm};
+use fixtures::vm::Vm;
 use serde_json::{Value, json};
 
 /// Profile that containerd gives to containers.
@@ -21,14 +20,7 @@ const MEMORY_LIMIT: u32 = 64 << 20;
 #[test]
 fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     let vm = need!(Vm::new());
-    let busybox = need!(program("busybox", "busybox-static"));
-    let mut payload = Payload::new(include_str!("pods.sh"));
-    for tool in ["containerd-2.2", "crictl-1.36", "kubelet-1.36"] {
-        payload = need!(payload.tool(tool));
-    }
-    let payload = payload
-        .program("probeshim", program_under_test())
-        .images(&Store::new(&busybox))
+    let payload = need!(payload::node(include_str!("pods.sh")))
         .file("pod.json", pod().to_string().as_bytes())
         .file("container.json", container().to_string().as_bytes())
         .file("limited.json", limited_container().to_string().as_bytes())

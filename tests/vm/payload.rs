@@ -1,20 +1,23 @@
-//! Payloads with a kubelet as a service.
+//! Payloads with the programs of a node.
 
 use fixtures::image::{BUSYBOX, Store};
 use fixtures::machine::{program, program_under_test};
 use fixtures::vm::Payload;
 use serde_json::{Value, json};
 
-/// Returns a payload with the tools of a node, and a static pod with an exec probe.
-pub(crate) fn payload(script: &str) -> Result<Payload, String> {
+/// Returns a payload with the programs and images of a node.
+pub(crate) fn node(script: &str) -> Result<Payload, String> {
     let busybox = program("busybox", "busybox-static")?;
     let mut payload = Payload::new(script);
     for tool in ["containerd-2.2", "crictl-1.36", "kubelet-1.36"] {
         payload = payload.tool(tool)?;
     }
-    let payload = payload
-        .program("probeshim", program_under_test())
-        .images(&Store::new(&busybox))
+    Ok(payload.program("probeshim", program_under_test()).images(&Store::new(&busybox)))
+}
+
+/// Returns a payload of a node whose kubelet is a service, with a static pod with an exec probe.
+pub(crate) fn node_with_kubelet_unit(script: &str) -> Result<Payload, String> {
+    let payload = node(script)?
         .file("kubelet-unit.sh", include_str!("kubelet-unit.sh").as_bytes())
         .file("manifests/probed.json", probed_pod().to_string().as_bytes());
     Ok(payload)

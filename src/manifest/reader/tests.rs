@@ -1,5 +1,6 @@
 //! Tests of reading documents and of their errors.
 
+mod document_faults;
 mod faults;
 mod placement;
 

@@ -61,6 +61,20 @@ fn request(container: &str, script: &str) -> ExecSyncRequest {
     ExecSyncRequest { container_id: container.to_owned(), cmd, timeout: 0 }
 }
 
+/// Starts a container, and a service with additional flags and variables in front of its runtime.
+async fn start(more: &[&str], environment: &str) -> (Runtime, String, Service) {
+    let mut runtime = Runtime::start();
+    let container = runtime.runs("sleep 1000").await;
+    let service = Service::start_in(runtime.socket.as_path(), more, environment).await;
+    (runtime, container, service)
+}
+
+async fn end(service: Service, mut runtime: Runtime, container: &str) {
+    drop(service);
+    runtime.stop(container, 0).await;
+    runtime.end().await;
+}
+
 /// Asserts that new calls succeed.
 async fn answers(service: &Service, container: &str) {
     let answer = soon(runtime_client(&service.socket()).exec_sync(request(container, "echo new"))).await;
@@ -69,9 +83,7 @@ async fn answers(service: &Service, container: &str) {
 
 #[tokio::test]
 async fn a_successor_serves_new_calls_while_a_call_in_flight_finishes_in_the_old_process() {
-    let mut runtime = Runtime::start();
-    let container = runtime.runs("sleep 1000").await;
-    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let (runtime, container, service) = start(&[], "").await;
     let old = service.pid().await;
     service.notified().await;
     let slow = SlowCall::start(&service, &runtime, &container).await;
@@ -81,17 +93,12 @@ async fn a_successor_serves_new_calls_while_a_call_in_flight_finishes_in_the_old
     assert_eq!(service.pid().await, new);
     answers(&service, &container).await;
     slow.end().await;
-    drop(service);
-    runtime.stop(&container, 0).await;
-    runtime.end().await;
+    end(service, runtime, &container).await;
 }
 
 #[tokio::test]
 async fn a_successor_that_waits_for_the_state_answers_the_watchdog_and_then_serves() {
-    let mut runtime = Runtime::start();
-    let container = runtime.runs("sleep 1000").await;
-    let more = ["--enforce", "restart"];
-    let service = Service::start_in(runtime.socket.as_path(), &more, "WATCHDOG_USEC=100000").await;
+    let (runtime, container, service) = start(&["--enforce", "restart"], "WATCHDOG_USEC=100000").await;
     let old = service.pid().await;
     service.notified().await;
     let slow = SlowCall::start(&service, &runtime, &container).await;
@@ -106,16 +113,12 @@ async fn a_successor_that_waits_for_the_state_answers_the_watchdog_and_then_serv
     assert!(service.notified().await.starts_with("READY=1"));
     assert_eq!(service.pid().await, new);
     answers(&service, &container).await;
-    drop(service);
-    runtime.stop(&container, 0).await;
-    runtime.end().await;
+    end(service, runtime, &container).await;
 }
 
 #[tokio::test]
 async fn a_successor_that_has_just_started_can_be_replaced() {
-    let mut runtime = Runtime::start();
-    let container = runtime.runs("sleep 1000").await;
-    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let (runtime, container, service) = start(&[], "").await;
     let mut pid = service.pid().await;
     let mut pids = BTreeSet::from([pid]);
     for _ in 0..5 {
@@ -124,9 +127,7 @@ async fn a_successor_that_has_just_started_can_be_replaced() {
     }
     assert_eq!(service.pid().await, pid);
     answers(&service, &container).await;
-    drop(service);
-    runtime.stop(&container, 0).await;
-    runtime.end().await;
+    end(service, runtime, &container).await;
 }
 
 #[tokio::test]
@@ -166,9 +167,7 @@ async fn a_signal_ends_the_process_while_the_new_program_is_checked() {
 
 #[tokio::test]
 async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
-    let mut runtime = Runtime::start();
-    let container = runtime.runs("sleep 1000").await;
-    let service = Service::start(runtime.socket.as_path(), &[]).await;
+    let (runtime, container, service) = start(&[], "").await;
     service.notified().await;
     let done = Arc::new(AtomicBool::new(false));
     // Clients with long connections, as a kubelet has one, and one that connects for each call.
@@ -213,9 +212,7 @@ async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
             gone(*old).await;
         }
     }
-    drop(service);
-    runtime.stop(&container, 0).await;
-    runtime.end().await;
+    end(service, runtime, &container).await;
 }
 
 /// Returns whether the client's library gave a call up before it sent a byte of it: the connection
