@@ -30,6 +30,7 @@ pub(super) struct RegisteredPod {
     paths: BTreeSet<PathBuf>,
     /// Time at which the pod was first registered.
     started: SystemTime,
+    /// Whether the termination of the pod was requested.
     is_ending: bool,
     /// Whether this process registered the pod first.
     #[serde(skip)]
@@ -74,7 +75,7 @@ impl PodRegistry {
         self.lock().contains_key(uid)
     }
 
-    /// Records that the termination of a pod has begun.
+    /// Records that the termination of a pod was requested.
     pub(super) fn mark_terminating(&self, uid: &str) {
         if let Some(memory) = self.lock().get_mut(uid) {
             memory.is_ending = true;

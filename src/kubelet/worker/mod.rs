@@ -136,8 +136,7 @@ impl PodWorker {
     pub(super) async fn run(mut self) -> bool {
         let signals = self.signals.clone();
         if self.pod.origin == PodOrigin::Orphan {
-            self.terminate().await;
-            return self.cleanup().await;
+            return self.end().await;
         }
         if self.pod.is_client_pod() {
             self.run_client_pod().await;
@@ -154,10 +153,25 @@ impl PodWorker {
             () = self.run_loop() => {}
             () = signals.terminate.cancelled() => {}
         }
-        self.terminate().await;
-        self.published.send_modify(PublishedPod::finish);
-        signals.terminate.cancelled().await;
+        self.end().await
+    }
+
+    /// Terminates the pod, and removes it once it is no longer desired. Until then, a restart of
+    /// probeshim continues with the pod that has ended. Returns whether nothing of the pod is left.
+    async fn end(&self) -> bool {
+        let terminate = async {
+            self.terminate().await;
+            self.published.send_modify(PublishedPod::finish);
+        };
+        tokio::join!(self.record_termination(), terminate);
         self.cleanup().await
+    }
+
+    /// Waits until the termination of the pod is requested, and records it, so that the next
+    /// probeshim finishes it if this one is killed.
+    async fn record_termination(&self) {
+        self.signals.terminate.cancelled().await;
+        self.context.stores.registry.mark_terminating(&self.pod.uid);
     }
 
     /// Returns the sandbox that the pod will have, before it exists.

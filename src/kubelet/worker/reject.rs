@@ -14,10 +14,10 @@ impl PodWorker {
             published.update(rejection.status(&self.pod, published.started), &[]);
         });
         if !self.context.stores.registry.is_new(&self.pod.uid) {
-            self.terminate().await;
+            return self.end().await;
         }
         self.published.send_modify(PublishedPod::finish);
-        self.signals.terminate.cancelled().await;
+        self.record_termination().await;
         self.cleanup().await
     }
 }

@@ -41,7 +41,6 @@ impl PodWorker {
             prober.stop_liveness_and_startup(&self.names);
         }
         self.published.send_modify(|published| published.phase = WorkerPhase::Terminating);
-        self.context.stores.registry.mark_terminating(&self.pod.uid);
         let force = self.signals.force.clone();
         let mut grace_periods = self.signals.grace_periods();
         loop {
