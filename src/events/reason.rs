@@ -52,6 +52,18 @@ pub const NODE_AFFINITY: &str = "NodeAffinity";
 pub const NODE_PORTS: &str = "NodePorts";
 /// A pod is not admitted because the node lacks resources.
 pub const UNEXPECTED_ADMISSION_ERROR: &str = "UnexpectedAdmissionError";
+/// A pod of a workload is not admitted because the node lacks CPU.
+pub const OUT_OF_CPU: &str = "OutOfcpu";
+/// A pod of a workload is not admitted because the node lacks memory.
+pub const OUT_OF_MEMORY: &str = "OutOfmemory";
+/// A pod of a workload is not admitted because the node lacks storage.
+pub const OUT_OF_EPHEMERAL_STORAGE: &str = "OutOfephemeral-storage";
+/// A pod of a workload is not admitted because the node runs as many pods as it may.
+pub const OUT_OF_PODS: &str = "OutOfpods";
+/// A pod of a workload is not admitted because the node lacks huge pages of 2 MiB.
+pub const OUT_OF_HUGE_PAGES_2MI: &str = "OutOfhugepages-2Mi";
+/// A pod of a workload is not admitted because the node lacks huge pages of 1 GiB.
+pub const OUT_OF_HUGE_PAGES_1GI: &str = "OutOfhugepages-1Gi";
 /// A pod is not admitted because the node lacks AppArmor.
 pub const APP_ARMOR: &str = "AppArmor";
 /// A probe failed, or its result is unknown.
@@ -141,7 +153,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 66] = [
+pub const ALL: [&str; 72] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -165,6 +177,12 @@ pub const ALL: [&str; 66] = [
     NODE_AFFINITY,
     NODE_PORTS,
     UNEXPECTED_ADMISSION_ERROR,
+    OUT_OF_CPU,
+    OUT_OF_MEMORY,
+    OUT_OF_EPHEMERAL_STORAGE,
+    OUT_OF_PODS,
+    OUT_OF_HUGE_PAGES_2MI,
+    OUT_OF_HUGE_PAGES_1GI,
     APP_ARMOR,
     UNHEALTHY,
     PROBE_WARNING,

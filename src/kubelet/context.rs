@@ -21,6 +21,7 @@ use super::runtime_state::RuntimeState;
 use super::runtime_status::RuntimePodStatus;
 use super::subpath_mounts::SubPathMounts;
 use super::user_namespaces::UserNamespaces;
+use super::workload_store::WorkloadStore;
 use crate::events::{Event, EventRecorder, reason};
 use crate::handler::Executor;
 use crate::manifest::pod::Pod;
@@ -62,6 +63,7 @@ pub(super) struct Stores {
     pub(super) subpath_mounts: SubPathMounts,
     pub(super) user_namespaces: UserNamespaces,
     pub(super) kubelet_presence: KubeletPresence,
+    pub(super) workloads: WorkloadStore,
 }
 
 impl Stores {
@@ -80,6 +82,7 @@ impl Stores {
             subpath_mounts: SubPathMounts::new(snapshot, state.clone())?,
             user_namespaces: UserNamespaces::restore(snapshot, state.clone())?,
             kubelet_presence: KubeletPresence::new(snapshot, state.clone())?,
+            workloads: WorkloadStore::restore(snapshot, state.clone())?,
             state,
         })
     }

@@ -44,6 +44,7 @@ mod terminated_pods;
 mod user_namespaces;
 mod worker;
 mod workload_status;
+mod workload_store;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -171,7 +172,7 @@ impl Kubelet {
                 () = self.pod_workers.terminated.expire_next() => {}
             }
         }
-        drop(source);
+        source.end();
         if S::OWNER == PodOwner::Kubelet {
             self.set_pods(Vec::new(), &mut workers);
             while let Some(exit) = workers.join_next().await {

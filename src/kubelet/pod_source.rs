@@ -17,6 +17,13 @@ pub(crate) trait PodSource: Send + 'static {
 
     /// Waits until the desired pods change. This method is cancel-safe.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Ends the source. Its pods are no longer desired.
+    fn end(self)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 /// The pods that are to run.

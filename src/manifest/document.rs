@@ -205,8 +205,16 @@ fn read_pods(
         WorkloadKind::Pod => DocumentKind::Pod { namespace, name, pod: pod.map(Arc::new) },
         kind => {
             let new = |scale| WorkloadSpec::new(kind, [&namespace, &name], scale, node, template);
-            let spec = scale.filter(|_| pod.is_some()).map(new).map(Arc::new);
-            DocumentKind::Workload { kind, namespace, name, spec }
+            let spec = scale.filter(|_| pod.is_some()).map(new);
+            let spec = spec.filter(|spec| {
+                let invalid = spec.name_problems();
+                for problem in &invalid {
+                    let detail = format!("the {} would create an invalid pod: {problem}", kind.name());
+                    node.at(&["metadata", "name"]).inspect(|name| name.error(detail, problems));
+                }
+                invalid.is_empty()
+            });
+            DocumentKind::Workload { kind, namespace, name, spec: spec.map(Arc::new) }
         }
     })
 }

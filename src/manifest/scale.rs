@@ -27,16 +27,18 @@ pub(crate) struct JobSpec {
     pub(crate) backoff_limit: u32,
     /// Whether each pod has its own index, which its containers can read.
     pub(crate) is_indexed: bool,
-    /// Maximum duration of each pod in seconds.
+    /// Time in seconds after which a job that is not complete has failed.
     pub(crate) active_deadline: Option<u32>,
+    /// Whether the job has no active pods for now.
+    pub(crate) is_suspended: bool,
+    /// Whether the job may start. A suspended `CronJob` starts no job, and does not affect a job
+    /// that has started.
+    pub(crate) may_start: bool,
 }
 
 impl Scale {
     /// One pod.
     pub(crate) const ONE: Self = Self::Replicas { first: 0, count: 1, is_ordered: false };
-
-    /// No pod.
-    pub(crate) const NONE: Self = Self::Replicas { first: 0, count: 0, is_ordered: false };
 
     /// Returns the indices of the pods.
     pub(crate) fn indices(&self) -> std::ops::Range<u32> {
@@ -50,6 +52,7 @@ impl Scale {
     pub(crate) fn concurrent(&self) -> u32 {
         match self {
             Self::Replicas { count, .. } => *count,
+            Self::Job(job) if job.is_suspended || !job.may_start => 0,
             Self::Job(job) => job.completions.unwrap_or(u32::MAX).min(job.parallelism),
         }
     }

@@ -15,6 +15,7 @@ pub(crate) enum WorkloadKind {
     DaemonSet,
     StatefulSet,
     ReplicaSet,
+    ReplicationController,
     Job,
     CronJob,
 }
@@ -32,12 +33,13 @@ pub(crate) struct Workload {
 }
 
 impl WorkloadKind {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Pod,
         Self::Deployment,
         Self::DaemonSet,
         Self::StatefulSet,
         Self::ReplicaSet,
+        Self::ReplicationController,
         Self::Job,
         Self::CronJob,
     ];
@@ -54,6 +56,7 @@ impl WorkloadKind {
             Self::DaemonSet => "DaemonSet",
             Self::StatefulSet => "StatefulSet",
             Self::ReplicaSet => "ReplicaSet",
+            Self::ReplicationController => "ReplicationController",
             Self::Job => "Job",
             Self::CronJob => "CronJob",
         }
@@ -62,7 +65,7 @@ impl WorkloadKind {
     /// Returns the API versions that define the kind, the current one first.
     pub(crate) fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Pod => &["v1"],
+            Self::Pod | Self::ReplicationController => &["v1"],
             Self::Deployment | Self::DaemonSet | Self::StatefulSet | Self::ReplicaSet => {
                 &["apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"]
             }
@@ -93,24 +96,26 @@ impl Workload {
             let base = base.get(..base.len().min(MAX_GENERATED_BASE)).unwrap_or(base);
             name.strip_prefix(base).is_some_and(is_random)
         };
+        // An indexed job puts the index before the random characters.
+        let is_indexed = |rest: &str| {
+            rest.split_once('-').is_some_and(|(index, random)| is_number(index) && is_random(random))
+        };
         let own = format!("{}-", self.name);
         match self.kind {
             WorkloadKind::Pod => *name == self.name,
             WorkloadKind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
-            WorkloadKind::ReplicaSet | WorkloadKind::DaemonSet => generated(&own),
-            // An indexed job puts the index before the random characters.
-            WorkloadKind::Job => {
+            WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController | WorkloadKind::DaemonSet => {
                 generated(&own)
-                    || name
-                        .strip_prefix(&own)
-                        .and_then(|rest| rest.split_once('-'))
-                        .is_some_and(|(index, random)| is_number(index) && is_random(random))
             }
+            WorkloadKind::Job => generated(&own) || name.strip_prefix(&own).is_some_and(is_indexed),
             // The middle part is the hash of the template, or the minute for which the job was
             // scheduled.
             WorkloadKind::Deployment | WorkloadKind::CronJob => {
                 name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
-                    Some((middle, random)) => is_name_suffix(middle) && is_random(random),
+                    Some((middle, end)) => {
+                        let is_of_job = self.kind == WorkloadKind::CronJob && is_indexed(end);
+                        is_name_suffix(middle) && (is_random(end) || is_of_job)
+                    }
                     // The API server truncated a name that was too long.
                     None => name.len() == MAX_GENERATED_BASE + 5,
                 })
@@ -143,6 +148,8 @@ mod tests {
             (WorkloadKind::Job, "web-x2x4z", true),
             (WorkloadKind::Job, "web-3-x2x4z", true),
             (WorkloadKind::CronJob, "web-29391840-x2x4z", true),
+            (WorkloadKind::CronJob, "web-29391840-3-x2x4z", true),
+            (WorkloadKind::Deployment, "web-29391840-3-x2x4z", false),
             (WorkloadKind::CronJob, "web", false),
         ] {
             let owner = Workload {

@@ -1,11 +1,13 @@
 //! Workloads, and the pods that probeshim runs for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::manifest::cursor::{Cursor, Level};
+use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::pod::Pod;
 use crate::manifest::reader::pod;
 use crate::manifest::scale::Scale;
@@ -43,11 +45,13 @@ pub(crate) struct WorkloadSpec {
 }
 
 /// Position of a pod in its workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PodSlot {
     pub(crate) index: u32,
     /// Number of earlier pods with the same index, which this pod replaces.
     pub(crate) incarnation: u32,
+    /// Number of names that would suit the pod and that other pods have.
+    pub(crate) taken_names: u32,
 }
 
 impl WorkloadSpec {
@@ -62,16 +66,13 @@ impl WorkloadSpec {
         let service = workload.at(&["spec", "serviceName"]).and_then(|at| at.value().as_str());
         let service = service.filter(|name| !name.is_empty()).map(str::to_owned);
         let template = json!({"metadata": template.value()["metadata"], "spec": template.value()["spec"]});
-        let of_job = match &scale {
-            Scale::Job(job) => json!({"indexed": job.is_indexed, "deadline": job.active_deadline}),
-            Scale::Replicas { .. } => Value::Null,
-        };
+        let is_indexed = matches!(&scale, Scale::Job(job) if job.is_indexed);
         Self {
             kind,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             scale,
-            hash: encode(&json!([template, service, of_job]).to_string(), TEMPLATE_HASH_LEN),
+            hash: encode(&json!([template, service, is_indexed]).to_string(), TEMPLATE_HASH_LEN),
             service,
             template: Arc::new(template),
             level: if workload.is_lenient() { Level::Lenient } else { Level::Strict },
@@ -83,15 +84,30 @@ impl WorkloadSpec {
         (self.kind, &self.namespace, &self.name)
     }
 
-    /// Returns whether another workload has the same pods, apart from their number.
-    pub(crate) fn has_same_pods(&self, other: &Self) -> bool {
-        self.key() == other.key() && self.hash == other.hash
+    /// Returns the hash of all that the pods depend on, except their number.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Returns the slots of the pods that run at the same time if no pod ends.
     pub(crate) fn first_slots(&self) -> impl Iterator<Item = PodSlot> {
         let running = usize::try_from(self.scale.concurrent()).unwrap_or(usize::MAX);
-        self.scale.indices().take(running).map(|index| PodSlot { index, incarnation: 0 })
+        let mut names = BTreeSet::new();
+        self.scale.indices().take(running).map(move |index| {
+            let slot = self.free_slot(index, 0, &names);
+            names.insert(self.pod_name(slot));
+            slot
+        })
+    }
+
+    /// Returns the slot of a new pod, whose name is not among those of the other pods.
+    pub(crate) fn free_slot(&self, index: u32, incarnation: u32, names: &BTreeSet<String>) -> PodSlot {
+        let mut slot = PodSlot { index, incarnation, taken_names: 0 };
+        // A StatefulSet has one name for each index.
+        while self.kind != WorkloadKind::StatefulSet && names.contains(&self.pod_name(slot)) {
+            slot.taken_names += 1;
+        }
+        slot
     }
 
     /// Returns the name of a pod. Names other than those of a `StatefulSet` end with a suffix that
@@ -101,15 +117,29 @@ impl WorkloadSpec {
         let base = match kind {
             WorkloadKind::StatefulSet => return format!("{name}-{}", slot.index),
             WorkloadKind::Pod => return name.clone(),
-            WorkloadKind::Deployment | WorkloadKind::CronJob => format!("{name}-{hash}-"),
-            WorkloadKind::Job if self.is_indexed() => {
+            WorkloadKind::Deployment => format!("{name}-{hash}-"),
+            WorkloadKind::Job | WorkloadKind::CronJob if self.is_indexed() => {
                 // The index stays when the name is too long.
                 let index = format!("-{}-", slot.index);
-                format!("{}{index}", prefix(name, MAX_GENERATED_BASE - index.len()))
+                format!("{}{index}", prefix(&self.job_name(), MAX_GENERATED_BASE - index.len()))
             }
-            WorkloadKind::ReplicaSet | WorkloadKind::DaemonSet | WorkloadKind::Job => format!("{name}-"),
+            WorkloadKind::Job | WorkloadKind::CronJob => format!("{}-", self.job_name()),
+            WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController | WorkloadKind::DaemonSet => {
+                format!("{name}-")
+            }
         };
-        format!("{}{}", prefix(&base, MAX_GENERATED_BASE), encode(&self.identity(slot), SUFFIX_LEN))
+        let suffix = match slot.taken_names {
+            0 => encode(&self.identity(slot), SUFFIX_LEN),
+            taken => encode(&format!("{} {taken}", self.identity(slot)), SUFFIX_LEN),
+        };
+        format!("{}{suffix}", prefix(&base, MAX_GENERATED_BASE))
+    }
+
+    /// Returns the name of a job. That of a `CronJob` has the hash of its template, where
+    /// Kubernetes has the time at which the job was to start.
+    fn job_name(&self) -> String {
+        let Self { kind, name, hash, .. } = self;
+        if *kind == WorkloadKind::CronJob { format!("{name}-{hash}") } else { name.clone() }
     }
 
     /// Returns the uid of a pod.
@@ -117,19 +147,44 @@ impl WorkloadSpec {
         pod::uid_from(&self.identity(slot))
     }
 
+    /// Returns the uid that the job would have in a cluster.
+    fn job_uid(&self) -> String {
+        let Self { kind, namespace, hash, .. } = self;
+        pod::uid_from(&format!("{} {namespace}/{} {hash}", kind.name(), self.job_name()))
+    }
+
     /// Returns a text that identifies a pod among all pods of all workloads.
     fn identity(&self, slot: PodSlot) -> String {
         let Self { kind, namespace, name, hash, .. } = self;
-        let PodSlot { index, incarnation } = slot;
+        let PodSlot { index, incarnation, .. } = slot;
         format!("{} {namespace}/{name} {hash} {index} {incarnation}", kind.name())
     }
 
-    /// Returns a pod. `None` would be a bug, because the template was read without errors.
+    /// Returns a pod. `None` would be a bug, because the reader of the document has read the first
+    /// and the last pod without errors.
     pub(crate) fn pod(&self, slot: PodSlot) -> Option<Arc<Pod>> {
+        // The reader of the document has reported what is unsupported.
+        self.read_pod(slot, &mut Vec::new()).map(Arc::new)
+    }
+
+    /// Returns the errors of the pods that the template has not: those of names that depend on the
+    /// name of the workload.
+    pub(crate) fn name_problems(&self) -> Vec<Violation> {
+        let mut problems = Vec::new();
+        let last = self.scale.indices().next_back();
+        for index in self.scale.indices().next().into_iter().chain(last) {
+            self.read_pod(self.free_slot(index, 0, &BTreeSet::new()), &mut problems);
+        }
+        problems.retain(|problem| !problem.is_unsupported);
+        problems.dedup();
+        problems
+    }
+
+    fn read_pod(&self, slot: PodSlot, problems: &mut Vec<Violation>) -> Option<Pod> {
         let (document, name) = (self.document(slot), self.pod_name(slot));
         let root = Cursor::root("", &document).at_level(self.level);
-        // The reader of the document has reported what is unsupported.
-        pod::read(&root, &self.namespace, &name, &mut Vec::new()).map(Arc::new)
+        let pod = pod::read(&root, &self.namespace, &name, problems)?;
+        Some(Pod { has_controller: true, ..pod })
     }
 
     /// Returns the document of a pod: the template with what a controller adds to it.
@@ -147,16 +202,24 @@ impl WorkloadSpec {
         let (name, hash, index) = (&self.name, &self.hash, slot.index.to_string());
         let labels = match self.kind {
             WorkloadKind::Deployment => vec![("pod-template-hash", hash.clone())],
-            WorkloadKind::DaemonSet => vec![("controller-revision-hash", hash.clone())],
+            WorkloadKind::DaemonSet => {
+                vec![("controller-revision-hash", hash.clone()), ("pod-template-generation", "1".to_owned())]
+            }
             WorkloadKind::StatefulSet => vec![
                 ("controller-revision-hash", format!("{name}-{hash}")),
                 ("statefulset.kubernetes.io/pod-name", self.pod_name(slot)),
                 ("apps.kubernetes.io/pod-index", index.clone()),
             ],
             WorkloadKind::Job | WorkloadKind::CronJob => {
-                vec![("batch.kubernetes.io/job-name", name.clone()), ("job-name", name.clone())]
+                let (name, uid) = (self.job_name(), self.job_uid());
+                vec![
+                    ("batch.kubernetes.io/job-name", name.clone()),
+                    ("job-name", name),
+                    ("batch.kubernetes.io/controller-uid", uid.clone()),
+                    ("controller-uid", uid),
+                ]
             }
-            WorkloadKind::ReplicaSet | WorkloadKind::Pod => Vec::new(),
+            WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController | WorkloadKind::Pod => Vec::new(),
         };
         extend(metadata, "labels", &labels);
         if self.is_indexed() {
@@ -166,22 +229,17 @@ impl WorkloadSpec {
         }
     }
 
-    /// Adds what a controller adds to the spec of a pod: the host name of a pod with an index, the
-    /// variable with its index, and the deadline of a job.
+    /// Adds what a controller adds to the spec of a pod: the host name of a pod with an index, and
+    /// the variable with its index.
     fn complete_spec(&self, spec: &mut Map<String, Value>, slot: PodSlot) {
         if self.kind == WorkloadKind::StatefulSet {
             spec.insert("hostname".to_owned(), self.pod_name(slot).into());
-            if let Some(service) = &self.service {
-                spec.insert("subdomain".to_owned(), service.as_str().into());
-            }
+            // The service replaces a subdomain of the template, even if there is none
+            // (`pkg/controller/statefulset/stateful_set_utils.go`: `initIdentity`).
+            spec.insert("subdomain".to_owned(), self.service.clone().into());
         }
-        let Scale::Job(job) = &self.scale else { return };
-        if let Some(deadline) = job.active_deadline {
-            let own = spec.get("activeDeadlineSeconds").and_then(Value::as_u64).unwrap_or(u64::MAX);
-            spec.insert("activeDeadlineSeconds".to_owned(), own.min(deadline.into()).into());
-        }
-        if job.is_indexed {
-            spec.insert("hostname".to_owned(), format!("{}-{}", self.name, slot.index).into());
+        if self.is_indexed() {
+            spec.insert("hostname".to_owned(), format!("{}-{}", self.job_name(), slot.index).into());
             let path = format!("metadata.labels['{COMPLETION_INDEX_LABEL}']");
             let variable = json!({"name": COMPLETION_INDEX, "valueFrom": {"fieldRef": {"fieldPath": path}}});
             for list in ["initContainers", "containers"] {
@@ -250,14 +308,16 @@ mod tests {
 
     #[test]
     fn a_pod_has_the_name_and_labels_that_the_controller_of_its_workload_gives() {
-        let slot = PodSlot { index: 2, incarnation: 0 };
+        let slot = PodSlot { index: 2, incarnation: 0, taken_names: 0 };
         for (kind, of_workload, name, label, value) in [
-            ("Deployment", "replicas: 3,", "web-9gphwjhw8x-", "pod-template-hash", "9gphwjhw8x"),
+            ("Deployment", "replicas: 3,", "web-xnqlnlpw27-", "pod-template-hash", "xnqlnlpw27"),
             ("ReplicaSet", "replicas: 3,", "web-", "app", "a"),
-            ("DaemonSet", "", "web-", "controller-revision-hash", "9gphwjhw8x"),
+            ("ReplicationController", "replicas: 3, selector: {app: a},", "web-", "app", "a"),
+            ("DaemonSet", "", "web-", "controller-revision-hash", "xnqlnlpw27"),
             ("StatefulSet", "replicas: 3,", "web-2", "statefulset.kubernetes.io/pod-name", "web-2"),
             ("StatefulSet", "replicas: 3,", "web-2", "apps.kubernetes.io/pod-index", "2"),
             ("Job", "completions: 3,", "web-", "batch.kubernetes.io/job-name", "web"),
+            ("DaemonSet", "", "web-", "pod-template-generation", "1"),
             ("Job", "completions: 3, completionMode: Indexed,", "web-2-", COMPLETION_INDEX_LABEL, "2"),
         ] {
             let workload = workload(kind, of_workload);
@@ -281,16 +341,15 @@ mod tests {
 
     #[test]
     fn pods_with_an_index_know_it_by_host_name_and_variable() {
-        let slot = PodSlot { index: 1, incarnation: 0 };
+        let slot = PodSlot { index: 1, incarnation: 0, taken_names: 0 };
         let stateful = workload("StatefulSet", "replicas: 2, serviceName: peers,").pod(slot).unwrap();
         let hostname = (stateful.hostname.hostname.as_deref(), stateful.hostname.subdomain.as_deref());
         assert_eq!(hostname, (Some("web-1"), Some("peers")));
-        let indexed = "completions: 2, completionMode: Indexed, activeDeadlineSeconds: 60,";
+        let indexed = "completions: 2, completionMode: Indexed,";
         let job = workload("Job", indexed).pod(slot).unwrap();
         assert_eq!(job.hostname.hostname.as_deref(), Some("web-1"));
         let index = EnvField::Label(COMPLETION_INDEX_LABEL.to_owned());
         assert_eq!(job.containers[0].env[0].value, VariableValue::Field(index));
-        assert_eq!(job.active_deadline, Some(60));
     }
 
     #[test]
@@ -299,7 +358,7 @@ mod tests {
             "{{kind: ReplicaSet, metadata: {{name: {}}}, spec: {{template: {{spec: {{containers: [{{name: a, image: i}}]}}}}}}}}",
             "n".repeat(70)
         );
-        let slot = PodSlot { index: 0, incarnation: 0 };
+        let slot = PodSlot { index: 0, incarnation: 0, taken_names: 0 };
         let mut workload = WorkloadSpec::clone(&pod_set(&text).unwrap().workloads[0]);
         assert_eq!(workload.pod_name(slot).len(), 63);
         let job = JobSpec {
@@ -308,10 +367,62 @@ mod tests {
             backoff_limit: 0,
             is_indexed: true,
             active_deadline: None,
+            is_suspended: false,
+            may_start: true,
         };
         (workload.kind, workload.scale) = (WorkloadKind::Job, Scale::Job(job));
         let name = workload.pod_name(slot);
         assert!(name.len() == 63 && name.contains("n-0-"), "{name}");
+    }
+
+    #[test]
+    fn a_job_of_a_cron_job_has_one_name() {
+        let text = "{kind: CronJob, metadata: {name: web}, spec: {jobTemplate: {spec: {completions: 2, \
+                    completionMode: Indexed, template: {spec: {restartPolicy: Never, containers: \
+                    [{name: main, image: i}]}}}}}}";
+        let workload = pod_set(text).unwrap().workloads.remove(0);
+        let pod = workload.pod(PodSlot { index: 1, incarnation: 0, taken_names: 0 }).unwrap();
+        let job = format!("web-{}", workload.hash());
+        assert_eq!(pod.labels["job-name"], job);
+        assert_eq!(pod.hostname.hostname.as_deref(), Some(format!("{job}-1").as_str()));
+        assert!(pod.name.starts_with(&format!("{job}-1-")), "{}", pod.name);
+        assert_eq!(pod.labels["controller-uid"], pod.labels["batch.kubernetes.io/controller-uid"]);
+    }
+
+    #[test]
+    fn a_workload_whose_name_its_pods_cannot_have_is_refused() {
+        let long = "n".repeat(64);
+        let label = "a lowercase RFC 1123 label must consist of";
+        for (kind, name, fields, expected) in [
+            ("StatefulSet", "my.db", "", label),
+            ("StatefulSet", &long[..52], "", ""),
+            ("StatefulSet", &long[..53], "", "the StatefulSet would create an invalid pod: metadata.labels"),
+            ("StatefulSet", "db", "serviceName: my.svc,", label),
+            ("Job", "my.job", "", ""),
+            ("Job", "my.job", "completions: 1, completionMode: Indexed,", "invalid pod: spec.hostname"),
+            ("Job", &long[..63], "", ""),
+            ("Job", &long, "", "the Job would create an invalid pod: metadata.labels"),
+            ("Deployment", &long, "", ""),
+        ] {
+            let policy = if kind == "Job" { "restartPolicy: Never," } else { "" };
+            let text = format!(
+                "{{kind: {kind}, metadata: {{name: {name}}}, spec: {{{fields} template: {{spec: {{{policy} \
+                 containers: [{{name: a, image: i}}]}}}}}}}}"
+            );
+            match play(&text) {
+                Ok(_) => assert_eq!(expected, "", "{kind} {name}"),
+                Err(problems) => {
+                    let is_expected = problems.iter().all(|it| it.contains(expected));
+                    assert!(!expected.is_empty() && is_expected, "{kind} {name}: {problems:?}");
+                }
+            }
+        }
+        let text = format!(
+            "{{kind: CronJob, metadata: {{name: {}}}, spec: {{jobTemplate: {{spec: {{template: {{spec: \
+             {{restartPolicy: Never, containers: [{{name: a, image: i}}]}}}}}}}}}}}}",
+            &long[..53]
+        );
+        assert!(play(&text).unwrap_err()[0].ends_with("must be no more than 52 characters"));
     }
 
     #[test]
@@ -345,6 +456,12 @@ mod tests {
                 "selector: {matchLabels: {a: c}}",
                 "spec.selector.matchLabels: Invalid value: an object with a: `selector` does not match template `labels`",
             ),
+            (
+                "Deployment",
+                "strategy: {type: Rolling}",
+                "spec.strategy.type: Unsupported value: \"Rolling\": supported values: \"Recreate\", \"RollingUpdate\"",
+            ),
+            ("DaemonSet", "updateStrategy: {type: Recreate}", "spec.updateStrategy.type: Unsupported value"),
             (
                 "StatefulSet",
                 "podManagementPolicy: Any",

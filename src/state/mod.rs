@@ -61,6 +61,8 @@ pub enum StateTable {
     SubPathMounts,
     /// First host ids of the user namespaces of pods, by the uids of the pods.
     UserNamespaces,
+    /// Progress of workloads, by their kinds, namespaces and names.
+    Workloads,
 }
 
 /// The state store. Clones share the database.
@@ -84,7 +86,7 @@ pub struct CloseError(String);
 pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
 impl StateTable {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Pods,
         Self::ProbeKilled,
         Self::RestartTried,
@@ -97,6 +99,7 @@ impl StateTable {
         Self::Containers,
         Self::SubPathMounts,
         Self::UserNamespaces,
+        Self::Workloads,
     ];
 
     fn name(self) -> &'static str {
@@ -113,6 +116,7 @@ impl StateTable {
             Self::Containers => "containers",
             Self::SubPathMounts => "subpath_mounts",
             Self::UserNamespaces => "user_namespaces",
+            Self::Workloads => "workloads",
         }
     }
 }

@@ -90,11 +90,15 @@ fn check_os(pod: &Pod) -> Result<(), Rejection> {
     }
 }
 
-/// Checks whether a pod fits the node. Insufficient resources count last: a pod of a manifest is
-/// critical, so that the kubelet would preempt other pods for it. It may preempt no other pod of a
-/// manifest (`predicate.go`: `Admit`; `preemption.go`: `HandleAdmissionFailure`,
-/// `getPodsToPreempt`).
+/// Checks whether a pod fits the node. Insufficient resources count first for a pod of a workload
+/// and last for a pod of a manifest, which is critical, so that the kubelet would preempt other
+/// pods for it. It may preempt no other pod of a manifest (`predicate.go`: `Admit`;
+/// `preemption.go`: `HandleAdmissionFailure`, `getPodsToPreempt`).
 fn check_node(pod: &Pod, active: &[&Pod], node: &NodeInfo) -> Result<(), Rejection> {
+    let insufficient = insufficient_resources(pod, active, node);
+    if let Some(first) = insufficient.first().filter(|_| pod.has_controller) {
+        return Err(Rejection::new(first.reason(), first.to_string()));
+    }
     if !node_affinity::matches(&pod.placement, node) {
         let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         return Err(Rejection::new(reason::NODE_AFFINITY, message));
@@ -104,11 +108,13 @@ fn check_node(pod: &Pod, active: &[&Pod], node: &NodeInfo) -> Result<(), Rejecti
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
         return Err(Rejection::new(reason::NODE_PORTS, message));
     }
-    let insufficient = insufficient_resources(pod, active, node);
     if insufficient.is_empty() {
         return Ok(());
     }
-    let resources = insufficient.iter().fold(String::new(), |text, resource| format!("{text}{resource}, "));
+    // The kubelet writes the list this way (`preemption.go`: `admissionRequirementList`).
+    let resources = insufficient.iter().fold(String::new(), |text, resource| {
+        format!("{text}(res: {}, q: {}), ", resource.name(), resource.missing())
+    });
     let message = format!(
         "Unexpected error while attempting to recover from admission failure: preemption: error finding \
          a set of pods to preempt: no set of running pods found to reclaim resources: [{resources}]"

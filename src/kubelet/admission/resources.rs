@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::events::reason;
 use crate::kubelet::node::NodeInfo;
 use crate::manifest::pod::{Amounts, Pod, is_extended_resource};
 use crate::manifest::quantity::Quantity;
@@ -17,14 +18,46 @@ const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InsufficientResource {
     name: String,
-    /// Amount that is missing: thousandths of a CPU, and whole units of other resources.
-    missing: i64,
+    // Amounts are thousandths of a CPU, and whole units of other resources.
+    requested: i64,
+    used: i64,
+    capacity: i64,
+}
+
+impl InsufficientResource {
+    /// Returns the name of the resource.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the reason why a pod of a workload is not admitted (`predicate.go`:
+    /// `InsufficientResourcePrefix`). Huge pages of other sizes have a common reason.
+    pub(super) fn reason(&self) -> &'static str {
+        match self.name.as_str() {
+            "cpu" => reason::OUT_OF_CPU,
+            "memory" => reason::OUT_OF_MEMORY,
+            "ephemeral-storage" => reason::OUT_OF_EPHEMERAL_STORAGE,
+            "pods" => reason::OUT_OF_PODS,
+            "hugepages-2Mi" => reason::OUT_OF_HUGE_PAGES_2MI,
+            "hugepages-1Gi" => reason::OUT_OF_HUGE_PAGES_1GI,
+            _ => reason::UNEXPECTED_ADMISSION_ERROR,
+        }
+    }
+
+    /// Returns the amount that is missing.
+    pub(super) fn missing(&self) -> i64 {
+        self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
+    }
 }
 
 impl fmt::Display for InsufficientResource {
-    /// Writes the resource as the kubelet does (`preemption.go`: `admissionRequirementList`).
+    /// Writes the resource as the kubelet does (`predicate.go`: `InsufficientResourceError`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(res: {}, q: {})", self.name, self.missing)
+        let Self { name, requested, used, capacity } = self;
+        write!(
+            f,
+            "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+        )
     }
 }
 
@@ -37,9 +70,9 @@ pub(super) fn insufficient_resources(
 ) -> Vec<InsufficientResource> {
     let mut insufficient = Vec::new();
     let mut compare = |name: &str, requested: i64, used: i64, capacity: i64| {
-        let missing = requested.saturating_sub(capacity.saturating_sub(used));
-        if requested > 0 && missing > 0 {
-            insufficient.push(InsufficientResource { name: name.to_owned(), missing });
+        let resource = InsufficientResource { name: name.to_owned(), requested, used, capacity };
+        if requested > 0 && resource.missing() > 0 {
+            insufficient.push(resource);
         }
     };
     compare("pods", 1, i64::try_from(others.len()).unwrap_or(i64::MAX), MAX_PODS);

@@ -207,6 +207,23 @@ fn a_pod_is_rejected_if_the_node_lacks_resources_and_no_pod_can_be_preempted_for
     assert!(reason_and_message(&empty, &rejected).1.ends_with("[(res: pods, q: 1), ]"));
 }
 
+#[test]
+fn a_pod_of_a_workload_is_rejected_first_for_a_resource_that_the_node_lacks() {
+    let of_workload = |pod: Pod| Pod { has_controller: true, ..pod };
+    let active = [&with("", ", resources: {requests: {cpu: 1500m}}")];
+    for (fields, resource, amounts) in [
+        ("cpu: 600m", "cpu", "requested: 600, used: 1500, capacity: 2000"),
+        ("memory: 2Gi", "memory", "requested: 2147483648, used: 0, capacity: 1048576000"),
+    ] {
+        let pod =
+            of_workload(with("nodeSelector: {a: b}, ", &format!(", resources: {{requests: {{{fields}}}}}")));
+        let message = format!("Node didn't have enough resource: {resource}, {amounts}");
+        assert_eq!(reason_and_message(&pod, &active), (format!("OutOf{resource}"), message));
+    }
+    let empty = of_workload(with("", ""));
+    assert_eq!(reason_and_message(&empty, &vec![&empty; 110]).0, "OutOfpods");
+}
+
 /// The kubelet returns other reasons than insufficient resources first, because it could preempt
 /// pods.
 #[test]

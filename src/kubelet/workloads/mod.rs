@@ -25,8 +25,8 @@ use super::context::WorkerContext;
 use super::manifest_source::ManifestWatch;
 use super::pod_source::{DesiredPods, PodOwner, PodSource};
 use super::pod_workers::PodWorkers;
-use crate::manifest::PodSet;
 use crate::manifest::pod::Pod;
+use crate::manifest::{PodSet, WorkloadSpec};
 use controller::Controller;
 use slot::PodState;
 
@@ -73,11 +73,19 @@ impl ManifestPods {
         let mut earlier = std::mem::take(&mut self.controllers);
         for workload in &self.pod_set.workloads {
             let known = earlier.iter().position(|controller| controller.continues(workload));
-            let is_known = |uid: &str| self.context.stores.registry.knows(uid);
+            let store = &self.context.stores.workloads;
             self.controllers.push(match known {
                 Some(place) => earlier.swap_remove(place).scaled(workload.clone()),
-                None => Controller::new(workload.clone(), &is_known),
+                None => Controller::new(workload.clone(), store.take(&key(workload)), Instant::now()),
             });
+        }
+        self.forget(&earlier);
+    }
+
+    /// Removes the saved progress of controllers that are gone.
+    fn forget(&self, gone: &[Controller]) {
+        for controller in gone {
+            self.context.stores.workloads.remove(&key(controller.workload()));
         }
     }
 
@@ -93,6 +101,10 @@ impl ManifestPods {
         let mut has_changed = false;
         for controller in &mut self.controllers {
             has_changed |= controller.update(&state, now);
+            let key = key(controller.workload());
+            if let Some(progress) = controller.changed_progress() {
+                self.context.stores.workloads.save(&key, progress);
+            }
         }
         self.next = self.controllers.iter().filter_map(Controller::next).min();
         let statuses = self.controllers.iter().map(|controller| controller.status().clone()).collect();
@@ -119,6 +131,12 @@ impl ManifestPods {
         let pods = self.pod_set.pods.iter().chain(of_workloads);
         pods.filter(|pod| taken.insert(pod.full_name())).cloned().collect()
     }
+}
+
+/// Returns the key of a workload in the state.
+fn key(workload: &WorkloadSpec) -> String {
+    let (kind, namespace, name) = workload.key();
+    format!("{} {namespace}/{name}", kind.name())
 }
 
 impl PodSource for ManifestPods {
@@ -148,5 +166,10 @@ impl PodSource for ManifestPods {
                 return;
             }
         }
+    }
+
+    fn end(self) {
+        self.forget(&self.controllers);
+        self.context.stores.workloads.remove_others();
     }
 }

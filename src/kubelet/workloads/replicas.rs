@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::slot::{Slot, StateOf, backoff};
-use super::update::Update;
+use super::update::{Update, names};
 use crate::kubelet::workload_status::WorkloadStatus;
 use crate::manifest::WorkloadSpec;
 
 /// Creates the pods of each index, in order one after the other if `is_ordered`. Replaces a pod
-/// that was deleted at once, and a pod that has ended after its back-off.
+/// that was deleted at once, and a pod that has ended after its back-off, which begins anew when a
+/// pod has been ready.
 pub(super) fn update(
     workload: &WorkloadSpec,
     is_ordered: bool,
@@ -20,25 +21,33 @@ pub(super) fn update(
     now: Instant,
 ) -> Update {
     let (mut has_changed, mut missing, mut next) = (false, Vec::new(), None);
+    let mut names = names(slots);
     let mut are_earlier_ready = true;
     for (index, slot) in slots {
-        if let Some(known) = slot.newest().map(state).filter(|known| !known.is_active()) {
-            let due = *slot.replace_at.get_or_insert_with(|| now + backoff(slot.created - 1));
-            if known.is_deleted || due <= now {
+        if slot.pods().last().is_some_and(|pod| state(pod).is_deleted) {
+            slot.clear();
+            has_changed = true;
+        }
+        slot.count_end(state);
+        if slot.failures > 0 && slot.active().is_some_and(|pod| state(pod).is_ready) {
+            (slot.failures, slot.is_modified) = (0, true);
+        }
+        if !slot.is_active && !slot.pods().is_empty() {
+            let due = *slot.replace_at.get_or_insert_with(|| now + backoff(slot.failures));
+            if due <= now {
                 slot.clear();
                 has_changed = true;
             } else {
                 next = next.into_iter().chain([due]).min();
             }
         }
-        if slot.newest().is_none() && (are_earlier_ready || !is_ordered) {
-            slot.create(workload, *index);
+        if slot.pods().is_empty() && (are_earlier_ready || !is_ordered) {
+            slot.create(workload, *index, &mut names);
             has_changed = true;
-        } else if slot.newest().is_none() {
-            missing.push(slot.next_name(workload, *index));
+        } else if !slot.is_active {
+            missing.push(slot.next_name(workload, *index, &mut names));
         }
-        are_earlier_ready &=
-            slot.newest().map(state).is_some_and(|known| known.is_active() && known.is_ready);
+        are_earlier_ready &= slot.active().is_some_and(|pod| state(pod).is_ready);
     }
     let is_complete = missing.is_empty();
     Update { has_changed, status: WorkloadStatus { missing, is_complete, ..WorkloadStatus::default() }, next }

@@ -1,9 +1,11 @@
 //! The pods that a controller has created for one index of a workload, and their states.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodStatus;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::kubelet::pod_status::{ContainerStatusExt, PodStatusExt as _};
@@ -17,18 +19,29 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(10);
 /// Maximum delay before a failed pod is replaced (`MaxJobPodFailureBackOff`).
 const MAX_BACKOFF: Duration = Duration::from_secs(600);
 
-/// Number of incarnations among which the pods of an earlier process are looked for.
-const MAX_RESTORED: u32 = 100;
-
 /// The pods that a controller has created for one index.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Slot {
-    /// The pods that exist, the newest last. Failed pods of a job stay.
-    pub(super) pods: Vec<Arc<Pod>>,
+    /// Slots of the pods that exist, in the order of `pods`.
+    pod_slots: Vec<PodSlot>,
+    /// The pods that exist, the newest last. Pods of a job that have ended stay.
+    #[serde(skip)]
+    pods: Vec<Arc<Pod>>,
     /// Number of pods that were created, which is the incarnation of the next one.
-    pub(super) created: u32,
+    created: u32,
+    /// Number of pods that have failed.
+    pub(super) failures: u32,
+    /// Whether a pod has succeeded.
+    pub(super) has_succeeded: bool,
+    /// Whether the newest pod runs or will run.
+    pub(super) is_active: bool,
     /// Time at which the newest pod, which has ended, is replaced.
+    #[serde(skip)]
     pub(super) replace_at: Option<Instant>,
+    /// Whether the slot has changed since it was last saved.
+    #[serde(skip)]
+    pub(super) is_modified: bool,
 }
 
 /// State of a pod that a controller has created.
@@ -47,44 +60,98 @@ pub(super) struct PodState {
 pub(super) type StateOf<'a> = &'a dyn Fn(&Arc<Pod>) -> PodState;
 
 impl Slot {
-    /// Returns the pods of an index that an earlier process has created. `is_known` recognises
-    /// their uids.
-    pub(super) fn restore(workload: &WorkloadSpec, index: u32, is_known: &dyn Fn(&str) -> bool) -> Self {
-        let mut slot = Self::default();
-        for incarnation in 0..MAX_RESTORED {
-            let place = PodSlot { index, incarnation };
-            if is_known(&workload.uid(place)) {
-                slot.pods.extend(workload.pod(place));
-                slot.created = incarnation + 1;
-            }
+    /// Returns a slot of an earlier process with its pods.
+    pub(super) fn restored(mut self, workload: &WorkloadSpec) -> Self {
+        self.pods = self.pod_slots.iter().filter_map(|slot| workload.pod(*slot)).collect();
+        self
+    }
+
+    /// Returns the pods that exist, the newest last.
+    pub(super) fn pods(&self) -> &[Arc<Pod>] {
+        &self.pods
+    }
+
+    /// Returns the newest pod, if it runs or will run.
+    pub(super) fn active(&self) -> Option<&Arc<Pod>> {
+        self.pods.last().filter(|_| self.is_active)
+    }
+
+    /// Returns whether a pod was ever created.
+    pub(super) fn has_started(&self) -> bool {
+        self.created > 0
+    }
+
+    /// Counts the success or failure of the newest pod once it has ended. A pod that was deleted
+    /// before it ended has failed.
+    pub(super) fn count_end(&mut self, state: StateOf<'_>) {
+        let Some(known) = self.active().map(state).filter(|known| !known.is_active()) else { return };
+        if known.has_succeeded() {
+            (self.has_succeeded, self.is_active, self.is_modified) = (true, false, true);
+        } else {
+            self.fail();
         }
-        slot
     }
 
-    /// Returns the newest pod.
-    pub(super) fn newest(&self) -> Option<&Arc<Pod>> {
-        self.pods.last()
-    }
-
-    /// Creates the next pod of the index.
-    pub(super) fn create(&mut self, workload: &WorkloadSpec, index: u32) {
-        self.pods.extend(workload.pod(self.next(index)));
+    /// Creates the next pod of the index. Adds its name to the names of all pods of the workload.
+    pub(super) fn create(&mut self, workload: &WorkloadSpec, index: u32, names: &mut BTreeSet<String>) {
+        let slot = workload.free_slot(index, self.created, names);
+        names.insert(workload.pod_name(slot));
+        if let Some(pod) = workload.pod(slot) {
+            self.pod_slots.push(slot);
+            self.pods.push(pod);
+        }
         self.created += 1;
+        (self.is_active, self.is_modified) = (true, true);
+    }
+
+    /// Removes the active pod, which has failed then. Returns whether there was one.
+    pub(super) fn remove_active(&mut self) -> bool {
+        let is_active = self.is_active;
+        if is_active {
+            self.pods.pop();
+            self.pod_slots.pop();
+            self.fail();
+        }
+        is_active
+    }
+
+    /// Removes the pods that clients have deleted. Returns whether there was one.
+    pub(super) fn remove_deleted(&mut self, state: StateOf<'_>) -> bool {
+        let is_deleted: Vec<bool> = self.pods.iter().map(|pod| state(pod).is_deleted).collect();
+        let has_deleted = is_deleted.contains(&true);
+        if has_deleted {
+            let mut deleted = is_deleted.iter();
+            self.pods.retain(|_| deleted.next() == Some(&false));
+            let mut deleted = is_deleted.iter();
+            self.pod_slots.retain(|_| deleted.next() == Some(&false));
+            self.is_modified = true;
+        }
+        has_deleted
     }
 
     /// Removes all pods of the index, so that the next one can be created.
     pub(super) fn clear(&mut self) {
         self.pods.clear();
+        self.pod_slots.clear();
         self.replace_at = None;
+        (self.is_active, self.is_modified) = (false, true);
     }
 
-    /// Returns `NAMESPACE/NAME` of the next pod.
-    pub(super) fn next_name(&self, workload: &WorkloadSpec, index: u32) -> String {
-        format!("{}/{}", workload.namespace, workload.pod_name(self.next(index)))
+    /// Returns `NAMESPACE/NAME` of the next pod. `names`: names of all pods of the workload.
+    pub(super) fn next_name(
+        &self,
+        workload: &WorkloadSpec,
+        index: u32,
+        names: &mut BTreeSet<String>,
+    ) -> String {
+        let name = workload.pod_name(workload.free_slot(index, self.created, names));
+        names.insert(name.clone());
+        format!("{}/{name}", workload.namespace)
     }
 
-    fn next(&self, index: u32) -> PodSlot {
-        PodSlot { index, incarnation: self.created }
+    fn fail(&mut self) {
+        self.failures += 1;
+        (self.is_active, self.is_modified) = (false, true);
     }
 }
 
@@ -109,7 +176,7 @@ impl PodState {
     }
 }
 
-/// Returns the delay before the replacement of a pod after this number of earlier replacements.
-pub(super) fn backoff(replacements: u32) -> Duration {
-    FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(replacements)).min(MAX_BACKOFF)
+/// Returns the delay before the replacement of a pod after this number of failures.
+pub(super) fn backoff(failures: u32) -> Duration {
+    FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(MAX_BACKOFF)
 }

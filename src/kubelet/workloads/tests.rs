@@ -1,6 +1,6 @@
 //! Tests of the controllers: which pods exist, by the states of the pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ struct Scenario {
     controller: Controller,
     states: BTreeMap<String, PodState>,
     now: Instant,
+    saved: Option<String>,
 }
 
 /// Returns a workload with additional fields of both specs.
@@ -32,9 +33,10 @@ fn workload(kind: &str, of_workload: &str, of_pod: &str) -> Arc<WorkloadSpec> {
 impl Scenario {
     fn new(workload: Arc<WorkloadSpec>) -> Self {
         let mut scenario = Self {
-            controller: Controller::new(workload, &|_| false),
+            controller: Controller::new(workload, None, Instant::now()),
             states: BTreeMap::new(),
             now: Instant::now(),
+            saved: None,
         };
         scenario.update();
         scenario
@@ -50,6 +52,16 @@ impl Scenario {
         self.states.insert(name.to_owned(), state);
         self.update();
         self.names()
+    }
+
+    /// Restarts the controller with the progress that it has saved, if there is a newer one.
+    fn restart(&mut self, workload: Arc<WorkloadSpec>) {
+        if let Some(progress) = self.controller.changed_progress() {
+            self.saved = Some(serde_json::to_string(progress).unwrap());
+        }
+        let saved = self.saved.as_deref().map(|text| serde_json::from_str(text).unwrap());
+        self.controller = Controller::new(workload, saved, self.now);
+        self.update();
     }
 
     fn names(&self) -> Vec<String> {
@@ -111,18 +123,57 @@ fn a_replica_that_has_ended_is_replaced_after_a_back_off_that_doubles() {
     assert!(second[0] != first[0] && second[1] == first[1], "{first:?} {second:?}");
     scenario.set(&second[0], phase("Failed"));
     assert_eq!(scenario.advance(), Duration::from_secs(20));
-    assert_eq!([backoff(5), backoff(6), backoff(40)].map(|delay| delay.as_secs()), [320, 600, 600]);
+    assert_eq!([backoff(6), backoff(7), backoff(41)].map(|delay| delay.as_secs()), [320, 600, 600]);
+}
+
+#[test]
+fn a_replica_that_was_ready_or_deleted_begins_its_back_off_anew() {
+    let mut scenario = Scenario::new(workload("ReplicaSet", "", ""));
+    let newest = |scenario: &Scenario| scenario.names().pop().unwrap();
+    for (before_failure, backoff) in [(phase("Pending"), 10), (phase("Pending"), 20), (running(), 10)] {
+        let name = newest(&scenario);
+        scenario.set(&name, before_failure);
+        scenario.set(&name, phase("Failed"));
+        assert_eq!(scenario.controller.status().missing.len(), 1, "the replacement is awaited");
+        assert_eq!(scenario.advance(), Duration::from_secs(backoff));
+    }
+    let name = newest(&scenario);
+    assert_ne!(scenario.set(&name, deleted()), [name], "a deleted pod is replaced at once");
+    let name = newest(&scenario);
+    scenario.set(&name, running());
+    scenario.set(&name, phase("Failed"));
+    assert_eq!(scenario.advance(), Duration::from_secs(10));
 }
 
 #[test]
 fn pods_of_an_earlier_process_are_continued() {
-    let workload = workload("Deployment", "replicas: 2,", "");
-    let mut scenario = Scenario::new(workload.clone());
+    let deployment = workload("Deployment", "replicas: 2,", "");
+    let mut scenario = Scenario::new(deployment.clone());
     let first = scenario.names();
     let second = scenario.set(&first[1], deleted());
-    let known: Vec<String> = scenario.controller.pods().map(|pod| pod.uid.clone()).collect();
-    let restored = Controller::new(workload, &|uid| known.iter().any(|known| known == uid));
-    assert_eq!(restored.pods().map(|pod| pod.name.clone()).collect::<Vec<_>>(), second);
+    assert_ne!(first, second);
+    scenario.restart(deployment);
+    assert_eq!(scenario.names(), second);
+    scenario.restart(workload("Deployment", "replicas: 2,", "hostPID: true,"));
+    assert!(scenario.names().iter().all(|name| !second.contains(name)), "another template has other pods");
+}
+
+#[test]
+fn pods_of_a_workload_have_different_names() {
+    let mut scenario = Scenario::new(workload("ReplicaSet", "replicas: 1000,", ""));
+    let mut names = scenario.names();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 1000);
+    // Two pods have the same name unless the second one counts how many names are taken.
+    let spec = workload("ReplicaSet", "", "");
+    let taken = spec.free_slot(0, 0, &BTreeSet::new());
+    let names = BTreeSet::from([spec.pod_name(taken)]);
+    let slot = spec.free_slot(0, 0, &names);
+    assert_eq!(slot.taken_names, 1);
+    assert!(!names.contains(&spec.pod_name(slot)) && spec.uid(slot) == spec.uid(taken));
+    scenario.restart(workload("ReplicaSet", "replicas: 1000,", ""));
+    assert_eq!(scenario.names().len(), 1000);
 }
 
 #[test]
@@ -208,10 +259,145 @@ fn a_job_without_completions_is_complete_when_one_pod_has_succeeded_and_all_have
     assert!(scenario.controller.status().is_complete);
 }
 
+/// Returns a job whose pods are not restarted, with additional fields.
+fn job(of_job: &str) -> Arc<WorkloadSpec> {
+    workload("Job", of_job, "restartPolicy: Never,")
+}
+
 #[test]
 fn a_suspended_job_has_no_pods() {
-    for job in ["suspend: true,", "parallelism: 0,"] {
-        let scenario = Scenario::new(workload("Job", job, "restartPolicy: Never,"));
-        assert_eq!(scenario.names(), Vec::<String>::new(), "{job}");
+    for of_job in ["suspend: true,", "parallelism: 0,"] {
+        let scenario = Scenario::new(job(of_job));
+        assert_eq!(scenario.names(), Vec::<String>::new(), "{of_job}");
+        assert!(!scenario.controller.status().is_complete, "{of_job}");
     }
+}
+
+#[test]
+fn a_job_that_is_suspended_keeps_its_successes_and_continues_afterwards() {
+    let [active, suspended] =
+        ["", "suspend: true,"].map(|suspend| job(&format!("completions: 2, parallelism: 2, {suspend}")));
+    let mut scenario = Scenario::new(active.clone());
+    let names = scenario.names();
+    scenario.set(&names[0], phase("Succeeded"));
+    assert!(scenario.controller.continues(&suspended));
+    scenario.controller = scenario.controller.scaled(suspended);
+    scenario.update();
+    assert_eq!(scenario.names(), names[..1], "the active pod is removed");
+    scenario.controller = scenario.controller.scaled(active);
+    scenario.update();
+    // As in Kubernetes, a removed pod counts as a failure, which has a back-off.
+    assert_eq!(scenario.advance(), Duration::from_secs(10));
+    let resumed = scenario.names();
+    assert_eq!((resumed.len(), &resumed[0]), (2, &names[0]));
+    scenario.set(&resumed[1], phase("Succeeded"));
+    assert!(scenario.controller.status().is_complete);
+}
+
+#[test]
+fn a_cron_job_that_is_suspended_starts_no_job_and_leaves_a_job_that_has_started_alone() {
+    let cron_job = |suspend: bool| {
+        let text = format!(
+            "{{kind: CronJob, metadata: {{name: w}}, spec: {{suspend: {suspend}, jobTemplate: {{spec: {{template: \
+             {{spec: {{restartPolicy: Never, containers: [{{name: main, image: i}}]}}}}}}}}}}}}"
+        );
+        pod_set(&text).unwrap().workloads.remove(0)
+    };
+    let mut scenario = Scenario::new(cron_job(true));
+    assert_eq!(scenario.names(), Vec::<String>::new());
+    scenario.controller = scenario.controller.scaled(cron_job(false));
+    scenario.update();
+    let names = scenario.names();
+    assert_eq!(names.len(), 1);
+    scenario.controller = scenario.controller.scaled(cron_job(true));
+    scenario.update();
+    assert_eq!(scenario.names(), names);
+}
+
+#[test]
+fn a_deleted_pod_of_a_job_counts_as_a_success_only_if_it_has_succeeded() {
+    let mut scenario = Scenario::new(job("completions: 2, parallelism: 2, backoffLimit: 0,"));
+    let names = scenario.names();
+    scenario.set(&names[0], phase("Succeeded"));
+    let after = PodState { is_deleted: true, ..phase("Succeeded") };
+    assert_eq!(scenario.set(&names[0], after), names[1..], "its work is not done again");
+    assert_eq!(scenario.set(&names[1], phase("Succeeded")), names[1..]);
+    let status = scenario.controller.status();
+    assert_eq!((status.is_complete, &status.failure), (true, &None));
+    let mut scenario = Scenario::new(job("backoffLimit: 0,"));
+    let names = scenario.names();
+    assert_eq!(scenario.set(&names[0], deleted()), Vec::<String>::new());
+    assert!(scenario.controller.status().failure.is_some(), "a running pod that is deleted has failed");
+}
+
+#[test]
+fn a_job_with_a_smaller_parallelism_removes_active_pods_and_keeps_successes() {
+    for completions in ["completions: 4,", ""] {
+        let of_size = |parallelism: u32| job(&format!("{completions} parallelism: {parallelism},"));
+        let mut scenario = Scenario::new(of_size(3));
+        let names = scenario.names();
+        assert_eq!(names.len(), 3);
+        scenario.controller = scenario.controller.scaled(of_size(1));
+        scenario.update();
+        assert_eq!(scenario.names(), names[..1], "{completions}");
+    }
+    // The pods of a shared queue that have succeeded count, whatever the parallelism is.
+    let mut scenario = Scenario::new(job("parallelism: 3,"));
+    let names = scenario.names();
+    scenario.set(&names[2], phase("Succeeded"));
+    scenario.controller = scenario.controller.scaled(job("parallelism: 1,"));
+    assert_eq!(scenario.set(&names[0], phase("Succeeded")), names);
+    assert_eq!(scenario.set(&names[1], phase("Succeeded")), names);
+    assert!(scenario.controller.status().is_complete);
+}
+
+#[test]
+fn a_job_fails_at_its_deadline_which_begins_anew_after_a_suspension() {
+    let of_job = "completions: 2, parallelism: 1, activeDeadlineSeconds: 60,";
+    let mut scenario = Scenario::new(job(of_job));
+    let names = scenario.names();
+    scenario.controller = scenario.controller.scaled(job(&format!("{of_job} suspend: true,")));
+    scenario.update();
+    assert_eq!(scenario.controller.next(), None);
+    scenario.now += Duration::from_secs(50);
+    scenario.controller = scenario.controller.scaled(job(of_job));
+    scenario.update();
+    let resumed = scenario.names();
+    assert!(resumed.len() == 1 && resumed != names, "{resumed:?}");
+    scenario.set(&resumed[0], phase("Succeeded"));
+    assert_eq!(scenario.advance(), Duration::from_secs(60));
+    assert_eq!(scenario.names(), resumed, "the active pod is removed, and the other one stays");
+    let expected = "Job test/w has failed: DeadlineExceeded: Job was active longer than specified deadline";
+    assert_eq!(scenario.controller.status().failure.as_deref(), Some(expected));
+}
+
+#[test]
+fn a_job_that_has_ended_stays_so_in_a_later_process() {
+    let of_job = "backoffLimit: 0,";
+    let mut scenario = Scenario::new(workload("Job", of_job, "restartPolicy: OnFailure,"));
+    let names = scenario.names();
+    scenario.set(&names[0], PodState { restarts: 1, ..running() });
+    let failure = scenario.controller.status().failure.clone();
+    scenario.restart(workload("Job", of_job, "restartPolicy: OnFailure,"));
+    assert_eq!((scenario.names().len(), &scenario.controller.status().failure), (0, &failure));
+    assert!(failure.is_some());
+    let mut scenario = Scenario::new(job(""));
+    let names = scenario.names();
+    scenario.set(&names[0], phase("Succeeded"));
+    scenario.states.clear();
+    scenario.restart(job(""));
+    assert_eq!(scenario.names(), names, "the pod stays, and its work is not done again");
+    assert!(scenario.controller.status().is_complete);
+}
+
+#[test]
+fn the_back_off_of_a_job_continues_in_a_later_process() {
+    let mut scenario = Scenario::new(job("backoffLimit: 3,"));
+    for backoff in [10, 20] {
+        let name = scenario.names().pop().unwrap();
+        scenario.set(&name, phase("Failed"));
+        scenario.restart(job("backoffLimit: 3,"));
+        assert_eq!(scenario.advance(), Duration::from_secs(backoff));
+    }
+    assert_eq!(scenario.names().len(), 3);
 }

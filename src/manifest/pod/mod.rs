@@ -89,6 +89,8 @@ pub(crate) struct Pod {
     pub(crate) runtime_handler: RuntimeHandler,
     /// Whether the pod has the priority class of pods that a node cannot do without.
     pub(crate) is_node_critical: bool,
+    /// Whether the controller of a workload has created the pod.
+    pub(crate) has_controller: bool,
     /// Names of the Secrets with credentials for pulling images.
     pub(crate) pull_secrets: Vec<String>,
     /// Spec as written, for `/pods`.
@@ -241,6 +243,7 @@ impl Pod {
             deletion: None,
             runtime_handler: RuntimeHandler::default(),
             is_node_critical: false,
+            has_controller: false,
             pull_secrets: Vec::new(),
             written_spec: Arc::default(),
         }

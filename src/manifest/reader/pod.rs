@@ -240,6 +240,7 @@ pub(in crate::manifest) fn read(
         deletion,
         runtime_handler: runtime_class.map_or_else(RuntimeHandler::default, RuntimeHandler::OfClass),
         is_node_critical,
+        has_controller: false,
         pull_secrets,
         written_spec: Arc::new(written_spec),
     };

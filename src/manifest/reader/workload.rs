@@ -5,10 +5,15 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::fields::{FieldSet, flag, text};
 use crate::manifest::scale::{JobSpec, Scale};
+use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 use crate::manifest::workload::WorkloadKind;
 
 /// Maximum number of pods of one workload. A kubelet runs 110 pods by default.
 const MAX_PODS: u32 = 1000;
+
+/// Maximum length of the name of a `CronJob` (`pkg/apis/batch/validation/validation.go`:
+/// `ValidateCronJobCreate`).
+const MAX_CRON_JOB_NAME: usize = 52;
 
 /// Default of a job's `backoffLimit` (`pkg/apis/batch/v1/defaults.go`: `SetDefaults_Job`).
 const BACKOFF_LIMIT: u32 = 6;
@@ -95,36 +100,57 @@ pub(in crate::manifest) fn scale(
     workload: &Cursor<'_>,
     problems: &mut Vec<Violation>,
 ) -> Scale {
+    check_name(kind, workload, problems);
     let Some(spec) = workload.field("spec") else { return Scale::ONE };
     match kind {
         WorkloadKind::Pod => Scale::ONE,
-        WorkloadKind::Deployment | WorkloadKind::ReplicaSet => {
+        WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController => {
             REPLICAS.check(&spec, problems);
-            check_selector(&spec, problems);
+            check_selector(kind, &spec, problems);
+            check_strategy(&spec, "strategy", &["Recreate", "RollingUpdate"], problems);
             Scale::Replicas { first: 0, count: replicas(&spec, problems), is_ordered: false }
         }
         WorkloadKind::DaemonSet => {
             DAEMON_SET.check(&spec, problems);
-            check_selector(&spec, problems);
+            check_selector(kind, &spec, problems);
+            check_strategy(&spec, "updateStrategy", &["RollingUpdate", "OnDelete"], problems);
             Scale::ONE
         }
         WorkloadKind::StatefulSet => stateful_set(&spec, problems),
-        WorkloadKind::Job => job(&spec, problems),
+        WorkloadKind::Job => Scale::Job(job(&spec, problems)),
         WorkloadKind::CronJob => {
             CRON_JOB.check(&spec, problems);
             let is_suspended = flag(&spec, "suspend", problems);
+            check_choice(spec.field("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], problems);
             spec.field("jobTemplate").inspect(|template| JOB_TEMPLATE.check(template, problems));
-            let job = spec.at(&["jobTemplate", "spec"]).map(|spec| job(&spec, problems));
-            job.filter(|_| !is_suspended).unwrap_or(Scale::NONE)
+            let Some(spec) = spec.at(&["jobTemplate", "spec"]) else { return Scale::ONE };
+            Scale::Job(JobSpec { may_start: !is_suspended, ..job(&spec, problems) })
         }
+    }
+}
+
+/// Reports a name that its kind cannot have, and that other kinds can.
+fn check_name(kind: WorkloadKind, workload: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let Some(at) = workload.at(&["metadata", "name"]) else { return };
+    let Some(name) = at.value().as_str().filter(|_| !at.has_error(problems)) else { return };
+    match kind {
+        WorkloadKind::StatefulSet if !is_dns_label(name) => at.error(DNS_LABEL, problems),
+        WorkloadKind::CronJob if name.len() > MAX_CRON_JOB_NAME => {
+            at.error(format!("must be no more than {MAX_CRON_JOB_NAME} characters"), problems);
+        }
+        _ => {}
     }
 }
 
 fn stateful_set(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
     STATEFUL_SET.check(spec, problems);
-    check_selector(spec, problems);
+    check_selector(WorkloadKind::StatefulSet, spec, problems);
     // The name becomes the subdomain of the pods, which `workload_spec` sets.
-    text(spec, "serviceName", problems);
+    let service = text(spec, "serviceName", problems).filter(|name| !name.is_empty());
+    if let Some(at) = spec.field("serviceName").filter(|_| service.is_some_and(|name| !is_dns_label(&name))) {
+        at.error(DNS_LABEL, problems);
+    }
+    check_strategy(spec, "updateStrategy", &["RollingUpdate", "OnDelete"], problems);
     let policy = spec.field("podManagementPolicy");
     let is_ordered =
         policy.and_then(|at| at.one_of(&[("OrderedReady", true), ("Parallel", false)], problems));
@@ -138,7 +164,7 @@ fn stateful_set(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
 
 /// Reads the spec of a job. Without `completions` and `parallelism`, both are 1. Without
 /// `completions` only, the job is complete once one pod has succeeded and all have ended.
-fn job(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
+fn job(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> JobSpec {
     JOB.check(spec, problems);
     let parallelism = pods(spec, "parallelism", problems);
     let completions = pods(spec, "completions", problems).or(parallelism.is_none().then_some(1));
@@ -148,14 +174,15 @@ fn job(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
     if is_indexed && completions.is_none() {
         spec.missing("completions", "when completion mode is Indexed", problems);
     }
-    let job = JobSpec {
+    JobSpec {
         completions,
         parallelism: parallelism.unwrap_or(1),
         backoff_limit: count(spec, "backoffLimit", problems).unwrap_or(BACKOFF_LIMIT),
         is_indexed,
         active_deadline: count(spec, "activeDeadlineSeconds", problems),
-    };
-    if flag(spec, "suspend", problems) { Scale::NONE } else { Scale::Job(job) }
+        is_suspended: flag(spec, "suspend", problems),
+        may_start: true,
+    }
 }
 
 /// Reads `replicas`, whose default is 1.
@@ -178,10 +205,29 @@ fn count(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Optio
     node.field(field)?.non_negative(problems)
 }
 
-/// Reports a selector whose `matchLabels` are not among the labels of the template. The API server
+/// Reports a type of a strategy that Kubernetes does not have. Pods are replaced all at once,
+/// whatever the strategy is.
+fn check_strategy(spec: &Cursor<'_>, field: &str, known: &[&str], problems: &mut Vec<Violation>) {
+    check_choice(spec.at(&[field, "type"]), known, problems);
+}
+
+/// Reports a value that is not among the known ones. An empty value is the default.
+fn check_choice(at: Option<Cursor<'_>>, known: &[&str], problems: &mut Vec<Violation>) {
+    let Some(at) = at else { return };
+    let value = at.text(problems).filter(|value| !value.is_empty());
+    if value.is_some_and(|value| !known.contains(&value.as_str())) {
+        at.unknown_value(known, problems);
+    }
+}
+
+/// Reports a selector whose labels are not among the labels of the template. The API server
 /// refuses it, and requires a selector, which probeshim does not need.
-fn check_selector(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    let Some(wanted) = spec.at(&["selector", "matchLabels"]) else { return };
+fn check_selector(kind: WorkloadKind, spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let path: &[&str] = match kind {
+        WorkloadKind::ReplicationController => &["selector"],
+        _ => &["selector", "matchLabels"],
+    };
+    let Some(wanted) = spec.at(path) else { return };
     let labels = spec.at(&["template", "metadata", "labels"]);
     let has = |(key, value): (&String, &Value)| {
         labels.as_ref().is_some_and(|labels| labels.value().get(key) == Some(value))

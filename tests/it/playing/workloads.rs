@@ -159,6 +159,53 @@ async fn a_job_fails_at_its_backoff_limit() {
 }
 
 #[tokio::test]
+async fn pods_that_have_ended_do_not_run_again_after_a_crash_of_probeshim() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let runs = place.at("runs");
+    let script = format!("echo run >> {}", runs.display());
+    let of_policy = |policy: &str| {
+        let name = policy.to_lowercase();
+        format!(
+            "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{restartPolicy: {policy}, \
+             containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]}}]}}}}\n---\n"
+        )
+    };
+    let job = workload("Job", "work", &script, "completions: 2,", "restartPolicy: Never,");
+    // A pod that does not end keeps `play` running.
+    let web = workload("Deployment", "web", POLITE, "", "");
+    fs::write(place.at("pods.yaml"), [of_policy("Never"), of_policy("OnFailure"), job, web].concat()).unwrap();
+    let path = place.at("pods.yaml");
+    let mut running = start(&place, path.to_str().unwrap()).await;
+    let all_ended = |status: &Value| {
+        let pods = status["pods"].as_array()?.iter();
+        let ended = pods.clone().filter(|pod| pod["status"] == "Completed").count();
+        let is_ready = pods.filter(|pod| pod["ready"] == true).count() == 1;
+        (ended == 4 && is_ready).then(|| present(status))
+    };
+    let pods = until_shown(&place, &["status"], all_ended).await;
+    running.signal(Signal::KILL);
+    assert_eq!(running.ended().await, None);
+    let mut running = start(&place, path.to_str().unwrap()).await;
+    assert_eq!(until_shown(&place, &["status"], all_ended).await, pods);
+    // The work of a completed pod that is deleted is not done again either.
+    let of_job = pods.iter().find(|(name, _)| name.starts_with("work-")).unwrap();
+    let answer = place.ask(&["delete", &of_job.0, "-n", "test"]).await;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    until_shown(&place, &["status"], |status| (present(status).len() == 4).then_some(())).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(143));
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 4);
+    // An orderly end removes the pods, and the next start begins anew.
+    let mut running = start(&place, path.to_str().unwrap()).await;
+    until_shown(&place, &["status"], all_ended).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(143));
+    assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 8);
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
 async fn a_workload_without_replicas_is_no_error_and_runs_pods_once_it_has_some() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
