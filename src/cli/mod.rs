@@ -42,6 +42,7 @@ mod uninstall;
 mod version;
 mod wait;
 mod watch;
+mod workload_arg;
 mod yaml;
 
 use std::fmt;

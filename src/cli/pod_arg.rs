@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use super::CliError;
+use super::workload_arg::WorkloadArg;
 use crate::admin::api::StatusPod;
 use crate::suggest::did_you_mean;
 use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
@@ -18,6 +19,35 @@ pub(super) struct NamespaceArg {
     /// Namespace of the pods [default: all namespaces]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(super) namespace: Option<String>,
+}
+
+/// Returns the pod with this name, `NAMESPACE/NAME` or uid, or a pod of the workload `KIND/NAME`,
+/// with its last sandbox. `namespace` limits the pods. If the workload has several pods, also
+/// returns a remark in the words of kubectl.
+pub(super) fn find_one_pod<'a>(
+    all: &'a [StatusPod],
+    name: &str,
+    namespace: Option<&str>,
+) -> Result<(&'a StatusPod, Option<String>), CliError> {
+    let pods = pods_of_workload(all, name, namespace);
+    let ready = || pods.iter().find(|pod| pod.ready == Some(true));
+    match (find_pod(all, name, namespace), pods.len()) {
+        (Ok(pod), _) => Ok((pod, None)),
+        (Err(error), 0) => Err(error),
+        (Err(_), count) => {
+            let pod = ready().unwrap_or(&pods[0]);
+            let remark = format!("Found {count} pods, using pod/{}", pod.name.as_deref().unwrap_or_default());
+            Ok((pod, (count > 1).then_some(remark)))
+        }
+    }
+}
+
+/// Returns the pods of the workload `KIND/NAME`. `namespace` limits the pods.
+fn pods_of_workload<'a>(all: &'a [StatusPod], name: &str, namespace: Option<&str>) -> Vec<&'a StatusPod> {
+    let workload = WorkloadArg::parse(name);
+    let is_there = |pod: &&StatusPod| namespace.is_none() || pod.namespace.as_deref() == namespace;
+    let has = |pod: &&StatusPod| workload.as_ref().is_some_and(|workload| workload.has(pod));
+    all.iter().filter(is_there).filter(has).collect()
 }
 
 /// Returns the pod with this name, `NAMESPACE/NAME` or uid, with its last sandbox. `namespace`
@@ -46,6 +76,15 @@ pub(super) fn find_pod<'a>(
         (None, _) if pods.is_empty() => {
             let place = namespace.map(|namespace| format!(" in namespace {namespace:?}")).unwrap_or_default();
             Err(CliError::Usage(format!("POD {shown_name:?} not found: there are no pods{place}")))
+        }
+        (None, _) if WorkloadArg::parse(name).is_some() => {
+            let of_workload = pods_of_workload(all, name, namespace);
+            let pods = if of_workload.is_empty() {
+                format!("has no pods; the pods are {}", listed(&pods))
+            } else {
+                format!("is a workload; its pods are {}", listed(&of_workload))
+            };
+            Err(CliError::Usage(format!("POD {shown_name:?} {pods}")))
         }
         (None, _) => {
             let known = pods.iter().filter_map(|pod| pod.name.as_deref());
@@ -79,5 +118,62 @@ fn listed(pods: &[&StatusPod]) -> String {
     match names.len().saturating_sub(MAX_NAMES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods() -> Vec<StatusPod> {
+        let pod = |name: &str, ready: bool| {
+            serde_json::json!({
+                "namespace": "shop", "name": name, "uid": name, "id": name, "sandbox": "ready", "ip": null,
+                "source": "play", "ready": ready, "containers": [],
+            })
+        };
+        let pods = [
+            pod("web-5d4f8c7b9-x2x4z", false),
+            pod("web-5d4f8c7b9-k7b2x", true),
+            pod("db-0", true),
+            pod("api", true),
+        ];
+        serde_json::from_value(serde_json::json!(pods)).unwrap()
+    }
+
+    fn usage<T>(result: Result<T, CliError>) -> String {
+        match result {
+            Err(CliError::Usage(error)) => error,
+            _ => panic!("no usage error"),
+        }
+    }
+
+    #[test]
+    fn a_workload_refers_to_one_of_its_pods_if_the_command_takes_one() {
+        let pods = pods();
+        let find = |name: &str| {
+            let (pod, remark) = find_one_pod(&pods, name, None).unwrap_or_else(|_| panic!("{name}"));
+            (pod.name.as_deref().unwrap_or_default(), remark)
+        };
+        let remark = Some("Found 2 pods, using pod/web-5d4f8c7b9-k7b2x".to_owned());
+        for name in ["deployment/web", "deploy/web", "deployment.apps/web", "Deployment/web"] {
+            assert_eq!(
+                find(name),
+                ("web-5d4f8c7b9-k7b2x", remark.clone()),
+                "a pod that is ready comes first"
+            );
+        }
+        assert_eq!(find("sts/db"), ("db-0", None));
+        assert_eq!(find("shop/api"), ("api", None));
+        let error = usage(find_one_pod(&pods, "deploy/db", None));
+        assert!(error.starts_with("POD \"deploy/db\" has no pods; the pods are shop/api, "), "{error}");
+        assert!(find_one_pod(&pods, "deploy/web", Some("other")).is_err());
+    }
+
+    #[test]
+    fn a_workload_is_no_pod() {
+        let error = usage(find_pod(&pods(), "deploy/web", None));
+        let expected = "POD \"deploy/web\" is a workload; its pods are shop/web-5d4f8c7b9-k7b2x, shop/web-5d4f8c7b9-x2x4z";
+        assert_eq!(error, expected);
     }
 }

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tonic::transport::Channel;
 
 use super::CliError;
-use super::pod_arg::{NamespaceArg, find_pod, owner};
+use super::pod_arg::{NamespaceArg, find_one_pod, owner};
 use super::query::query_status;
 use super::stderr::note;
 use crate::admin::Client;
@@ -26,7 +26,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// Arguments that select a container.
 #[derive(Debug, Args)]
 pub(super) struct ContainerArgs {
-    /// Name of the pod, NAMESPACE/NAME, or uid
+    /// Name of the pod, NAMESPACE/NAME, uid, or KIND/NAME of a workload, of which one pod is chosen
     #[arg(value_name = "POD")]
     pod: String,
 
@@ -74,7 +74,10 @@ impl ContainerArgs {
     /// Finds the container, and its instances on the runtime.
     pub(super) async fn find(self, client: &Client, via: Via) -> Result<TargetContainer, CliError> {
         let status = query_status(client).await?;
-        let pod = find_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
+        let (pod, remark) = find_one_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
+        if let Some(remark) = remark {
+            note(&remark);
+        }
         if let Some(removed) = &pod.removed {
             let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));
             return Err(anyhow!("{reason}").into());

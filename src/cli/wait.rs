@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::CliError;
 use super::admin_args::AdminArgs;
 use super::pod_arg::{NamespaceArg, find_pod, owner, without_kind};
+use super::workload_arg::WorkloadArg;
 use crate::admin::api::{Status, StatusContainer, StatusPod};
 use crate::admin::{Client, ClientError};
 use crate::config::{BoundedDuration, Until, ValueError};
@@ -146,6 +147,10 @@ fn state(
         pods.iter().filter(is_it).cloned().partition(|pod| pod.removed.is_some());
     let found = match (present.is_empty(), condition) {
         (false, _) => present,
+        (true, _) if removed.is_empty() && WorkloadArg::parse(plain).is_some() => {
+            let hint = "wait takes pods: play --until waits for all pods of workloads";
+            return Err(CliError::Usage(format!("POD {:?} is a workload; {hint}", sanitize(plain))));
+        }
         (true, WaitCondition::Deleted) => return Ok(WaitState::Met),
         (true, _) if removed.is_empty() => {
             return Ok(WaitState::Pending(format!("pod {:?} does not exist", sanitize(plain))));
@@ -281,6 +286,7 @@ mod tests {
         let pending = WaitState::Pending("shop/web is not ready (Pending)".to_owned());
         assert_eq!(state_of(&new, "ready"), pending, "before the first sync");
         assert!(matches!(state_of(&[pod(&serde_json::json!({}))], "ready"), WaitState::Failed(_)));
+        assert!(state(&[], "deploy/web", None, WaitCondition::Ready).is_err(), "a workload is no pod");
         let absent = WaitState::Pending("pod \"web\" does not exist".to_owned());
         assert_eq!(state_of(&[], "ready"), absent);
         let failed = [pod(&serde_json::json!({"phase": "Failed", "status": "Error", "ready": false}))];

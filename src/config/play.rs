@@ -33,9 +33,9 @@ const MAX_LOG_FILES: u64 = i32::MAX as u64;
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct PlayFlags {
     /// Files and directories of manifests, in YAML or JSON: Pod, or a workload with a pod template,
-    /// of which one pod is run, and the ConfigMaps, Secrets and RuntimeClasses to which they refer.
-    /// A directory is watched: a new manifest starts a pod, a removed one terminates it. - reads
-    /// manifests from standard input
+    /// whose pods are run as by its controller, and the ConfigMaps, Secrets and RuntimeClasses to
+    /// which they refer. A directory is watched: a new manifest starts a pod, a removed one
+    /// terminates it. - reads manifests from standard input
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 

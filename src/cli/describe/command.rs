@@ -7,9 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::super::CliError;
 use super::super::admin_args::AdminArgs;
-use super::super::pod_arg::{NamespaceArg, find_pod};
+use super::super::pod_arg::{NamespaceArg, find_one_pod};
 use super::super::pod_list::PodList;
 use super::super::pods::managed_object;
+use super::super::stderr::note;
 use super::{other, render};
 use crate::admin::Client;
 use crate::admin::api::{Call, CallsQuery, Event, EventsQuery, StatusPod};
@@ -24,7 +25,8 @@ pub struct DescribeCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// Pod to describe: NAME, NAMESPACE/NAME or uid. The word pod before it is ignored
+    /// Pod to describe: NAME, NAMESPACE/NAME, uid, or KIND/NAME of a workload, of which one pod is
+    /// chosen. The word pod before it is ignored
     #[arg(value_name = "POD", required = true, num_args = 1..=2)]
     pod: Vec<String>,
 
@@ -42,7 +44,10 @@ impl DescribeCommand {
         };
         let client = self.at.client()?;
         let list = PodList::query(&client).await?;
-        let pod = find_pod(&list.sandboxes, name, self.namespace.namespace.as_deref())?;
+        let (pod, remark) = find_one_pod(&list.sandboxes, name, self.namespace.namespace.as_deref())?;
+        if let Some(remark) = remark {
+            note(&remark);
+        }
         let is_same = |known: &&StatusPod| {
             (&known.namespace, &known.name, &known.uid) == (&pod.namespace, &pod.name, &pod.uid)
         };

@@ -124,7 +124,7 @@ fn wanted(job: &JobSpec, progress: &JobProgress, counts: &Counts) -> Option<u32>
     })
 }
 
-/// Returns the result of a job; `None` if it goes on (`pkg/controller/job/job_controller.go`:
+/// Returns the result of a job; `None` if it continues (`pkg/controller/job/job_controller.go`:
 /// `syncJob`, `pastBackoffLimitOnFailure`).
 fn end(job: &JobSpec, counts: &Counts, is_past_deadline: bool) -> Option<JobEnd> {
     if counts.failed > job.backoff_limit || counts.restarts >= job.backoff_limit.max(1) {
@@ -155,7 +155,7 @@ impl JobEnd {
 }
 
 impl JobProgress {
-    /// Returns the progress of an earlier process. The back-off begins anew.
+    /// Returns the progress of an earlier process. The back-off starts again.
     pub(super) fn restored(self, now: Instant) -> Self {
         let failures = self.failures.saturating_sub(self.failures_before_success);
         Self { backoff_ends: (failures > 0).then(|| now + backoff(failures)), ..self }
@@ -173,8 +173,8 @@ impl JobProgress {
         }
     }
 
-    /// Returns the time at which the job has exceeded its deadline. The time begins anew when a
-    /// suspension of the job ends.
+    /// Returns the time at which the job has exceeded its deadline. A suspension of the
+    /// job resets it.
     fn deadline(&mut self, job: &JobSpec, is_held: bool, now: Instant) -> Option<Instant> {
         if job.is_suspended || is_held {
             (self.started, self.started_at) = (None, None);

@@ -11,8 +11,8 @@ use crate::kubelet::workload_status::WorkloadStatus;
 use crate::manifest::WorkloadSpec;
 
 /// Creates the pods of each index, in order one after the other if `is_ordered`. Replaces a pod
-/// that was deleted at once, and a pod that has ended after its back-off, which begins anew when a
-/// pod has been ready.
+/// that was deleted at once, and a pod that has ended after its back-off, which a ready pod
+/// resets.
 pub(super) fn update(
     workload: &WorkloadSpec,
     is_ordered: bool,

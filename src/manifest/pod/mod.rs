@@ -55,6 +55,7 @@ pub(crate) enum PodOrigin {
 
 /// A pod that probeshim runs.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a pod")]
 pub(crate) struct Pod {
     pub(crate) origin: PodOrigin,
     pub(crate) namespace: String,

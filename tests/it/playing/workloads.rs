@@ -174,7 +174,8 @@ async fn pods_that_have_ended_do_not_run_again_after_a_crash_of_probeshim() {
     let job = workload("Job", "work", &script, "completions: 2,", "restartPolicy: Never,");
     // A pod that does not end keeps `play` running.
     let web = workload("Deployment", "web", POLITE, "", "");
-    fs::write(place.at("pods.yaml"), [of_policy("Never"), of_policy("OnFailure"), job, web].concat()).unwrap();
+    fs::write(place.at("pods.yaml"), [of_policy("Never"), of_policy("OnFailure"), job, web].concat())
+        .unwrap();
     let path = place.at("pods.yaml");
     let mut running = start(&place, path.to_str().unwrap()).await;
     let all_ended = |status: &Value| {
@@ -196,7 +197,7 @@ async fn pods_that_have_ended_do_not_run_again_after_a_crash_of_probeshim() {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(143));
     assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 4);
-    // An orderly end removes the pods, and the next start begins anew.
+    // An orderly end removes the pods, and the next start runs them again.
     let mut running = start(&place, path.to_str().unwrap()).await;
     until_shown(&place, &["status"], all_ended).await;
     running.signal(Signal::TERM);
