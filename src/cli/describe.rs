@@ -160,11 +160,13 @@ impl DescribePrinter<'_> {
             .flatten()
             .map(|port| format!("{}/{}", port.container_port, port.protocol.as_deref().unwrap_or("TCP")));
         self.optional(2, "Ports", Some(&ports.collect::<Vec<_>>().join(", ")));
-        self.state("State", state.and_then(|state| state.state.as_ref()));
-        self.state("Last State", state.and_then(|state| state.last_state.as_ref()));
-        self.field(2, "Ready", title_case(state.is_some_and(|state| state.ready)));
-        let restart_count = state.map(|state| state.restart_count.to_string());
-        self.field(2, "Restart Count", restart_count.unwrap_or_default());
+        // A rejected pod has no states of containers.
+        if let Some(state) = state {
+            self.state("State", state.state.as_ref());
+            self.state("Last State", state.last_state.as_ref());
+            self.field(2, "Ready", title_case(state.ready));
+            self.field(2, "Restart Count", state.restart_count.to_string());
+        }
         let ResourceRequirements { limits, requests, .. } = spec.resources.clone().unwrap_or_default();
         for (name, amounts) in [("Limits", limits), ("Requests", requests)] {
             self.optional(2, name, Some(&quantities(amounts).join(", ")));

@@ -128,7 +128,11 @@ impl<'a> Cursor<'a> {
     /// Reads an object whose values are strings.
     pub(crate) fn map_of_texts(&self, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {
         let Some(object) = self.object(problems) else { return BTreeMap::new() };
-        let read = |key: &String| Some((key.clone(), self.field(key)?.text(problems)?));
+        // Go decodes null as an empty text.
+        let read = |key: &String| match self.field(key) {
+            Some(value) => Some((key.clone(), value.text(problems)?)),
+            None => Some((key.clone(), String::new())),
+        };
         object.keys().filter_map(read).collect()
     }
 

@@ -48,6 +48,17 @@ fn a_pod_without_a_status_is_described() {
 }
 
 #[test]
+fn a_rejected_pod_has_no_states_of_containers() {
+    let pod = serde_json::from_value(json!({
+        "spec": {"containers": [{"name": "main", "image": "i:1"}]},
+        "status": {"phase": "Failed", "reason": "NodeAffinity"},
+    }));
+    let page = render(pod.unwrap(), &status(), &[], "restart", Timestamp::UNIX_EPOCH, SCREEN);
+    assert!(page.contains("Image:            i:1"), "{page}");
+    assert!(!page.contains("Restart Count") && !page.contains("State:"), "{page}");
+}
+
+#[test]
 fn a_pod_of_another_client_is_described_with_wrapped_messages() {
     let probe = json!({
         "type": "liveness", "handler": "exec", "source": "annotation", "result": "error", "run": 0, "threshold": 1,

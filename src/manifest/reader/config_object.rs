@@ -91,7 +91,6 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
     for (field, is_encoded) in [(encoded, true), (plain, false)] {
         let Some(node) = node.field(field) else { continue };
         for (key, text) in node.map_of_texts(problems) {
-            let Some(at) = node.field(&key) else { continue };
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
                 node.invalid_key(&key, KEY, problems);
@@ -107,7 +106,9 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
                     }
                     entries.insert(key, content);
                 }
-                None => at.error("must be base64-encoded", problems),
+                None => {
+                    node.field(&key).inspect(|at| at.error("must be base64-encoded", problems));
+                }
             }
         }
     }

@@ -309,7 +309,8 @@ pub(super) fn quantity(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Opti
         serde_json::Value::Number(number) => number.to_string(),
         other => other.as_str().unwrap_or_default().to_owned(),
     };
-    let read = Quantity::parse(&text);
+    // `apimachinery/pkg/api/resource/quantity.go`: `UnmarshalJSON` removes space around a quantity.
+    let read = Quantity::parse(text.trim());
     if read.is_none() {
         node.error("must be a non-negative quantity, such as 100m, 0.5 or 128Mi", problems);
     }

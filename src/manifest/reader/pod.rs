@@ -91,7 +91,6 @@ const SPEC: FieldSet = FieldSet {
         "tolerations",
         "topologySpreadConstraints",
         "schedulerName",
-        "schedulingGates",
         "priority",
         "preemptionPolicy",
         "schedulingGroup",
@@ -103,6 +102,10 @@ const SPEC: FieldSet = FieldSet {
             "the API server adds them to a running pod, and a kubelet refuses them in a file too",
         ),
         ("resourceClaims", SCHEDULER),
+        (
+            "schedulingGates",
+            "a pod waits until a controller removes them, and a kubelet refuses them in a file",
+        ),
     ],
 };
 

@@ -47,7 +47,9 @@ pub(super) fn read_spec<'a>(
     let policy = spec.field("restartPolicy").filter(|policy| policy.value() != "");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
-    let grace = grace.and_then(|grace| grace.non_negative(problems));
+    // `pkg/apis/core/v1/conversion.go`: `Convert_v1_Pod_To_core_Pod` changes a negative value to 1.
+    let is_negative = |grace: &Cursor<'_>| grace.value().as_i64().is_some_and(|grace| grace < 0);
+    let grace = grace.and_then(|at| if is_negative(&at) { Some(1) } else { at.non_negative(problems) });
     let mut containers = Vec::new();
     for (list, is_init) in [("containers", false), ("initContainers", true)] {
         for node in spec.field(list).map(|list| list.list(problems)).unwrap_or_default() {

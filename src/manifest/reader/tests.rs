@@ -77,6 +77,10 @@ fn fields_that_require_a_cluster_are_refused_with_their_path() {
             "spec.volumes[0].nfs: Unsupported by probeshim: programs and drivers of the host mount it; mount it on the host, and use hostPath",
         ),
         (
+            "{schedulingGates: [{name: a.b/c}], containers: [{name: a, image: i}]}",
+            "spec.schedulingGates: Unsupported by probeshim: a pod waits until a controller removes them",
+        ),
+        (
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
             "spec.serviceAccountName: Unsupported by probeshim: \"robot\": service accounts require an API server",
         ),
@@ -349,4 +353,21 @@ fn the_config_hash_of_a_pod_is_its_uid() {
         assert_eq!(pod.annotations["kubernetes.io/config.hash"], pod.uid);
         assert_eq!(pod.uid == "given", !uid.is_empty());
     }
+}
+
+#[test]
+fn values_that_kubernetes_changes_when_it_reads_them_are_read_alike() {
+    let pod = pod(
+        "{terminationGracePeriodSeconds: -5, containers: [{name: a, image: i, resources: {limits: {memory: ' 1Gi '}}}]}",
+    );
+    assert_eq!(pod.spec.termination_grace_period, Some(1));
+    assert_eq!(pod.requests()["memory"].units(), 1 << 30);
+    let set = pod_set(
+        "{kind: ConfigMap, metadata: {name: c}, data: {a: null, b: x}}\n---\n\
+         {kind: Pod, metadata: {name: p, labels: {l: null}}, spec: {containers: [{name: a, image: i}]}}",
+    )
+    .unwrap();
+    assert_eq!(set.pods[0].labels["l"], "");
+    let found = set.objects.data(DataKind::ConfigMap, "default", "c").unwrap();
+    assert_eq!(found.variable("a", false).unwrap(), Some(&b""[..]));
 }
