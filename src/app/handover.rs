@@ -1,5 +1,6 @@
 //! Hands the socket that systemd passed to a successor: the program that an upgrade has put in
-//! place. It serves new calls while this process finishes those in flight.
+//! place. This process serves new calls until the successor does, and then finishes those in
+//! flight.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
+use crate::admin::Client;
+use crate::admin::api::Status;
 use crate::regular_file::path_of_deleted;
 
 /// Variable with the pid of the process whose socket was taken over.
@@ -28,8 +31,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a successor has to catch signals.
 const SIGNALS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval between checks whether a successor catches signals.
-const SIGNALS_INTERVAL: Duration = Duration::from_millis(5);
+/// Interval between checks of the progress of a successor.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Starts the successor: the arguments are its program and that program's arguments, and standard
 /// input is the socket. Prints its pid.
@@ -92,8 +95,7 @@ impl Successor {
         if status.success() { Ok(Self { program }) } else { Err(HandoverError::Version { program, status }) }
     }
 
-    /// Starts the program with the arguments of this process and the socket. Returns its pid once
-    /// it catches SIGUSR2.
+    /// Starts the program with the arguments of this process and the socket. Returns its pid.
     pub(super) async fn start(self, socket: OwnedFd) -> Result<u32, HandoverError> {
         let mut command = Command::new("sh");
         command.args(["-c", START]).arg(&self.program).args(env::args_os().skip(1)).stdin(socket);
@@ -109,28 +111,46 @@ impl Successor {
             .map_err(|error| HandoverError::Shell(error.to_string()))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let pid = text.trim().parse();
-        let pid = pid.map_err(|_| HandoverError::Shell(format!("it printed {text:?}, not a pid")))?;
-        catches_signals(pid).await?;
-        Ok(pid)
+        pid.map_err(|_| HandoverError::Shell(format!("it printed {text:?}, not a pid")))
+    }
+}
+
+/// Waits until a successor answers on the admin socket: it serves calls from then on. Fails if the
+/// successor ends.
+pub(super) async fn serves(pid: u32, admin: &Client) -> Result<(), HandoverError> {
+    loop {
+        let status = admin.status().await.ok();
+        let status = status.and_then(|status| serde_json::from_slice::<Status>(&status).ok());
+        if status.is_some_and(|status| status.pid == pid) {
+            return Ok(());
+        }
+        if process_status(pid).is_none() {
+            return Err(HandoverError::Ended(pid));
+        }
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// Waits until a successor catches SIGUSR2. By default the signal ends a process, so systemd may
 /// send it for the next upgrade only then. A successor that takes longer than the timeout is
 /// accepted. Fails if the successor ends.
-async fn catches_signals(pid: u32) -> Result<(), HandoverError> {
+pub(super) async fn catches_signals(pid: u32) -> Result<(), HandoverError> {
     let caught = async {
         loop {
-            let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
-            match process.and_then(|process| process.status().ok()) {
+            match process_status(pid) {
                 Some(status) if status.sigcgt & USR2_BIT != 0 => return Ok(()),
-                // A zombie has ended too.
-                Some(status) if !status.state.starts_with('Z') => sleep(SIGNALS_INTERVAL).await,
-                _ => return Err(HandoverError::Ended(pid)),
+                Some(_) => sleep(CHECK_INTERVAL).await,
+                None => return Err(HandoverError::Ended(pid)),
             }
         }
     };
     timeout(SIGNALS_TIMEOUT, caught).await.unwrap_or(Ok(()))
+}
+
+/// Returns the status of a process; `None` if it has ended, also if it is a zombie.
+fn process_status(pid: u32) -> Option<procfs::process::Status> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    process.status().ok().filter(|status| !status.state.starts_with('Z'))
 }
 
 /// Returns whether the process whose socket was taken over still runs; false if there is none.

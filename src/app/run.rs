@@ -7,17 +7,21 @@ use tokio::net::UnixStream;
 use tracing::{error, info, warn};
 
 use super::error::RunError;
-use super::handover::Successor;
+use super::handover::{HandoverError, Successor, catches_signals, serves};
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::service_manager;
 use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
+use crate::admin::Client;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
+/// Ids that calls of this process may have while a successor starts.
+const RESERVED_CALLS: u64 = 10_000;
+
 /// Runs until SIGTERM or SIGINT, and then until calls in flight have ended or the drain timeout has
-/// expired. A second signal ends the process immediately. SIGUSR2 starts a successor, which serves
-/// new calls on the socket that systemd passed, and then drains.
+/// expired. A second signal ends the process immediately. SIGUSR2 starts a successor on the
+/// socket that systemd passed, and drains once the successor serves new calls.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
     let mut handover = HandoverSignal::new()?;
@@ -69,17 +73,18 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
             },
         }
     };
+    // The mode that records pods of clients keeps them in a store, which one process can have.
+    let has_store = recorder.is_some();
     drop(recorder);
-    shim.drain().await;
-    match successor {
-        None => service_manager::stopping(),
-        Some((successor, socket)) => tokio::select! {
+    let admin = Client::new(admin);
+    if let Some((successor, socket)) = successor {
+        tokio::select! {
             // systemd ends this process, and kills the successor afterwards.
             signal = signals.next() => {
                 draining_on(signal);
                 service_manager::stopping();
             }
-            started = successor.start(socket) => match started {
+            started = hand_over(&mut shim, successor, socket, &admin, has_store) => match started {
                 Ok(pid) => {
                     drop(shim.watchdog.take());
                     service_manager::main_process(pid);
@@ -89,7 +94,11 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
                     error!(%error, "no successor was started: draining, to be started again by systemd");
                 }
             },
-        },
+        }
+        shim.drain().await;
+    } else {
+        shim.drain().await;
+        service_manager::stopping();
     }
     tokio::select! {
         signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
@@ -123,4 +132,26 @@ async fn prepare_handover(shim: &mut Shim) -> Option<(Successor, OwnedFd)> {
             None
         }
     }
+}
+
+/// Starts a successor. This process serves new calls until the successor does, unless it has a
+/// store for which the successor waits: it closes the store at the end of its drain. Returns the
+/// pid of the successor.
+async fn hand_over(
+    shim: &mut Shim,
+    successor: Successor,
+    socket: OwnedFd,
+    admin: &Client,
+    has_store: bool,
+) -> Result<u32, HandoverError> {
+    if has_store {
+        shim.drain().await;
+        let pid = successor.start(socket).await?;
+        catches_signals(pid).await?;
+        return Ok(pid);
+    }
+    shim.release(RESERVED_CALLS).await;
+    let pid = successor.start(socket).await?;
+    serves(pid, admin).await?;
+    Ok(pid)
 }

@@ -173,11 +173,19 @@ impl Shim {
     /// Stops the API, removes the paths of all sockets, and starts the drain of the relay. Another
     /// probeshim can take the paths while calls in flight finish.
     pub(super) async fn drain(&mut self) {
+        self.release(0).await;
+        self.drain.cancel();
+    }
+
+    /// Stops the prober and the API, and removes the paths of all sockets. Another probeshim can
+    /// take them while the relay continues. `more_calls` is the number of ids that calls of this
+    /// process may have from now on, before those of the other.
+    pub(super) async fn release(&mut self, more_calls: u64) {
         drop(self.prober_thread.take());
         if let Some((call_ids, journal)) = self.handover.take() {
             // The disk may be slow. A successor then leaves a larger gap.
             let written = spawn_blocking(move || {
-                if let Err(error) = journal.hand_over(call_ids.peek()) {
+                if let Err(error) = journal.hand_over(call_ids.peek() + more_calls) {
                     warn!(%error, "the next id of a call is not left for a successor");
                 }
             });
@@ -186,7 +194,6 @@ impl Shim {
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
-        self.drain.cancel();
     }
 
     /// Waits until the relay has ended and its last observations have been shown.

@@ -114,7 +114,7 @@ impl UnitSettings<'_> {
         format!(
             "[Unit]\nDescription=CRI proxy between the kubelet and the container runtime\n\
              After=containerd.service crio.service\nBefore={kubelet}\n{limit}\n\
-             [Service]\nType=notify\nExecStart={program} run{upstream}\nExecReload=/bin/kill -USR2 $MAINPID\n\
+             [Service]\nType=notify\nNotifyAccess=all\nExecStart={program} run{upstream}\nExecReload=/bin/kill -USR2 $MAINPID\n\
              Restart=always\nRestartSec=100ms\nWatchdogSec={WATCHDOG}\nKillMode=mixed\n\
              TimeoutStopSec={stop}s\nLimitNOFILE=1048576\nOOMScoreAdjust=-999\n{HARDENING}{hardening}\n\
              [Install]\nWantedBy=multi-user.target\n",

@@ -14,7 +14,7 @@ use probeshim::cri::v1::ExecSyncRequest;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use super::Service;
+use super::{Service, send};
 use crate::procrun::{Runtime, until};
 use crate::program::Place;
 
@@ -93,6 +93,49 @@ async fn a_successor_serves_new_calls_while_a_call_in_flight_finishes_in_the_old
     assert_eq!(service.pid().await, new);
     answers(&service, &container).await;
     slow.end().await;
+    end(service, runtime, &container).await;
+}
+
+#[tokio::test]
+async fn the_old_process_serves_new_calls_until_the_successor_does() {
+    let (runtime, container, service) = start(&[], "").await;
+    let old = service.pid().await;
+    service.notified().await;
+    let [program, began, go] = ["program", "began", "go"].map(|name| service.place.at(name));
+    fs::rename(&service.program, &program).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || exec {program} --version\necho $$ >{began}\n\
+         until [ -e {go} ]; do sleep 0.01; done\nexec {program} \"$@\"\n",
+        program = program.display(),
+        began = began.display(),
+        go = go.display()
+    );
+    fs::write(&service.program, script).unwrap();
+    fs::set_permissions(&service.program, fs::Permissions::from_mode(0o755)).unwrap();
+    send(old, Signal::USR2);
+    let new: u32 = until(async || fs::read_to_string(&began).ok()?.trim().parse().ok()).await;
+    for _ in 0..5 {
+        answers(&service, &container).await;
+    }
+    fs::write(go, "").unwrap();
+    assert!(service.notified().await.starts_with("READY=1"), "the successor serves first");
+    assert_eq!(service.successor_in(&service.notified().await), Some(new));
+    assert_eq!(service.pid().await, new);
+    answers(&service, &container).await;
+    end(service, runtime, &container).await;
+}
+
+#[tokio::test]
+async fn a_successor_that_ends_during_its_start_lets_the_old_process_drain() {
+    let (runtime, container, mut service) = start(&[], "").await;
+    fs::remove_file(&service.program).unwrap();
+    fs::write(&service.program, "#!/bin/sh\n[ \"$1\" = --version ]\n").unwrap();
+    fs::set_permissions(&service.program, fs::Permissions::from_mode(0o755)).unwrap();
+    let slow = SlowCall::start(&service, &runtime, &container).await;
+    service.running.signal(Signal::USR2);
+    service.running.logged("no successor was started: draining, to be started again by systemd").await;
+    slow.end().await;
+    assert_eq!(service.running.ended().await, Some(0));
     end(service, runtime, &container).await;
 }
 
