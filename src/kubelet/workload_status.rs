@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub struct WorkloadStatus {
     /// `NAMESPACE/NAME` of each pod that is to run and has not been created yet.
     pub missing: Vec<String>,
-    /// Whether no more pods will be created.
+    /// Whether all pods that are to run exist. For a job: whether it has ended.
     pub is_complete: bool,
     /// Uids of the pods of a job. A failed one matters only if the job has failed.
     pub job_pods: BTreeSet<String>,
