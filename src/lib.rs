@@ -40,6 +40,8 @@ pub mod gofmt;
 
 pub mod hex;
 
+pub mod build_info;
+
 pub mod telemetry;
 
 pub mod metrics;

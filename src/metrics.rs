@@ -6,6 +6,8 @@ use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::build_info::{COMMIT, VERSION};
+
 /// Content type of [`encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -14,8 +16,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 #[must_use]
 pub fn registry() -> Registry {
     let mut registry = Registry::with_prefix("probeshim");
-    let labels = [("version", env!("CARGO_PKG_VERSION"))];
-    registry.register("build", "Version of probeshim", Info::new(labels.to_vec()));
+    let labels = [("version", VERSION), ("commit", COMMIT.unwrap_or("unknown"))];
+    registry.register("build", "Version and commit of probeshim", Info::new(labels.to_vec()));
     registry
 }
 

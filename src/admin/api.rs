@@ -7,6 +7,7 @@ mod probe;
 
 use serde::{Deserialize, Serialize};
 
+use crate::build_info;
 use crate::execsync::{CallRecord, StuckExec};
 use crate::history::json::milliseconds;
 pub use crate::history::json::{
@@ -81,6 +82,12 @@ pub enum LogLine {
 pub struct Status {
     /// Version of probeshim.
     pub version: String,
+    /// Commit of its sources, with `-dirty` if they differ from it; null if it is unknown.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// Date of its sources; null if it is unknown.
+    #[serde(default)]
+    pub date: Option<String>,
     /// Enforcement mode: `off`, `dry-run`, `kill` or `restart`.
     pub mode: String,
     /// Process id of probeshim.
@@ -125,6 +132,14 @@ pub struct Status {
     /// Number of panics in the observation of calls. Calls are forwarded nevertheless.
     #[serde(default)]
     pub panics: u64,
+}
+
+impl Status {
+    /// Returns the version of probeshim with the commit and the date of its sources.
+    #[must_use]
+    pub fn full_version(&self) -> String {
+        build_info::with_source(&self.version, self.commit.as_deref(), self.date.as_deref())
+    }
 }
 
 /// Request and response body of the enforcement mode.

@@ -25,6 +25,7 @@ use super::listener::Caller;
 use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
+use crate::build_info;
 use crate::history::Counts;
 use crate::history::json::time;
 use crate::kubelet::Kubelet;
@@ -148,7 +149,9 @@ async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
 async fn status(State(admin): ApiContext) -> Json<api::Status> {
     let Counts { seen, retained } = admin.state.calls.counts();
     Json(api::Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: build_info::VERSION.to_owned(),
+        commit: build_info::COMMIT.map(str::to_owned),
+        date: build_info::DATE.map(str::to_owned),
         mode: mode_of(&admin).name().to_owned(),
         pid: std::process::id(),
         started: time(admin.info.started),

@@ -25,6 +25,7 @@ use super::server::Shim;
 use super::service_manager;
 use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
 use super::test_command::{self, CommandEnd};
+use crate::build_info;
 use crate::config::{PlaySettings, Until};
 use crate::events::{EventFilter, EventRecorder};
 use crate::kubelet::{Kubelet, PodDirs, PodStatusExt, PublishedPod};
@@ -132,7 +133,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let runtime_check = RuntimeCheck::start(upstream, events.follow(&EventFilter::default()).1);
     let playing = starter.start_for_manifests(listen.clone(), dirs, settings.prune, documents.clone())?;
     info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = build_info::full_version(),
         listen = %shim.info.listen,
         pods = documents.count(),
         http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),

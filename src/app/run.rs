@@ -13,6 +13,7 @@ use super::server::Shim;
 use super::service_manager;
 use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
 use crate::admin::Client;
+use crate::build_info;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
@@ -40,7 +41,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     };
     let info = &shim.info;
     info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = build_info::full_version(),
         listen = %info.listen,
         %upstream,
         %admin,

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::error::SECOND_INSTANCE;
 use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
+use crate::build_info;
 use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;
 use crate::socket::{BindError, BindMode, bind};
@@ -49,7 +50,7 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     };
     let stop = CancellationToken::new();
     let serving = procrun.serve(listening.listener, stop.clone());
-    info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %dir.display(), "procrun started");
+    info!(version = build_info::full_version(), listen = %settings.listen, root = %dir.display(), "procrun started");
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         signal = signals.next() => info!(signal = signal.name(), "signal received: containers are stopped"),

@@ -52,6 +52,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::admin::ClientError;
+use crate::build_info;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
 use crate::install::InstallError;
 use crate::prober::EnforcementMode;
@@ -81,7 +82,7 @@ pub use wait::WaitCommand;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 110)]
+#[command(version = build_info::full_version(), about, max_term_width = 110)]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]

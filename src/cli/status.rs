@@ -258,7 +258,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     let metrics = status.metrics.clone().map(|metrics| ("metrics", metrics, Style::new()));
     let up = format::age(&status.started, now);
     [
-        ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
+        ("probeshim", format!("{}, pid {}, up {up}", status.full_version(), status.pid), Style::new()),
         mode(status),
         ("listen", status.listen.clone(), Style::new()),
         ("http", status.http.clone().unwrap_or_else(|| "off".to_owned()), Style::new()),
@@ -300,7 +300,7 @@ mod tests {
 
     fn status(pods: &serde_json::Value, stuck: &serde_json::Value) -> api::Status {
         serde_json::from_value(json!({
-            "version": "0.1.0", "mode": "kill", "pid": 4711, "started": "2026-11-24T12:00:00Z",
+            "version": "0.1.0", "commit": "988f1eb4c1f2", "date": "2026-11-26", "mode": "kill", "pid": 4711, "started": "2026-11-24T12:00:00Z",
             "listen": "unix:///run/probeshim/probeshim.sock", "http": "http://127.0.0.1:9754",
             "upstream": {"socket": "unix:///run/containerd/containerd.sock", "ready": true, "runtime": "containerd",
                          "version": "v2.1.4", "error": null},

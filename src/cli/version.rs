@@ -10,6 +10,7 @@ use super::admin_args::{AdminArgs, OutputFormat};
 use super::query::parse_status;
 use crate::admin::ClientError;
 use crate::admin::api::{Status, UpstreamStatus};
+use crate::build_info;
 use crate::terminal::screen::print;
 use crate::terminal::{harmless_name, harmless_text};
 
@@ -30,8 +31,12 @@ pub struct VersionCommand {
 struct Versions<'a> {
     /// Version of this program.
     client: &'a str,
+    /// Commit of this program; null if it is unknown.
+    client_commit: Option<&'a str>,
     /// Version of the running probeshim; null if none runs.
     server: Option<&'a str>,
+    /// Commit of the running probeshim; null if none runs, or if it is unknown.
+    server_commit: Option<&'a str>,
     /// Process id of the running probeshim.
     pid: Option<u32>,
     /// Name of the runtime; null if it does not answer.
@@ -66,8 +71,10 @@ impl<'a> Versions<'a> {
     fn new(status: Option<&'a Status>) -> Self {
         let upstream = status.map(|status| &status.upstream);
         Self {
-            client: env!("CARGO_PKG_VERSION"),
+            client: build_info::VERSION,
+            client_commit: build_info::COMMIT,
             server: status.map(|status| status.version.as_str()),
+            server_commit: status.and_then(|status| status.commit.as_deref()),
             pid: status.map(|status| status.pid),
             runtime: upstream.and_then(|upstream| upstream.runtime.as_deref()),
             runtime_version: upstream.and_then(|upstream| upstream.version.as_deref()),
@@ -78,7 +85,7 @@ impl<'a> Versions<'a> {
 
 /// Returns one line per program, as `crictl version` does.
 fn text(status: Option<&Status>) -> String {
-    let own = env!("CARGO_PKG_VERSION");
+    let own = build_info::full_version();
     let Some(status) = status else {
         return format!("Client:   probeshim {own}\nServer:   not running\n");
     };
@@ -89,7 +96,7 @@ fn text(status: Option<&Status>) -> String {
     };
     format!(
         "Client:   probeshim {own}\nServer:   probeshim {}, pid {}\nRuntime:  {runtime}, {socket}\n",
-        harmless_name(&status.version),
+        harmless_name(&status.full_version()),
         status.pid
     )
 }
@@ -103,7 +110,7 @@ mod tests {
 
     fn status() -> Status {
         serde_json::from_value(json!({
-            "version": "0.2.0", "mode": "off", "pid": 4711, "started": "2026-11-24T12:00:00Z",
+            "version": "0.2.0", "commit": "988f1eb4c1f2", "date": "2026-11-26", "mode": "off", "pid": 4711, "started": "2026-11-24T12:00:00Z",
             "listen": "unix:///run/probeshim/probeshim.sock", "http": null,
             "upstream": {"socket": "unix:///run/containerd/containerd.sock", "ready": true, "runtime": "containerd",
                          "version": "v2.1.4", "error": null},
@@ -115,7 +122,7 @@ mod tests {
 
     /// Returns a text with a placeholder for the version of this program.
     fn without_version(text: &str) -> String {
-        text.replace(env!("CARGO_PKG_VERSION"), "VERSION")
+        text.replace(build_info::full_version(), "VERSION")
     }
 
     #[test]
@@ -126,14 +133,14 @@ mod tests {
 
     #[test]
     fn versions_in_json_are_null_for_programs_that_do_not_run() {
-        let own = env!("CARGO_PKG_VERSION");
+        let (own, commit) = (build_info::VERSION, build_info::COMMIT);
         let running = json!({
-            "client": own, "server": "0.2.0", "pid": 4711, "runtime": "containerd", "runtimeVersion": "v2.1.4",
+            "client": own, "clientCommit": commit, "server": "0.2.0", "serverCommit": "988f1eb4c1f2", "pid": 4711, "runtime": "containerd", "runtimeVersion": "v2.1.4",
             "upstream": "unix:///run/containerd/containerd.sock",
         });
         assert_eq!(json!(Versions::new(Some(&status()))), running);
         let alone = json!({
-            "client": own, "server": null, "pid": null, "runtime": null, "runtimeVersion": null, "upstream": null,
+            "client": own, "clientCommit": commit, "server": null, "serverCommit": null, "pid": null, "runtime": null, "runtimeVersion": null, "upstream": null,
         });
         assert_eq!(json!(Versions::new(None)), alone);
     }

@@ -26,4 +26,5 @@ mod surviving;
 mod systemd;
 mod tap;
 mod transparency;
+mod version;
 mod world;

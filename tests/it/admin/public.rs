@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use probeshim::build_info;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -30,7 +31,11 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
         "probeshim_connections_total 1",
         "probeshim_streams_open 0",
         "probeshim_observations_dropped_total 0",
-        concat!("probeshim_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        &format!(
+            "probeshim_build_info{{version=\"{}\",commit=\"{}\"}} 1",
+            build_info::VERSION,
+            build_info::COMMIT.unwrap_or("unknown")
+        ),
     ] {
         assert!(answer.lines().any(|found| found == line), "{line} is not in {answer}");
     }
