@@ -201,7 +201,7 @@ pub(crate) fn anchor(title: &str) -> String {
 
 /// Returns the Rust files of this repository except for generated code, with paths below its root.
 fn rust_sources() -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
+    let mut files = vec![root().join("build.rs")];
     for directory in ["src", "tests", "benches"] {
         layout::collect(&root().join(directory), &mut files);
     }
@@ -211,8 +211,9 @@ fn rust_sources() -> Vec<(PathBuf, String)> {
 /// Returns the documents of this repository, without the blocks that list banned words and
 /// phrases.
 fn documents() -> Vec<(PathBuf, String)> {
-    let mut files =
-        vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("tests/README.md")];
+    let mut files: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md"]
+        .map(|file| root().join(file))
+        .into();
     collect_documents(&root().join("docs"), &mut files);
     assert!(files.len() > 15, "{files:?}");
     let block = Regex::new("(?s)```text\nanew .*?```").unwrap();
