@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image vm cluster soak attack
@@ -31,17 +31,25 @@ uninstall:
 	rm -f $(BINDIR)/probeshim $(MANDIR)/probeshim.1 $(MANDIR)/probeshim-*.1
 	rm -f $(BASH_COMPLETIONS)/probeshim $(ZSH_COMPLETIONS)/_probeshim $(FISH_COMPLETIONS)/probeshim.fish
 
-# The program for an empty image: linked statically, in target/image/probeshim. It needs libc.a (Debian: libc6-dev, Fedora:
-# glibc-static). On a node prefer `make build`: to resolve host names, glibc loads modules of the node, which fit only the
-# node's own glibc.
-static:
-	cargo rustc --release --target-dir target/static --bin probeshim -- -C target-feature=+crt-static
-	mkdir -p target/image
-	cp target/static/release/probeshim target/image/probeshim
+# Processor of `static`, `reproducible` and `image`: amd64 or arm64. Another than this machine's needs Rust's standard library and
+# a C compiler for it; `make static ARCH=arm64` names what is missing.
+HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
+ARCH ?= $(HOST_ARCH)
+SUFFIX = $(if $(filter-out $(HOST_ARCH),$(ARCH)),-$(ARCH))
 
-# The container image probeshim:latest, with docker or buildah.
+# The program for an empty image: linked statically, in target/image/probeshim, or target/image-arm64/probeshim on another
+# processor. It needs libc.a (Debian: libc6-dev, Fedora: glibc-static). On a node prefer `make build`: to resolve host names, glibc
+# loads modules of the node, which fit only the node's own glibc.
+static:
+	docker/static $(ARCH) target/image$(SUFFIX)/probeshim
+
+# Two builds of the static program, in different directories, must be equal. Prints their SHA-256. About ten minutes.
+reproducible:
+	docker/reproducible $(ARCH)
+
+# The container image probeshim:latest, with docker or buildah; probeshim:latest-arm64 for another processor.
 image: static
-	docker/build target/image/probeshim probeshim:latest
+	docker/build target/image$(SUFFIX)/probeshim probeshim:latest$(SUFFIX)
 
 # Two pods on procrun, probeshim's runtime of plain processes, for half a minute. Needs neither root nor containerd. The debug
 # build takes half the processor time of the release build.
@@ -86,8 +94,10 @@ deny:
 
 # Dependencies with known vulnerabilities. Needs the network: the advisories are at https://github.com/rustsec/advisory-db.
 audit:
-	@tool=$$(tests/tools/build cargo-deny-0.20) && "$$tool/cargo-deny" --workspace --locked check advisories \
-		|| { echo "make audit: see above. It needs the network, to fetch https://github.com/rustsec/advisory-db" >&2; exit 1; }
+	@tool=$$(tests/tools/build cargo-deny-0.20) || exit 1; \
+	"$$tool/cargo-deny" --workspace --locked fetch db \
+		|| { echo "make audit: nothing was checked, because the advisories could not be fetched. It needs the network." >&2; exit 1; }; \
+	"$$tool/cargo-deny" --workspace --locked check advisories
 
 # Must pass before each commit.
 check: lint deny test

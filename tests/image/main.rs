@@ -1,16 +1,18 @@
-//! `make image-test`: the container image as a privileged pod on a real containerd, with crictl
-//! through it.
+//! `make image-test`: the container image as the pod of docker/daemonset.yaml on a real containerd,
+//! with crictl through it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fixtures::containerd::{Containerd, Version};
 use fixtures::crictl::Crictl;
-use fixtures::machine::program_under_test;
+use fixtures::machine::{free_address, program_under_test, repository};
 use fixtures::need;
 use fixtures::pod::Pod;
 use fixtures::runtime::Runtime as _;
@@ -23,11 +25,20 @@ const ARCHIVE: &str = "PROBESHIM_IMAGE";
 /// Name of the image in the archive.
 const IMAGE: &str = "probeshim.test/probeshim:test";
 
+/// The CRI's `NamespaceMode` POD: a namespace of the pod.
+const POD_NAMESPACE: i32 = 0;
+
 /// The CRI's `NamespaceMode` NODE: the namespace of the node.
 const NODE_NAMESPACE: i32 = 2;
 
+/// Manifest of the documented pod.
+const MANIFEST: &str = "docker/daemonset.yaml";
+
+/// Port of the pod's probes, which is the default of `--http`.
+const HTTP_PORT: u16 = 9754;
+
 #[test]
-fn crictl_works_through_the_image_in_a_privileged_pod() {
+fn crictl_works_through_the_pod_of_the_manifest() {
     let archive = need!(
         std::env::var(ARCHIVE).map_err(|_| "the image is not built (run `make image-test`)".to_owned())
     );
@@ -35,14 +46,22 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
     containerd.import_archive(Path::new(&archive));
     let folder = containerd.folder();
     let direct = need!(Crictl::new("crictl-1.36", &containerd.socket(), folder));
-    let (socket, admin) = (folder.join("image/probeshim.sock"), folder.join("image/admin.sock"));
-    fs::create_dir(folder.join("image")).unwrap();
+    let node = Node::new(folder, &containerd.socket());
+    let (socket, admin) =
+        (node.path("/run/probeshim/probeshim.sock"), node.path("/run/probeshim/admin.sock"));
 
-    let [sandbox, container] = configs(folder, &containerd.socket(), &socket, &admin);
+    let manifest = manifest();
+    let [sandbox, container] = node.configs(&manifest);
     let relay = direct.ok(&["runp", &sandbox]);
     let container = direct.ok(&["create", &relay, &container, &sandbox]);
     direct.ok(&["start", &container]);
     wait_for("the image listens", || UnixStream::connect(&socket).ok());
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let action = &manifest["containers"][0][probe]["httpGet"];
+        assert_eq!((&action["host"], &action["port"]), (&json!("127.0.0.1"), &json!(HTTP_PORT)));
+        let path = action["path"].as_str().unwrap();
+        wait_for(probe, || (status_of(node.http, path).as_deref() == Some("200")).then_some(()));
+    }
 
     let relayed = need!(Crictl::new("crictl-1.36", &socket, folder));
     let pod = Pod::new(&relayed, folder, "behind");
@@ -65,30 +84,98 @@ fn crictl_works_through_the_image_in_a_privileged_pod() {
     assert!(!socket.exists(), "probeshim left its socket behind");
 }
 
-/// Writes the configurations of the sandbox and of the relay's container, and returns their paths.
-fn configs(folder: &Path, upstream: &Path, socket: &Path, admin: &Path) -> [String; 2] {
-    let security = json!({
-        "privileged": true,
-        "namespace_options": {"network": NODE_NAMESPACE, "pid": NODE_NAMESPACE, "ipc": NODE_NAMESPACE},
-    });
-    let sandbox = json!({
-        "metadata": {"name": "probeshim", "namespace": "kube-system", "uid": "uid-probeshim"},
-        "log_directory": folder.join("logs/probeshim"),
-        "linux": {"security_context": security},
-    });
-    let container = json!({
-        "metadata": {"name": "probeshim"},
-        "image": {"image": IMAGE},
-        "args": ["run", "--listen", socket, "--upstream", upstream, "--admin", admin, "--http", "off",
-                 "--state-dir", folder.join("image/state")],
-        "mounts": [{"host_path": folder, "container_path": folder}],
-        "log_path": "probeshim.log",
-        "linux": {"security_context": security},
-    });
-    fs::create_dir_all(folder.join("logs/probeshim")).unwrap();
-    [("sandbox", sandbox), ("container", container)].map(|(kind, config)| {
-        let path: PathBuf = folder.join(format!("probeshim-{kind}.json"));
-        fs::write(&path, config.to_string()).unwrap();
-        path.to_str().unwrap().to_owned()
-    })
+#[test]
+fn the_manifest_is_valid() {
+    let check = Command::new(program_under_test())
+        .args(["check", MANIFEST])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
+/// Returns the spec of the manifest's pod.
+fn manifest() -> Value {
+    let text = fs::read_to_string(repository().join(MANIFEST)).unwrap();
+    let manifest: Value = serde_saphyr::from_str(&text).unwrap();
+    manifest["spec"]["template"]["spec"].clone()
+}
+
+/// Sends GET, and returns the status of the response, or `None` if the address does not respond.
+fn status_of(address: SocketAddr, path: &str) -> Option<String> {
+    let mut connection = TcpStream::connect(address).ok()?;
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
+    let mut response = String::new();
+    connection.read_to_string(&mut response).ok()?;
+    response.split(' ').nth(1).map(str::to_owned)
+}
+
+/// A directory in the place of the node's root directory, because this machine may have a
+/// probeshim of its own.
+struct Node<'a> {
+    folder: &'a Path,
+    http: SocketAddr,
+}
+
+impl<'a> Node<'a> {
+    /// Creates the directory, with the runtime's socket at its usual path.
+    fn new(folder: &'a Path, runtime: &Path) -> Self {
+        let node = Self { folder, http: free_address() };
+        let usual = node.path("/run/containerd/containerd.sock");
+        fs::create_dir_all(usual.parent().unwrap()).unwrap();
+        fs::hard_link(runtime, usual).unwrap();
+        node
+    }
+
+    /// Returns the path on this machine of a path on the node.
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.join("node").join(path.trim_start_matches('/'))
+    }
+
+    /// Writes the configurations of the sandbox and of the container of a pod, as a kubelet sends
+    /// them, and returns their paths. The image, the node's paths and the HTTP address are those of
+    /// the test.
+    fn configs(&self, spec: &Value) -> [String; 2] {
+        let spec_container = &spec["containers"][0];
+        assert_eq!(spec_container["image"], "docker.io/library/probeshim:latest", "`make image` tags it");
+        let namespace = |field: &str| if spec[field] == true { NODE_NAMESPACE } else { POD_NAMESPACE };
+        let security = json!({
+            "privileged": spec_container["securityContext"]["privileged"],
+            "namespace_options": {
+                "network": namespace("hostNetwork"), "pid": namespace("hostPID"), "ipc": namespace("hostIPC"),
+            },
+        });
+        let sandbox = json!({
+            "metadata": {"name": "probeshim", "namespace": "kube-system", "uid": "uid-probeshim"},
+            "log_directory": self.folder.join("logs/probeshim"),
+            "linux": {"security_context": security},
+        });
+        let mut arguments = spec_container["args"].as_array().unwrap().clone();
+        arguments.extend(["--http".into(), self.http.to_string().into()]);
+        let mounts = spec_container["volumeMounts"].as_array().unwrap().iter();
+        let mounts: Vec<Value> = mounts.map(|mount| self.mount(spec, mount)).collect();
+        let container = json!({
+            "metadata": {"name": spec_container["name"]},
+            "image": {"image": IMAGE},
+            "args": arguments,
+            "mounts": mounts,
+            "log_path": "probeshim.log",
+            "linux": {"security_context": security},
+        });
+        fs::create_dir_all(self.folder.join("logs/probeshim")).unwrap();
+        [("sandbox", sandbox), ("container", container)].map(|(kind, config)| {
+            let path: PathBuf = self.folder.join(format!("probeshim-{kind}.json"));
+            fs::write(&path, config.to_string()).unwrap();
+            path.to_str().unwrap().to_owned()
+        })
+    }
+
+    /// Returns the mount of a volume, whose directory is created.
+    fn mount(&self, spec: &Value, mount: &Value) -> Value {
+        let volumes = spec["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        let host_path = self.path(volume["hostPath"]["path"].as_str().unwrap());
+        fs::create_dir_all(&host_path).unwrap();
+        json!({"host_path": host_path, "container_path": mount["mountPath"]})
+    }
 }
