@@ -17,6 +17,7 @@ impl Quantity {
 
     /// Parses a quantity that is not negative.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('+').unwrap_or(text);
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -28,6 +28,9 @@ pub(crate) const LABEL_VALUE: &str = "a valid label must be an empty string or c
 /// Format of the name of a port.
 pub(crate) const PORT_NAME: &str = "must be no more than 15 characters, must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-), must contain at least one letter (a-z), and must not begin or end with a hyphen or contain consecutive hyphens";
 
+/// Format of a key of a ConfigMap or Secret.
+pub(crate) const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.', must not be '.' or start with '..', and must be no more than 253 characters";
+
 /// Format of the name of a kernel parameter.
 pub(crate) const SYSCTL: &str = "must have at most 253 characters, and parts of lower case alphanumeric characters, '-' and '_', separated by '.' or '/'";
 
@@ -37,6 +40,13 @@ pub(crate) fn is_dns_label(name: &str) -> bool {
 
 pub(crate) fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(|part| is_word(part, is_small, b"-"))
+}
+
+/// Returns whether a text may be a key of a ConfigMap or Secret.
+pub(crate) fn is_config_key(key: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let has_length = (1..=253).contains(&key.len());
+    has_length && key.bytes().all(is_known) && key != "." && !key.starts_with("..")
 }
 
 pub(crate) fn is_qualified_name(key: &str) -> bool {

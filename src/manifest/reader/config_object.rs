@@ -8,15 +8,14 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::go_base64::{Padding, decode};
 use crate::manifest::pod::DataKind;
 use crate::manifest::reader::fields::{FieldSet, check_api_version, required, text};
-use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
+use crate::manifest::validation::{
+    CONFIG_KEY, DNS_LABEL, DNS_SUBDOMAIN, is_config_key, is_dns_label, is_dns_subdomain,
+};
 
 /// Kinds of objects to which pods refer.
 pub(in crate::manifest) const KINDS: [&str; 3] = ["ConfigMap", "Secret", RUNTIME_CLASS_KIND];
 
 const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
-
-/// Format of a key of a ConfigMap or Secret.
-const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.', and must not be '.' or start with '..'";
 
 const DATA: FieldSet = FieldSet {
     known: &["data", "binaryData", "stringData", "type"],
@@ -91,9 +90,8 @@ fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Opt
     for (field, is_encoded) in [(encoded, true), (plain, false)] {
         let Some(node) = node.field(field) else { continue };
         for (key, text) in node.map_of_texts(problems) {
-            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
-                node.invalid_key(&key, KEY, problems);
+            if !is_config_key(&key) {
+                node.invalid_key(&key, CONFIG_KEY, problems);
             } else if !is_secret && entries.contains_key(&key) {
                 node.invalid_key(&key, "duplicate of key present in binaryData", problems);
             }

@@ -7,7 +7,9 @@ use crate::manifest::pod::{
 };
 use crate::manifest::quantity::Quantity;
 use crate::manifest::reader::fields::{FieldSet, flag, list, required, text};
-use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, has_backstep, is_dns_label, is_dns_subdomain};
+use crate::manifest::validation::{
+    CONFIG_KEY, DNS_LABEL, DNS_SUBDOMAIN, has_backstep, is_config_key, is_dns_label, is_dns_subdomain,
+};
 
 const VARIABLE: FieldSet = FieldSet::only(&["name", "value", "valueFrom"]);
 
@@ -154,6 +156,9 @@ fn value_from(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -
     };
     KEY_REF.check(&node, problems);
     let key = required(&node, "key", "", problems);
+    if let Some(at) = node.field("key").filter(|_| key.as_deref().is_some_and(|key| !is_config_key(key))) {
+        at.error(CONFIG_KEY, problems);
+    }
     let object = named_data_ref(&node, kind, problems)?;
     Some(VariableValue::Key { object, key: key? })
 }

@@ -211,6 +211,11 @@ pub(in crate::manifest) fn read(
     let security = security::read_pod_security(&spec, problems);
     let placement = placement(&spec, problems);
     let runtime_class = text(&spec, "runtimeClassName", problems);
+    if let Some(at) = spec.field("runtimeClassName")
+        && runtime_class.as_deref().is_some_and(|name| !is_dns_subdomain(name))
+    {
+        at.error(DNS_SUBDOMAIN, problems);
+    }
     let is_node_critical = is_node_critical(&spec, problems);
     let pull_secrets = pull_secrets(&spec, problems);
     if problems[before..].iter().any(|problem| !problem.is_unsupported) {

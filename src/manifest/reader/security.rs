@@ -24,10 +24,12 @@ const OF_POD: FieldSet = FieldSet {
         "fsGroup",
         "supplementalGroups",
         "supplementalGroupsPolicy",
+        "fsGroupChangePolicy",
+        "seLinuxChangePolicy",
         "sysctls",
     ],
     // `os` checks the options for Windows.
-    ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy", "windowsOptions"],
+    ignored: &["windowsOptions"],
     unsupported: &[],
 };
 
@@ -64,6 +66,14 @@ pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>
     let groups = list(&node, "supplementalGroups", problems);
     let groups = groups.iter().filter_map(|group| group.non_negative(problems));
     let supplemental_groups = groups.collect();
+    // probeshim changes no owners of files and has no SELinux labels for volumes.
+    let policies = [
+        ("fsGroupChangePolicy", ["Always", "OnRootMismatch"]),
+        ("seLinuxChangePolicy", ["MountOption", "Recursive"]),
+    ];
+    for (field, known) in policies {
+        node.field(field).and_then(|at| at.one_of(&known.map(|known| (known, ())), problems));
+    }
     let policy = node.field("supplementalGroupsPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
     let sysctls = sysctls(spec, &node, problems);
@@ -85,7 +95,8 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
     for node in list(security, "sysctls", problems) {
         SYSCTL.check(&node, problems);
         let written = required(&node, "name", "", problems);
-        let value = required(&node, "value", "must be a string", problems);
+        // An absent value is an empty one.
+        let value = node.field("value").map_or(Some(String::new()), |value| value.text(problems));
         let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
         let name = sysctl_name(&written);
         let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];

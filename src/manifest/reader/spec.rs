@@ -13,6 +13,9 @@ use crate::manifest::reader::probe::{hook, probe};
 use crate::manifest::source::Source;
 use crate::manifest::validation::PORT_NUMBER;
 
+/// Longest grace period of a pod in seconds. Kubernetes has no maximum; this one is 68 years.
+const MAX_GRACE_PERIOD: u32 = i32::MAX.unsigned_abs();
+
 /// Limits of the API server for the restart rules of a container (`core/validation/validation.go`:
 /// `validateContainerRestartPolicy`).
 const MAX_RESTART_RULES: usize = 20;
@@ -47,9 +50,12 @@ pub(super) fn read_spec<'a>(
     let policy = spec.field("restartPolicy").filter(|policy| policy.value() != "");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let grace = spec.field("terminationGracePeriodSeconds");
-    // `pkg/apis/core/v1/conversion.go`: `Convert_v1_Pod_To_core_Pod` changes a negative value to 1.
-    let is_negative = |grace: &Cursor<'_>| grace.value().as_i64().is_some_and(|grace| grace < 0);
-    let grace = grace.and_then(|at| if is_negative(&at) { Some(1) } else { at.non_negative(problems) });
+    let grace = grace.and_then(|at| match at.value().as_i64() {
+        // `pkg/apis/core/v1/conversion.go`: `Convert_v1_Pod_To_core_Pod`.
+        Some(..0) => Some(1),
+        Some(grace) => Some(u32::try_from(grace).unwrap_or(u32::MAX).min(MAX_GRACE_PERIOD)),
+        None => at.non_negative(problems),
+    });
     let mut containers = Vec::new();
     for (list, is_init) in [("containers", false), ("initContainers", true)] {
         for node in spec.field(list).map(|list| list.list(problems)).unwrap_or_default() {

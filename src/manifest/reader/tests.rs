@@ -357,11 +357,13 @@ fn the_config_hash_of_a_pod_is_its_uid() {
 
 #[test]
 fn values_that_kubernetes_changes_when_it_reads_them_are_read_alike() {
-    let pod = pod(
-        "{terminationGracePeriodSeconds: -5, containers: [{name: a, image: i, resources: {limits: {memory: ' 1Gi '}}}]}",
+    let one = pod(
+        "{terminationGracePeriodSeconds: -5, containers: [{name: a, image: i, resources: {limits: {memory: ' +1Gi '}}}]}",
     );
-    assert_eq!(pod.spec.termination_grace_period, Some(1));
-    assert_eq!(pod.requests()["memory"].units(), 1 << 30);
+    assert_eq!(one.spec.termination_grace_period, Some(1));
+    let long = pod("{terminationGracePeriodSeconds: 2147483648, containers: [{name: a, image: i}]}");
+    assert_eq!(long.spec.termination_grace_period, Some(2_147_483_647));
+    assert_eq!(one.requests()["memory"].units(), 1 << 30);
     let set = pod_set(
         "{kind: ConfigMap, metadata: {name: c}, data: {a: null, b: x}}\n---\n\
          {kind: Pod, metadata: {name: p, labels: {l: null}}, spec: {containers: [{name: a, image: i}]}}",

@@ -89,6 +89,8 @@ fn pod_fields(rng: &mut Rng) -> Vec<(&'static str, Value)> {
         ("affinity", affinity(rng)),
         ("securityContext", pod_security(rng)),
         ("preemptionPolicy", json!("PreemptLowerPriority")),
+        ("serviceAccountName", json!("default")),
+        ("hostnameOverride", json!("a.b.example")),
     ]
 }
 
@@ -123,6 +125,7 @@ fn pod_security(rng: &mut Rng) -> Value {
         ("seccompProfile", json!({"type": "RuntimeDefault"})),
         ("appArmorProfile", json!({"type": "Unconfined"})),
         ("seLinuxOptions", json!({"level": "s0:c1,c2"})),
+        ("seLinuxChangePolicy", json!("Recursive")),
     ];
     some_of(rng, all)
 }
@@ -193,8 +196,9 @@ fn container(rng: &mut Rng, name: &str, volumes: &[&str], is_host_network: bool)
 fn mount(rng: &mut Rng, volume: &str) -> Value {
     let mut mount = json!({"name": volume, "mountPath": format!("/mnt/{volume}")});
     // Volumes of images are mounted read-only as a whole.
-    match rng.u8(..4) {
+    match rng.u8(..5) {
         0 if volume != "v8" => mount["subPath"] = json!("a/b"),
+        3 if volume != "v8" && rng.bool() => mount["subPathExpr"] = json!("a/$(A)"),
         1 => mount["readOnly"] = json!(true),
         2 if volume != "v8" => mount["mountPropagation"] = json!("HostToContainer"),
         _ => {}
@@ -230,11 +234,7 @@ fn container_fields(rng: &mut Rng, is_host_network: bool) -> Vec<(&'static str, 
         ("livenessProbe", probe(rng, true)),
         ("readinessProbe", probe(rng, false)),
         ("startupProbe", probe(rng, true)),
-        (
-            "lifecycle",
-            json!({"postStart": {"exec": {"command": ["a"]}},
-            "preStop": pre_stop}),
-        ),
+        ("lifecycle", json!({"postStart": {"exec": {"command": ["a"]}}, "preStop": pre_stop})),
         ("securityContext", container_security(rng)),
         ("imagePullPolicy", json!(["Always", "Never", "IfNotPresent"][rng.usize(..3)])),
         ("terminationMessagePath", json!("/dev/a")),
@@ -243,6 +243,10 @@ fn container_fields(rng: &mut Rng, is_host_network: bool) -> Vec<(&'static str, 
         ("stdinOnce", json!(rng.bool())),
         ("tty", json!(rng.bool())),
         ("restartPolicy", json!(["Never", "OnFailure", "Always"][rng.usize(..3)])),
+        (
+            "restartPolicyRules",
+            json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]),
+        ),
         ("resizePolicy", json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"}])),
     ]
 }

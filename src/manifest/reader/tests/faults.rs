@@ -20,6 +20,18 @@ fn each_manifest_error_is_reported_once_with_its_path() {
             "spec.readinessGates[0].conditionType: Required value",
         ),
         (
+            "{securityContext: {fsGroupChangePolicy: Never}, containers: [{name: a, image: i}]}".into(),
+            "spec.securityContext.fsGroupChangePolicy: Unsupported value: \"Never\"",
+        ),
+        (
+            container(", env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: a b}}}]"),
+            "spec.containers[0].env[0].valueFrom.secretKeyRef.key: Invalid value: \"a b\": a valid config key",
+        ),
+        (
+            "{runtimeClassName: A_b, containers: [{name: a, image: i}]}".into(),
+            "spec.runtimeClassName: Invalid value: \"A_b\": a lowercase RFC 1123 subdomain",
+        ),
+        (
             "{subdomain: a.b, containers: [{name: a, image: i}]}".into(),
             "spec.subdomain: Invalid value: \"a.b\": a lowercase RFC 1123 label",
         ),
