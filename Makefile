@@ -43,7 +43,7 @@ SUFFIX = $(if $(filter-out $(HOST_ARCH),$(ARCH)),-$(ARCH))
 static:
 	docker/static $(ARCH) target/image$(SUFFIX)/probeshim
 
-# Two builds of the static program, in different directories, must be equal. Prints their SHA-256. About ten minutes.
+# Two builds of the static program, in different directories, must be equal. Prints their SHA-256. About a quarter of an hour.
 reproducible:
 	docker/reproducible $(ARCH)
 
