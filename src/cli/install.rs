@@ -79,7 +79,7 @@ impl InstallCommand {
         let plan = InstallPlan::new(options, program, &paths, &manager).await?;
         print(&findings_table(plan.findings()))?;
         if self.dry_run {
-            print(&format!("\n{}", harmless_lines(&plan.describe(&paths))))?;
+            print(&format!("\n{}", harmless_lines(&plan.describe(&paths, &manager)?)))?;
         }
         if plan.is_refused() {
             return Err(CliError::Usage("a check failed, and nothing was changed".to_owned()));

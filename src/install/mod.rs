@@ -23,6 +23,7 @@ mod paths;
 mod plan;
 mod preflight;
 mod record;
+mod steps;
 mod switch;
 mod systemctl;
 mod uninstall;

@@ -139,36 +139,6 @@ impl InstallPlan {
     pub(super) fn kubelet_files(&self) -> Vec<InstalledFile> {
         self.kubelet.as_ref().map(|kubelet| kubelet.switch.files(&self.listen)).unwrap_or_default()
     }
-
-    /// Describes each change in the order in which it is made, for a dry run.
-    #[must_use]
-    pub fn describe(&self, paths: &Paths) -> String {
-        let mut lines = Vec::new();
-        if self.program_changes {
-            let (from, to) = (self.program.display(), Paths::program().display());
-            lines.push(format!("copy {from} to {to}"));
-        }
-        lines.extend(self.units().iter().map(|file| describe_file(paths, file)));
-        let start = ["daemon-reload", "enable --now probeshim.socket", "enable probeshim.service"];
-        lines.extend(start.map(|command| format!("systemctl {command}")));
-        if let Some(kubelet) = &self.kubelet {
-            lines.push("systemctl restart probeshim-revert.timer".to_owned());
-            lines.extend(self.kubelet_files().iter().map(|file| describe_file(paths, file)));
-            lines.push("systemctl daemon-reload".to_owned());
-            lines.push(format!("systemctl restart {}", kubelet.switch.unit()));
-        }
-        lines.join("\n") + "\n"
-    }
-}
-
-/// Describes a file that would be written, with its content.
-fn describe_file(paths: &Paths, file: &InstalledFile) -> String {
-    if has_content(&paths.at(&file.path), file.text.as_bytes()) {
-        return format!("keep {}", file.path.display());
-    }
-    let lines: Vec<String> =
-        file.text.lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
-    format!("write {}\n{}", file.path.display(), lines.join("\n"))
 }
 
 /// Returns the socket of the runtime that the unit passes to probeshim: that of the flag, of the

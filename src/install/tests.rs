@@ -20,6 +20,8 @@ const EXTRA_ARGS_UNIT: &str = "# /lib/systemd/system/kubelet.service\n[Service]\
 struct FakeManager {
     calls: RefCell<Vec<String>>,
     fails_at: Cell<Option<usize>>,
+    /// State of the units; `None` for "inactive".
+    active_state: Cell<Option<&'static str>>,
 }
 
 impl ServiceManager for FakeManager {
@@ -32,7 +34,7 @@ impl ServiceManager for FakeManager {
                 return Ok("loaded\n".to_owned());
             }
             ["show", "--value", "--property", "MainPID", _] => return Ok("7\n".to_owned()),
-            ["show", ..] => return Ok("inactive\n".to_owned()),
+            ["show", ..] => return Ok(format!("{}\n", self.active_state.get().unwrap_or("inactive"))),
             _ => {}
         }
         let mut calls = self.calls.borrow_mut();
@@ -90,8 +92,13 @@ impl TestNode {
 
     /// Installs with the kubelet, without the checks, which need a running one.
     async fn install(&self) -> Result<(), InstallError> {
+        self.install_with(&|_| {}).await
+    }
+
+    /// Installs, and reports each change.
+    async fn install_with(&self, report: &dyn Fn(&str)) -> Result<(), InstallError> {
         let plan = self.plan().await?;
-        let installer = Installer { paths: &self.paths, manager: &self.manager, report: &|_| {} };
+        let installer = Installer { paths: &self.paths, manager: &self.manager, report };
         installer.install(&plan)?;
         let deadline_passed = Installer::switch_kubelet(&installer, &plan);
         deadline_passed.await.map(drop)
@@ -226,8 +233,9 @@ async fn a_program_that_another_installation_wrote_is_neither_replaced_nor_remov
 async fn a_dry_run_shows_each_file_with_its_content_and_changes_nothing() {
     let node = TestNode::new();
     let before = node.tree();
-    let text = node.plan().await.unwrap().describe(&node.paths);
+    let text = node.plan().await.unwrap().describe(&node.paths, &node.manager).unwrap();
     assert_eq!(node.tree(), before);
+    assert!(node.manager.calls.borrow().is_empty());
     for line in [
         "write /etc/systemd/system/probeshim.socket",
         "write /etc/systemd/system/kubelet.service.d/zz-probeshim.env",
@@ -236,6 +244,51 @@ async fn a_dry_run_shows_each_file_with_its_content_and_changes_nothing() {
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line:?} is missing:\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
+    let node = TestNode::new();
+    let uses_probeshim =
+        "kubelet\0--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\0--healthz-port=0\0";
+    let assert_equal = async |last: &str| {
+        node.fail_at(None);
+        let text = node.plan().await.unwrap().describe(&node.paths, &node.manager).unwrap();
+        let shown = |prefix: &str| {
+            let shown = text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
+            shown.collect::<Vec<String>>()
+        };
+        let reports = RefCell::new(Vec::new());
+        node.install_with(&|line| reports.borrow_mut().push(line.to_owned())).await.unwrap();
+        assert_eq!(shown("systemctl "), *node.manager.calls.borrow(), "{text}");
+        assert_eq!(shown("systemctl ").last().map(String::as_str), Some(last), "{text}");
+        let mut written = shown("write ");
+        assert!(written.remove(0).starts_with("/var/lib/probeshim/install.json, "), "{text}");
+        if shown("copy ").len() == 1 {
+            written.insert(0, Paths::program().display().to_string());
+        }
+        let reported = reports.into_inner().into_iter();
+        let reported = reported.filter_map(|line| line.strip_prefix("wrote ").map(str::to_owned));
+        assert_eq!(written, reported.collect::<Vec<String>>(), "{text}");
+        shown("systemctl ")
+    };
+    // The first installation.
+    let shown = assert_equal("restart kubelet.service").await;
+    assert!(shown.contains(&"enable probeshim-revert.timer".to_owned()), "{shown:?}");
+    assert!(shown.contains(&"start --no-block probeshim.service".to_owned()), "{shown:?}");
+    // The kubelet uses probeshim, and the change is confirmed.
+    fs::write(node.root.path().join("proc/7/cmdline"), uses_probeshim).unwrap();
+    confirm(&node.paths, &node.manager).unwrap();
+    node.manager.active_state.set(Some("active"));
+    assert_equal("enable probeshim.service").await;
+    // Another program.
+    fs::write(node.root.path().join("etc/default/kubelet"), "KUBELET_EXTRA_ARGS=-v=2\n\n").unwrap();
+    assert_equal("reload probeshim.service").await;
+    // Units that have failed, and a kubelet that was pointed back.
+    node.manager.active_state.set(Some("failed"));
+    fs::remove_file(node.drop_in()).unwrap();
+    let shown = assert_equal("restart kubelet.service").await;
+    assert!(shown.contains(&"reset-failed probeshim.socket".to_owned()), "{shown:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,156 @@
+//! Steps of an installation. A dry run shows the same steps that an installer makes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::InstallError;
+use super::files::{copy_program, has_content, write_file};
+use super::node::main_pid;
+use super::paths::{InstalledUnit, Paths};
+use super::plan::InstallPlan;
+use super::switch::InstalledFile;
+use super::systemctl::{ServiceManager, property};
+use crate::regular_file::path_of_deleted;
+
+/// A step that changes the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Copies a program to its installed path.
+    CopyProgram(PathBuf),
+    /// Writes a file, unless it has its content already.
+    Write(InstalledFile),
+    /// Runs `systemctl` with arguments.
+    Systemctl(Vec<String>),
+}
+
+impl Step {
+    fn systemctl<const N: usize>(arguments: [&str; N]) -> Self {
+        Self::Systemctl(arguments.map(str::to_owned).into())
+    }
+
+    /// Returns whether the step makes `systemctl` run a command on a unit.
+    pub(super) fn runs(&self, command: &str, unit: &str) -> bool {
+        matches!(self, Self::Systemctl(arguments) if arguments[..] == [command, unit])
+    }
+
+    /// Describes the step.
+    fn describe(&self, paths: &Paths) -> String {
+        match self {
+            Self::CopyProgram(from) => format!("copy {} to {}", from.display(), Paths::program().display()),
+            Self::Write(file) if is_written(paths, file) => format!("keep {}", file.path.display()),
+            Self::Write(file) => {
+                let lines = file.text.lines().map(|line| format!("\n    {line}").trim_end().to_owned());
+                format!("write {}{}", file.path.display(), lines.collect::<String>())
+            }
+            Self::Systemctl(arguments) => format!("systemctl {}", arguments.join(" ")),
+        }
+    }
+
+    /// Makes the step. Returns the path that was written, if there is one.
+    pub(super) fn make(
+        &self,
+        paths: &Paths,
+        manager: &dyn ServiceManager,
+    ) -> Result<Option<PathBuf>, InstallError> {
+        match self {
+            Self::CopyProgram(from) => {
+                let to = Paths::program();
+                copy_program(from, &paths.at(to)).map_err(InstallError::file("write", to))?;
+                Ok(Some(to.to_owned()))
+            }
+            Self::Write(file) if is_written(paths, file) => Ok(None),
+            Self::Write(file) => {
+                let written = write_file(&paths.at(&file.path), file.text.as_bytes(), 0o644);
+                written.map_err(InstallError::file("write", &file.path))?;
+                Ok(Some(file.path.clone()))
+            }
+            Self::Systemctl(arguments) => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                manager.run(&arguments)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl InstallPlan {
+    /// Returns the steps that install the program and its units, and start them. A running service
+    /// is replaced without a gap.
+    pub(super) fn install_steps(
+        &self,
+        paths: &Paths,
+        manager: &dyn ServiceManager,
+    ) -> Result<Vec<Step>, InstallError> {
+        let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
+        let units = self.units();
+        let changed = self.program_changes || units.iter().any(|file| !is_written(paths, file));
+        let listens_elsewhere =
+            self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string());
+        let mut steps = Vec::new();
+        if self.program_changes {
+            steps.push(Step::CopyProgram(self.program.clone()));
+        }
+        steps.extend(units.into_iter().map(Step::Write));
+        steps.push(Step::systemctl(["daemon-reload"]));
+        if listens_elsewhere {
+            steps.push(Step::systemctl(["stop", service, socket]));
+        }
+        for unit in [socket, service] {
+            if property(manager, unit, "ActiveState")? == "failed" {
+                steps.push(Step::systemctl(["reset-failed", unit]));
+            }
+        }
+        steps.push(Step::systemctl(["enable", "--now", socket]));
+        steps.push(Step::systemctl(["enable", service]));
+        if listens_elsewhere || property(manager, service, "ActiveState")? != "active" {
+            steps.push(Step::systemctl(["start", "--no-block", service]));
+        } else if changed || is_replaced(paths, manager, service)? {
+            steps.push(Step::systemctl(["reload", service]));
+        }
+        Ok(steps)
+    }
+
+    /// Returns the steps that point the kubelet at probeshim. The timer that reverts the change is
+    /// started before the change, unless the change is made and confirmed already.
+    pub(super) fn switch_steps(&self, paths: &Paths) -> Vec<Step> {
+        let Some(kubelet) = &self.kubelet else { return Vec::new() };
+        let recorded = self.record.as_ref().and_then(|record| record.kubelet.as_ref());
+        let confirmed = recorded.is_some_and(|known| known.confirmed && known.switch == kubelet.switch);
+        let files = self.kubelet_files();
+        let is_switched =
+            files.iter().all(|file| is_written(paths, file)) && kubelet.uses(&self.listen) == Some(true);
+        let mut steps = Vec::new();
+        if !(is_switched && confirmed) {
+            let timer = InstalledUnit::Revert.name();
+            steps.push(Step::systemctl(["enable", timer]));
+            steps.push(Step::systemctl(["restart", timer]));
+        }
+        if !is_switched {
+            steps.extend(files.into_iter().map(Step::Write));
+            steps.push(Step::systemctl(["daemon-reload"]));
+            steps.push(Step::systemctl(["restart", kubelet.switch.unit()]));
+        }
+        steps
+    }
+
+    /// Describes each step in the order in which it is made, for a dry run.
+    pub fn describe(&self, paths: &Paths, manager: &dyn ServiceManager) -> Result<String, InstallError> {
+        let steps = self.install_steps(paths, manager)?.into_iter().chain(self.switch_steps(paths));
+        let record = format!("write {}, by which the installation is undone", Paths::record().display());
+        let lines: Vec<String> = [record].into_iter().chain(steps.map(|step| step.describe(paths))).collect();
+        Ok(lines.join("\n") + "\n")
+    }
+}
+
+/// Returns whether a file has its content already.
+fn is_written(paths: &Paths, file: &InstalledFile) -> bool {
+    has_content(&paths.at(&file.path), file.text.as_bytes())
+}
+
+/// Returns whether the program of a running unit was replaced on disk, for example by
+/// `make install`.
+fn is_replaced(paths: &Paths, manager: &dyn ServiceManager, unit: &str) -> Result<bool, InstallError> {
+    let Some(pid) = main_pid(manager, unit)? else { return Ok(false) };
+    let program = fs::read_link(paths.at(format!("/proc/{pid}/exe")));
+    Ok(program.is_ok_and(|program| path_of_deleted(&program).is_some()))
+}
