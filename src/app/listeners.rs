@@ -12,58 +12,93 @@ use super::error::{RunError, both};
 use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo};
 use crate::authorization::{ApiServer, TokenAuthorizer};
 use crate::config::{MetricsSettings, ServerConfig, TokenReviewSource};
-use crate::socket::{self, BindMode, BoundListener, bind, from_systemd};
+use crate::socket::{self, BindMode, BoundListener, SocketPath, bind, from_systemd};
 use crate::tls::TlsServer;
 
 /// Open sockets that are not served yet.
 pub(super) struct Listeners {
     pub(super) relay: BoundListener,
-    pub(super) admin: BoundListener,
-    /// Users who may connect to the admin socket.
-    pub(super) users: AdminUsers,
-    pub(super) public: Option<TcpListener>,
-    pub(super) metrics: Option<MetricsEndpoint>,
+    pub(super) api: ApiListeners,
+    /// The addresses of the API, to open them again.
+    pub(super) api_addresses: ApiAddresses,
     /// The socket that systemd passed, for a successor.
     pub(super) passed: Option<OwnedFd>,
     pub(super) info: ServerInfo,
 }
 
 impl Listeners {
-    /// Opens the relay's socket, or takes it from systemd, the admin socket, the public address and
-    /// the address of the metrics, if there are such. The error has all that failed; the
-    /// others are then closed.
+    /// Opens the relay's socket, or takes it from systemd, and the listeners of the API. The error
+    /// has all that failed; the others are then closed.
     pub(super) async fn open(config: &ServerConfig) -> Result<Self, RunError> {
         let upstream = &config.relay.upstream;
         let relay = match &config.listen {
             Some(path) => bind(path, BindMode::InheritFrom(upstream)).map_err(RunError::Listen),
             None => from_systemd(upstream).map_err(RunError::from),
         };
-        let admin_mode =
-            if config.allowed_uids.is_empty() { BindMode::OwnerOnly } else { BindMode::Everyone };
-        let admin = bind(&config.admin, admin_mode).map_err(RunError::Admin);
-        let public = match config.http {
-            Some(address) => bind_tcp(address).await.map(Some),
-            None => Ok(None),
+        let mut api_addresses = ApiAddresses {
+            admin: config.admin.clone(),
+            allowed_uids: config.allowed_uids.clone(),
+            http: config.http,
+            metrics: config.metrics.clone(),
         };
-        let metrics = match &config.metrics {
-            Some(settings) => open_metrics(settings).await.map(Some),
-            None => Ok(None),
-        };
-        let (relay, (admin, (public, metrics))) = both(relay, both(admin, both(public, metrics)))?;
+        let (relay, api) = both(relay, ApiListeners::open(&api_addresses).await)?;
         let passed = match &config.listen {
             Some(_) => None,
             None => Some(relay.listener.try_clone().map_err(RunError::System)?.into()),
         };
+        let http = api.public.as_ref().and_then(|listener| listener.local_addr().ok());
+        // A port that the system has chosen stays the same.
+        api_addresses.http = http.or(api_addresses.http);
+        if let Some((settings, endpoint)) = api_addresses.metrics.as_mut().zip(api.metrics.as_ref()) {
+            settings.address = endpoint.listener.local_addr().unwrap_or(settings.address);
+        }
         let info = ServerInfo {
             started: SystemTime::now(),
             listen: socket::display_name(&relay.listener),
-            http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
+            http,
             http_pods: config.http_pods,
-            metrics: metrics.as_ref().and_then(url),
+            metrics: api.metrics.as_ref().and_then(url),
         };
+        Ok(Self { relay, api, api_addresses, passed, info })
+    }
+}
+
+/// Addresses of the API, and the users of the admin socket.
+pub(super) struct ApiAddresses {
+    admin: SocketPath,
+    allowed_uids: Vec<u32>,
+    http: Option<SocketAddr>,
+    metrics: Option<MetricsSettings>,
+}
+
+/// Open listeners of the API that are not served yet.
+pub(super) struct ApiListeners {
+    pub(super) admin: BoundListener,
+    /// Users who may connect to the admin socket.
+    pub(super) users: AdminUsers,
+    pub(super) public: Option<TcpListener>,
+    pub(super) metrics: Option<MetricsEndpoint>,
+}
+
+impl ApiListeners {
+    /// Opens the admin socket, the public address and the address of the metrics, if there are
+    /// such. The error has all that failed.
+    pub(super) async fn open(addresses: &ApiAddresses) -> Result<Self, RunError> {
+        let admin_mode =
+            if addresses.allowed_uids.is_empty() { BindMode::OwnerOnly } else { BindMode::Everyone };
+        let admin = bind(&addresses.admin, admin_mode).map_err(RunError::Admin);
+        let public = match addresses.http {
+            Some(address) => bind_tcp(address).await.map(Some),
+            None => Ok(None),
+        };
+        let metrics = match &addresses.metrics {
+            Some(settings) => open_metrics(settings).await.map(Some),
+            None => Ok(None),
+        };
+        let (admin, (public, metrics)) = both(admin, both(public, metrics))?;
         let own = rustix::process::geteuid().as_raw();
-        let users = AdminUsers { own, allowed: config.allowed_uids.clone() };
-        Ok(Self { relay, admin, users, public, metrics, passed, info })
+        let users = AdminUsers { own, allowed: addresses.allowed_uids.clone() };
+        Ok(Self { admin, users, public, metrics })
     }
 }
 

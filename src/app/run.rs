@@ -61,6 +61,9 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     }
 
     service_manager::ready(&format!("serving {} for {upstream}", shim.info.listen));
+    let admin = Client::new(admin);
+    // The mode that records pods of clients keeps them in a store, which one process can have.
+    let has_store = recorder.is_some();
     let successor = loop {
         tokio::select! {
             signal = signals.next() => break draining_on(signal),
@@ -68,37 +71,21 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
             _ = shim.ended() => return Err(RunError::RelayEnded),
         }
         tokio::select! {
+            // systemd ends this process, and kills a successor afterwards.
             signal = signals.next() => break draining_on(signal),
-            prepared = prepare_handover(&mut shim) => if prepared.is_some() {
-                break prepared;
+            successor = hand_over(&mut shim, &admin, has_store) => if successor.is_some() {
+                break successor;
             },
         }
     };
-    // The mode that records pods of clients keeps them in a store, which one process can have.
-    let has_store = recorder.is_some();
+    if let Some(pid) = successor {
+        drop(shim.watchdog.take());
+        service_manager::main_process(pid);
+        info!(pid, "a successor serves new calls; draining");
+    }
     drop(recorder);
-    let admin = Client::new(admin);
-    if let Some((successor, socket)) = successor {
-        tokio::select! {
-            // systemd ends this process, and kills the successor afterwards.
-            signal = signals.next() => {
-                draining_on(signal);
-                service_manager::stopping();
-            }
-            started = hand_over(&mut shim, successor, socket, &admin, has_store) => match started {
-                Ok(pid) => {
-                    drop(shim.watchdog.take());
-                    service_manager::main_process(pid);
-                    info!(pid, "a successor serves new calls; draining");
-                }
-                Err(error) => {
-                    error!(%error, "no successor was started: draining, to be started again by systemd");
-                }
-            },
-        }
-        shim.drain().await;
-    } else {
-        shim.drain().await;
+    shim.drain().await;
+    if successor.is_none() {
         service_manager::stopping();
     }
     tokio::select! {
@@ -112,33 +99,47 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
 }
 
 /// Logs a signal that starts a drain without a successor.
-fn draining_on(signal: ShutdownSignal) -> Option<(Successor, OwnedFd)> {
+fn draining_on(signal: ShutdownSignal) -> Option<u32> {
     info!(signal = signal.name(), "signal received: draining");
     None
 }
 
-/// Finds the program that takes over. Returns `None` if none can: this process serves on.
-async fn prepare_handover(shim: &mut Shim) -> Option<(Successor, OwnedFd)> {
-    if shim.passed.is_none() {
+/// Starts a successor, and returns its pid once it serves new calls. Returns `None` if there is
+/// none: this process continues as before.
+async fn hand_over(shim: &mut Shim, admin: &Client, has_store: bool) -> Option<u32> {
+    let Some(passed) = &shim.passed else {
         warn!(
             "SIGUSR2 is ignored: a successor takes over only a socket that systemd passes (LISTEN_FDS); restart \
              probeshim instead"
         );
         return None;
-    }
-    match Successor::find().await {
-        Ok(successor) => Some((successor, shim.passed.take()?)),
-        Err(error) => {
-            error!(%error, "SIGUSR2 is ignored: no successor can be started");
-            None
+    };
+    let socket = passed.try_clone();
+    let (successor, socket) = match (Successor::find().await, socket) {
+        (Ok(successor), Ok(socket)) => (successor, socket),
+        (Ok(_), Err(error)) => {
+            error!(%error, "SIGUSR2 is ignored: the socket cannot be duplicated");
+            return None;
         }
+        (Err(error), _) => {
+            error!(%error, "SIGUSR2 is ignored: no successor can be started");
+            return None;
+        }
+    };
+    match start_successor(shim, successor, socket, admin, has_store).await {
+        Ok(pid) => return Some(pid),
+        Err(error) => error!(%error, "no successor has started: this process serves on"),
     }
+    if let Err(error) = shim.reclaim().await {
+        error!(%error, "the API is not served until probeshim starts again");
+    }
+    None
 }
 
 /// Starts a successor. This process serves new calls until the successor does, unless it has a
-/// store for which the successor waits: it closes the store at the end of its drain. Returns the
-/// pid of the successor.
-async fn hand_over(
+/// store for which the successor waits: this process closes the store at the end of its drain.
+/// Returns the pid of the successor.
+async fn start_successor(
     shim: &mut Shim,
     successor: Successor,
     socket: OwnedFd,
@@ -146,7 +147,6 @@ async fn hand_over(
     has_store: bool,
 ) -> Result<u32, HandoverError> {
     if has_store {
-        shim.drain().await;
         let pid = successor.start(socket).await?;
         catches_signals(pid).await?;
         return Ok(pid);

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
-use super::listeners::Listeners;
+use super::listeners::{ApiAddresses, ApiListeners, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::start_watchdog;
@@ -50,7 +50,10 @@ pub(super) struct Shim {
     calls: Arc<CallHistory>,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
+    /// Servers of the API; `None` while their addresses are left to a successor.
     servers: Option<Servers>,
+    admin: Arc<Admin>,
+    api_addresses: ApiAddresses,
     engine_task: Option<JoinHandle<()>>,
     /// Ids of calls, and the journal in which a successor finds the next id. The journal's thread
     /// ends once the journal is dropped.
@@ -119,8 +122,7 @@ impl Shim {
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
-        let (private, tcp) = ((listeners.admin, listeners.users), (listeners.public, listeners.metrics));
-        let servers = Servers::open(listeners.relay.claim, private, tcp, admin)?;
+        let servers = Servers::open(listeners.relay.claim, listeners.api, admin.clone())?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
@@ -160,6 +162,8 @@ impl Shim {
             relay: Box::pin(relay.ended()),
             drain,
             servers: Some(servers),
+            admin,
+            api_addresses: listeners.api_addresses,
             engine_task: Some(engine_task),
             handover,
             journal_thread,
@@ -170,19 +174,21 @@ impl Shim {
         })
     }
 
-    /// Stops the API, removes the paths of all sockets, and starts the drain of the relay. Another
-    /// probeshim can take the paths while calls in flight finish.
+    /// Stops the prober and the API, removes the paths of all sockets, and starts the drain of the
+    /// relay. Another probeshim can take the paths while calls in flight finish.
     pub(super) async fn drain(&mut self) {
+        drop(self.prober_thread.take());
         self.release(0).await;
         self.drain.cancel();
     }
 
-    /// Stops the prober and the API, and removes the paths of all sockets. Another probeshim can
-    /// take them while the relay continues. `more_calls` is the number of ids that calls of this
-    /// process may have from now on, before those of the other.
+    /// Stops the API, and removes the paths of all sockets. Another probeshim can take them while
+    /// the relay and the prober continue. `more_calls` is the number of ids that calls of this
+    /// process may have from now on, before those of the other. Does nothing if the paths are
+    /// released already.
     pub(super) async fn release(&mut self, more_calls: u64) {
-        drop(self.prober_thread.take());
-        if let Some((call_ids, journal)) = self.handover.take() {
+        let Some(servers) = self.servers.take() else { return };
+        if let Some((call_ids, journal)) = self.handover.clone() {
             // The disk may be slow. A successor then leaves a larger gap.
             let written = spawn_blocking(move || {
                 if let Err(error) = journal.hand_over(call_ids.peek() + more_calls) {
@@ -191,9 +197,19 @@ impl Shim {
             });
             let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, written).await;
         }
-        if let Some(servers) = self.servers.take() {
-            servers.close().await;
+        servers.close().await;
+    }
+
+    /// Serves the API at the released addresses again, because no successor has started.
+    pub(super) async fn reclaim(&mut self) -> Result<(), RunError> {
+        if self.servers.is_none() {
+            let listeners = ApiListeners::open(&self.api_addresses).await?;
+            self.servers = Some(Servers::open(None, listeners, self.admin.clone())?);
+            if let Some((_, journal)) = self.handover.clone() {
+                drop(spawn_blocking(move || journal.resume()));
+            }
         }
+        Ok(())
     }
 
     /// Waits until the relay has ended and its last observations have been shown.

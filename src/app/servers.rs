@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
-use crate::admin::{self, Admin, AdminUsers, MetricsEndpoint};
-use crate::socket::{BoundListener, BoundPath};
+use super::listeners::ApiListeners;
+use crate::admin::{self, Admin};
+use crate::socket::BoundPath;
 
 /// Servers of the admin socket, of the public address and of the metrics.
 pub(super) struct Servers {
@@ -20,10 +21,10 @@ impl Servers {
     /// address of the metrics.
     pub(super) fn open(
         listen: Option<BoundPath>,
-        (private, users): (BoundListener, AdminUsers),
-        (public, metrics): (Option<TcpListener>, Option<MetricsEndpoint>),
+        listeners: ApiListeners,
         admin: Arc<Admin>,
     ) -> io::Result<Self> {
+        let ApiListeners { admin: private, users, public, metrics } = listeners;
         let mut servers = JoinSet::new();
         let listener = UnixListener::from_std(private.listener)?;
         servers.spawn(admin::serve_admin(listener, users, admin.clone()));

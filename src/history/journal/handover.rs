@@ -1,9 +1,9 @@
-//! The first free id of a call, which a draining probeshim leaves for its successor.
+//! The first free id of a call, which a probeshim leaves for its successor.
 //!
-//! Two instances overlap while the first finishes its calls in flight. It then holds the lock of
-//! the directory, and records calls after the successor has read the journal. Their ids are lower
-//! than those of the successor, unless clients start more than [`RESERVED_IDS`] calls during the
-//! drain.
+//! Two instances overlap while the first finishes its calls in flight. It unlocks the directory for
+//! its successor, and appends its records after the successor has read the journal. Their ids are
+//! lower than those of the successor, unless clients start more than [`RESERVED_IDS`] calls during
+//! the drain.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -50,10 +50,14 @@ pub(super) fn remove(dir: &Path) {
 /// gap.
 pub(in crate::history) fn first_id(dir: &Path, last: Option<u64>) -> u64 {
     let next = last.map_or(1, |last| last.saturating_add(1));
-    let Some(holder) = holder(dir) else { return next };
-    match read(dir, &holder) {
-        Some(next_of_holder) => next.max(next_of_holder.saturating_add(RESERVED_IDS)),
-        None => next.saturating_add(SHARED_GAP).next_multiple_of(SHARED_GAP),
+    let left = read(dir);
+    let after = |left: u64| next.max(left.saturating_add(RESERVED_IDS));
+    match (holder(dir), left) {
+        // The other probeshim is about to unlock the directory.
+        (Some(holder), Some((pid, left))) if pid == holder => after(left),
+        (Some(_), _) => next.saturating_add(SHARED_GAP).next_multiple_of(SHARED_GAP),
+        (None, Some((pid, left))) if is_other_process(&pid) => after(left),
+        (None, _) => next,
     }
 }
 
@@ -78,11 +82,17 @@ fn holder(dir: &Path) -> Option<String> {
     }
 }
 
-/// Returns the next id of the process with this pid, if it drains.
-fn read(dir: &Path, holder: &str) -> Option<u64> {
+/// Returns the pid and the next id of the process that left them.
+fn read(dir: &Path) -> Option<(String, u64)> {
     let text = regular_file::read_to_string(&path_of(dir), MAX_BYTES).ok()?;
     let (pid, next_id) = text.trim_end().split_once(' ')?;
-    next_id.parse().ok().filter(|_| pid == holder)
+    Some((pid.to_owned(), next_id.parse().ok()?))
+}
+
+/// Returns whether a process with this pid runs, other than this process.
+fn is_other_process(pid: &str) -> bool {
+    let is_other = pid.parse::<u32>().is_ok_and(|pid| pid != std::process::id());
+    is_other && Path::new("/proc").join(pid).exists()
 }
 
 fn path_of(dir: &Path) -> PathBuf {
@@ -108,7 +118,11 @@ mod tests {
         fs::write(path_of(dir), "1 60\n").unwrap();
         assert_eq!(first_id(dir, Some(56)), 2000, "a third probeshim wrote the file");
         drop(lock);
-        assert_eq!(first_id(dir, Some(56)), 57);
+        assert_eq!(first_id(dir, Some(56)), 160, "the process with pid 1 has unlocked the directory");
+        fs::write(path_of(dir), "999999999 60\n").unwrap();
+        assert_eq!(first_id(dir, Some(56)), 57, "the process that left the id has ended");
+        write(dir, 60).unwrap();
+        assert_eq!(first_id(dir, Some(56)), 57, "a process before this one had its pid");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(super) use self::handover::first_id;
 pub(super) use self::read::read_last;
-use self::writer::JournalWriter;
+use self::writer::{HandOver, JournalWriter, Message};
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
 
@@ -41,7 +41,7 @@ pub struct JournalConfig {
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
-    lines: SyncSender<Arc<CallRecord>>,
+    messages: SyncSender<Message>,
     dropped: Counter,
     failure: watch::Receiver<Option<String>>,
 }
@@ -57,12 +57,13 @@ impl Journal {
         first_id: u64,
         events: Arc<EventRecorder>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let (lines, written) = sync_channel(QUEUE_CAPACITY);
+        let (messages, received) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
         let (dir, dropped) = (settings.dir.clone(), Counter::default());
         let writer = JournalWriter::new(settings, first_id, events, dropped.clone(), failures);
-        let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
-        Ok((Self { dir, lines, dropped, failure }, thread))
+        let thread =
+            thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&received))?;
+        Ok((Self { dir, messages, dropped, failure }, thread))
     }
 
     /// Adds the metrics to a registry.
@@ -76,16 +77,24 @@ impl Journal {
 
     /// Queues a record to be written; drops and counts it if the queue is full.
     pub fn write(&self, record: Arc<CallRecord>) {
-        if self.lines.try_send(record).is_err() {
+        if self.messages.try_send(Message::Record(record)).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// Leaves the next id of a call for a successor, which may start before the last calls of this
-    /// process are recorded. Returns an error if the file cannot be written.
+    /// Leaves the directory to a successor, with the next id of a call. Records of this process are
+    /// appended from then on, while the successor has the lock of the directory. Blocks until the
+    /// directory is unlocked. Returns an error if the id cannot be written.
     pub fn hand_over(&self, next_id: u64) -> io::Result<()> {
-        // While another probeshim holds the directory, the file is that of the other.
-        if self.failure().is_some() { Ok(()) } else { handover::write(&self.dir, next_id) }
+        let (done, result) = sync_channel(1);
+        let ended = || io::Error::other("the directory of the calls cannot be written");
+        self.messages.send(Message::HandOver(HandOver { next_id, done })).map_err(|_| ended())?;
+        result.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Takes the directory back, because no successor has started. Blocks while the queue is full.
+    pub fn resume(&self) {
+        let _ = self.messages.send(Message::Resume);
     }
 
     /// Returns the directory of the segments.
@@ -126,7 +135,7 @@ mod tests {
         let settings = JournalConfig { dir: dir.to_owned(), limit };
         let (sender, records) = sync_channel(1000);
         for id in ids {
-            sender.send(Arc::new(record(id))).unwrap();
+            sender.send(Message::Record(Arc::new(record(id)))).unwrap();
         }
         drop(sender);
         let writer =
@@ -257,6 +266,36 @@ mod tests {
         assert_eq!(read(dir)[..2], [0, 1]);
         assert_eq!(recording.journal.dropped.get(), 1);
         recording.end();
+    }
+
+    #[test]
+    fn a_journal_that_was_handed_over_is_complete_with_the_records_of_each_process() {
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
+        let mut first = Recording::start(dir.to_owned());
+        first.until(|_| !read(dir).is_empty());
+        first.journal.hand_over(1_000).unwrap();
+        assert!(dir.join("next-id").exists());
+        // The successor has the lock, and hands over too, while the first still records.
+        let mut second = Recording::start(dir.to_owned());
+        second.next = 1_000;
+        second.until(|_| read(dir).contains(&1_000));
+        assert_eq!(second.journal.failure(), None);
+        second.journal.hand_over(2_000).unwrap();
+        let third = LockFile::acquire(&dir.join("calls")).unwrap();
+        let (wanted, second_wanted) = (first.next, second.next);
+        first.until(|_| read(dir).contains(&wanted));
+        second.until(|_| read(dir).contains(&second_wanted));
+        drop(third);
+        // If no successor starts, the journal is locked again.
+        second.journal.resume();
+        second.until(|_| LockFile::acquire(&dir.join("calls")).is_err());
+        let last = [first.next, second.next].map(|next| next - 1);
+        first.end();
+        second.end();
+        let mut ids = read(dir);
+        ids.sort_unstable();
+        assert_eq!(ids, (0..=last[0]).chain(1_000..=last[1]).collect::<Vec<_>>());
     }
 
     #[test]

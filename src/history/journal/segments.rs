@@ -110,6 +110,13 @@ impl Segments {
     }
 }
 
+/// Appends lines to the last segment, of which another process may be the writer. Both append whole
+/// lines with one write each, so lines are not mixed.
+pub(super) fn append_unlocked(dir: &Path, lines: &[Vec<u8>]) -> io::Result<()> {
+    let last = list_segments(dir)?.last().map_or(1, |(number, _)| *number);
+    append_to(&path_of(dir, last))?.write_all(&lines.concat())
+}
+
 fn append_to(path: &Path) -> io::Result<File> {
     // Fails for a symlink, and does not block for a FIFO, that has taken the name meanwhile.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();

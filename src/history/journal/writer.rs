@@ -2,11 +2,12 @@
 //! removed.
 
 use std::collections::{HashSet, VecDeque};
+use std::convert::Infallible;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::segments::Segments;
+use super::segments::{self, Segments};
 use super::{JournalConfig, QUEUE_CAPACITY, handover};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
@@ -35,6 +36,23 @@ const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of records that are flushed together, and that are written again after a failure.
 const MAX_BATCH: usize = 256;
 
+/// A message to the journal's thread.
+pub(super) enum Message {
+    /// A record to write.
+    Record(Arc<CallRecord>),
+    /// A successor is about to start.
+    HandOver(HandOver),
+    /// No successor has started.
+    Resume,
+}
+
+/// Request to leave the next id and the lock of the directory for a successor.
+pub(super) struct HandOver {
+    pub(super) next_id: u64,
+    /// Receives the result once the directory is unlocked.
+    pub(super) done: SyncSender<io::Result<()>>,
+}
+
 /// Writes records until all senders are gone.
 pub(super) struct JournalWriter {
     settings: JournalConfig,
@@ -49,6 +67,8 @@ pub(super) struct JournalWriter {
     /// Ids of this process under which another probeshim has recorded calls, because both held the
     /// directory in turn. They are not recorded again.
     taken_ids: HashSet<u64>,
+    /// Whether a successor has the lock of the directory, or is about to.
+    handed_over: bool,
     /// Whether the log says that another probeshim holds the directory.
     holder_logged: bool,
     /// Whether an event was recorded for the failure. There is none if another probeshim holds the
@@ -60,6 +80,10 @@ pub(super) struct JournalWriter {
 enum Stop {
     /// No sender is left, and all records are written.
     Finished,
+    /// The directory is unlocked for a successor, for which the next id was left with this result.
+    HandedOver(SyncSender<io::Result<()>>, io::Result<()>),
+    /// No successor has started.
+    Resumed,
     /// Another probeshim holds the directory.
     Held(LockError),
     /// The files were removed or replaced.
@@ -91,25 +115,32 @@ impl JournalWriter {
             pending: VecDeque::new(),
             first_id,
             taken_ids: HashSet::new(),
+            handed_over: false,
             holder_logged,
             failure_published,
         }
     }
 
     /// Writes until all senders are gone. After a failure, writes again at growing intervals.
-    pub(super) fn run(mut self, records: &Receiver<Arc<CallRecord>>) {
+    pub(super) fn run(mut self, messages: &Receiver<Message>) {
         let mut retry_interval = MIN_RETRY_INTERVAL;
         loop {
-            let stop = match self.write(records) {
-                Ok(never) => match never {},
-                Err(stop) => stop,
-            };
+            let stop = self.write(messages);
             // Writing has succeeded since the last failure.
             if self.failure.borrow().is_none() {
                 retry_interval = MIN_RETRY_INTERVAL;
             }
             let pause = match stop {
                 Stop::Finished => return,
+                Stop::HandedOver(done, result) => {
+                    self.handed_over = true;
+                    let _ = done.send(result);
+                    continue;
+                }
+                Stop::Resumed => {
+                    self.handed_over = false;
+                    continue;
+                }
                 Stop::Held(held) => {
                     if !self.holder_logged {
                         self.holder_logged = true;
@@ -133,43 +164,56 @@ impl JournalWriter {
                     pause
                 }
             };
-            if !self.wait(records, pause) {
+            if !self.wait(messages, pause) {
                 // This is the last attempt. Records that it does not write are lost.
-                let _ = self.write(records);
+                let _ = self.write(messages);
                 self.drop_pending();
                 return;
             }
         }
     }
 
-    /// Opens the directory, and writes records as they arrive.
-    fn write(&mut self, records: &Receiver<Arc<CallRecord>>) -> Result<std::convert::Infallible, Stop> {
-        let dir = &self.settings.dir;
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    /// Writes records as they arrive. Returns the reason why that ended.
+    fn write(&mut self, messages: &Receiver<Message>) -> Stop {
+        let ended =
+            if self.handed_over { self.write_unlocked(messages) } else { self.write_locked(messages) };
+        match ended {
+            Ok(never) => match never {},
+            Err(stop) => stop,
+        }
+    }
+
+    /// Locks and opens the directory, and writes records as they arrive.
+    fn write_locked(&mut self, messages: &Receiver<Message>) -> Result<Infallible, Stop> {
+        let dir = self.settings.dir.clone();
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let _lock = LockFile::acquire(&dir.join("calls")).map_err(|error| match error {
             LockError::Io { source, .. } => Stop::Failed(source),
             held @ LockError::Held { .. } => Stop::Held(held),
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
-        handover::remove(dir);
-        let mut segments = Segments::open(dir, self.settings.limit)?;
+        handover::remove(&dir);
+        let mut segments = Segments::open(&dir, self.settings.limit)?;
         if self.holder_logged {
-            self.taken_ids.extend(handover::ids_from(dir, self.first_id));
+            self.taken_ids.extend(handover::ids_from(&dir, self.first_id));
         }
         self.holder_logged = false;
         if !self.failure_published {
             self.failure.send_replace(None);
         }
         loop {
+            let mut request = None;
             if self.pending.is_empty() {
-                match records.recv_timeout(REMOVAL_CHECK_INTERVAL) {
-                    Ok(record) => self.pending.push_back(record),
+                match messages.recv_timeout(REMOVAL_CHECK_INTERVAL) {
+                    Ok(message) => request = self.accept(message),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return Err(Stop::Finished),
                 }
             }
-            let room = MAX_BATCH.saturating_sub(self.pending.len());
-            self.pending.extend(records.try_iter().take(room));
+            while request.is_none() && self.pending.len() < MAX_BATCH {
+                let Ok(message) = messages.try_recv() else { break };
+                request = self.accept(message);
+            }
             if segments.is_removed() {
                 return Err(Stop::Removed);
             }
@@ -184,16 +228,72 @@ impl JournalWriter {
             if batch > 0 {
                 self.recovered();
             }
+            if let Some(HandOver { next_id, done }) = request {
+                // Before the directory is unlocked, so that a successor finds one of them.
+                let left = handover::write(&dir, next_id);
+                return Err(Stop::HandedOver(done, left));
+            }
         }
     }
 
-    /// Accepts records during a pause. Returns whether a sender is left.
-    fn wait(&mut self, records: &Receiver<Arc<CallRecord>>, pause: Duration) -> bool {
+    /// Appends records as they arrive, while a successor has the lock of the directory.
+    fn write_unlocked(&mut self, messages: &Receiver<Message>) -> Result<Infallible, Stop> {
+        loop {
+            if self.pending.is_empty() {
+                match messages.recv() {
+                    Ok(Message::Resume) => return Err(Stop::Resumed),
+                    Ok(message) => self.accept_handed_over(message),
+                    Err(_) => return Err(Stop::Finished),
+                }
+            }
+            let lines: Result<Vec<Vec<u8>>, io::Error> =
+                self.pending.iter().map(|record| line(record)).collect();
+            segments::append_unlocked(&self.settings.dir, &lines?)?;
+            self.pending.clear();
+        }
+    }
+
+    /// Accepts a message. Returns a request to hand over.
+    fn accept(&mut self, message: Message) -> Option<HandOver> {
+        match message {
+            Message::Record(record) => self.pending.push_back(record),
+            Message::HandOver(request) => return Some(request),
+            Message::Resume => {}
+        }
+        None
+    }
+
+    /// Accepts a message while a successor has the lock.
+    fn accept_handed_over(&mut self, message: Message) {
+        if let Some(HandOver { done, .. }) = self.accept(message) {
+            let _ = done.send(Ok(()));
+        }
+    }
+
+    /// Accepts messages during a pause. Returns whether a sender is left.
+    fn wait(&mut self, messages: &Receiver<Message>, pause: Duration) -> bool {
         let end = Instant::now() + pause;
         loop {
-            match records.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(record) if self.pending.len() < QUEUE_CAPACITY => self.pending.push_back(record),
-                Ok(_) => drop(self.dropped.inc()),
+            match messages.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Message::Record(record)) if self.pending.len() < QUEUE_CAPACITY => {
+                    self.pending.push_back(record);
+                }
+                Ok(Message::Record(_)) => drop(self.dropped.inc()),
+                Ok(Message::HandOver(HandOver { next_id, done })) => {
+                    // While another probeshim holds the directory, the file is that of the other.
+                    let left = if self.holder_logged {
+                        Ok(())
+                    } else {
+                        handover::write(&self.settings.dir, next_id)
+                    };
+                    self.handed_over = true;
+                    let _ = done.send(left);
+                    return true;
+                }
+                Ok(Message::Resume) => {
+                    self.handed_over = false;
+                    return true;
+                }
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }

@@ -125,17 +125,77 @@ async fn the_old_process_serves_new_calls_until_the_successor_does() {
     end(service, runtime, &container).await;
 }
 
+/// Replaces the program of a service by a script.
+fn replace_program(service: &Service, script: &str) {
+    let new = service.place.at("new");
+    fs::write(&new, script).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, &service.program).unwrap();
+}
+
 #[tokio::test]
-async fn a_successor_that_ends_during_its_start_lets_the_old_process_drain() {
-    let (runtime, container, mut service) = start(&[], "").await;
-    fs::remove_file(&service.program).unwrap();
-    fs::write(&service.program, "#!/bin/sh\n[ \"$1\" = --version ]\n").unwrap();
-    fs::set_permissions(&service.program, fs::Permissions::from_mode(0o755)).unwrap();
+async fn a_process_whose_successor_ends_during_its_start_serves_on_and_can_be_replaced_later() {
+    for mode in [&[][..], &["--enforce", "restart"]] {
+        let (runtime, container, service) = start(mode, "").await;
+        let old = service.pid().await;
+        service.notified().await;
+        let program = service.place.at("program");
+        fs::hard_link(&service.program, &program).unwrap();
+        replace_program(&service, "#!/bin/sh\n[ \"$1\" = --version ]\n");
+        let slow = SlowCall::start(&service, &runtime, &container).await;
+        send(old, Signal::USR2);
+        service.running.logged("no successor has started: this process serves on").await;
+        assert_eq!(service.pid().await, old);
+        answers(&service, &container).await;
+        slow.end().await;
+        // Calls are still recorded.
+        let ids = || recorded_ids(&service.place.at("state"));
+        let before = ids();
+        answers(&service, &container).await;
+        until(async || (ids().len() > before.len()).then_some(())).await;
+
+        fs::rename(program, &service.program).unwrap();
+        let new = service.hand_over(old).await;
+        assert_eq!(service.pid().await, new);
+        answers(&service, &container).await;
+        end(service, runtime, &container).await;
+    }
+}
+
+/// Returns the ids of the ExecSyncs in the records of a state directory.
+fn recorded_ids(state: &Path) -> Vec<u64> {
+    let mut ids = Vec::new();
+    for file in fs::read_dir(state.join("calls")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            for line in fs::read_to_string(path).unwrap().lines() {
+                let call: serde_json::Value = serde_json::from_str(line).unwrap();
+                if call["method"] == "ExecSync" {
+                    ids.push(call["id"].as_u64().unwrap());
+                }
+            }
+        }
+    }
+    ids
+}
+
+#[tokio::test]
+async fn each_call_of_several_upgrades_during_one_call_is_recorded_with_an_id_of_its_own() {
+    let (runtime, container, service) = start(&[], "").await;
+    let mut pid = service.pid().await;
+    service.notified().await;
     let slow = SlowCall::start(&service, &runtime, &container).await;
-    service.running.signal(Signal::USR2);
-    service.running.logged("no successor was started: draining, to be started again by systemd").await;
+    for _ in 0..3 {
+        answers(&service, &container).await;
+        pid = service.hand_over(pid).await;
+        answers(&service, &container).await;
+    }
     slow.end().await;
-    assert_eq!(service.running.ended().await, Some(0));
+    let state = service.place.at("state");
+    until(async || (recorded_ids(&state).len() >= 7).then_some(())).await;
+    let ids = recorded_ids(&state);
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 7, "{ids:?}");
+    assert_eq!(ids.len(), 7, "{ids:?}");
     end(service, runtime, &container).await;
 }
 
