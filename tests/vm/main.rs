@@ -6,6 +6,7 @@
 mod chaos;
 mod install;
 mod payload;
+mod upgrades;
 
 use fixtures::image::BUSYBOX;
 use fixtures::need;

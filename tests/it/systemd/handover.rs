@@ -11,8 +11,12 @@ use std::time::Duration;
 use fixtures::wait::soon;
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::ExecSyncRequest;
+use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
+use probeshim::socket::SocketPath;
 use rustix::process::Signal;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::transport::Channel;
 
 use super::{Service, send};
 use crate::procrun::{Runtime, until};
@@ -168,8 +172,10 @@ fn recorded_ids(state: &Path) -> Vec<u64> {
     for file in fs::read_dir(state.join("calls")).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
-            for line in fs::read_to_string(path).unwrap().lines() {
-                let call: serde_json::Value = serde_json::from_str(line).unwrap();
+            // The last line may be incomplete, because it is being written.
+            let text = fs::read_to_string(path).unwrap();
+            let calls = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            for call in calls {
                 if call["method"] == "ExecSync" {
                     ids.push(call["id"].as_u64().unwrap());
                 }
@@ -273,30 +279,26 @@ async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
     let (runtime, container, service) = start(&[], "").await;
     service.notified().await;
     let done = Arc::new(AtomicBool::new(false));
-    // Clients with long connections, as a kubelet has one, and one that connects for each call.
-    let clients: Vec<_> = [true, true, true, false]
+    // A client with one connection, as a kubelet is, and one that connects for each call. A third
+    // starts a hundred calls per second.
+    let mut clients: Vec<_> = [true, false]
         .into_iter()
         .map(|keeps| {
             let (socket, container, done) = (service.socket(), container.clone(), done.clone());
             tokio::spawn(async move {
-                let (mut client, mut calls) = (runtime_client(&socket), 0_u32);
+                let (mut client, mut calls) = (runtime_client(&socket), 0_usize);
                 while !done.load(Ordering::Relaxed) {
                     if !keeps {
                         client = runtime_client(&socket);
                     }
-                    let cmd = vec!["true".to_owned()];
-                    let request = ExecSyncRequest { container_id: container.clone(), cmd, timeout: 0 };
-                    match client.exec_sync(request).await {
-                        Ok(_) => {}
-                        Err(status) if was_not_sent(&status) => continue,
-                        Err(status) => panic!("call {calls} failed: {status}"),
-                    }
+                    succeeds(&mut client, &container).await;
                     calls += 1;
                 }
                 calls
             })
         })
         .collect();
+    clients.push(tokio::spawn(call_at_rate(service.socket(), container.clone(), done.clone())));
     let mut pid = service.pid().await;
     let mut pids = BTreeSet::from([pid]);
     for _ in 0..20 {
@@ -316,6 +318,33 @@ async fn no_call_fails_in_twenty_upgrades_under_continuous_calls() {
         }
     }
     end(service, runtime, &container).await;
+}
+
+/// Makes a call until it was sent, and asserts that it succeeds.
+async fn succeeds(client: &mut RuntimeServiceClient<Channel>, container: &str) {
+    let request =
+        ExecSyncRequest { container_id: container.to_owned(), cmd: vec!["true".to_owned()], timeout: 0 };
+    loop {
+        match client.exec_sync(request.clone()).await {
+            Ok(_) => return,
+            Err(status) if was_not_sent(&status) => {}
+            Err(status) => panic!("a call failed: {status}"),
+        }
+    }
+}
+
+/// Starts a hundred calls per second until `done`, and asserts that all succeed. Returns their
+/// number.
+async fn call_at_rate(socket: SocketPath, container: String, done: Arc<AtomicBool>) -> usize {
+    let (client, mut calls) = (runtime_client(&socket), JoinSet::new());
+    let mut ticks = interval(Duration::from_millis(10));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !done.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let (mut client, container) = (client.clone(), container.clone());
+        calls.spawn(async move { succeeds(&mut client, &container).await });
+    }
+    calls.join_all().await.len()
 }
 
 /// Returns whether the client's library gave a call up before it sent a byte of it: the connection
