@@ -84,7 +84,7 @@ impl InstallPlan {
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         let units = self.units();
         let changed = self.program_changes || units.iter().any(|file| !is_written(paths, file));
-        let listens_elsewhere =
+        let socket_changes =
             self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string());
         let mut steps = Vec::new();
         if self.program_changes {
@@ -92,7 +92,7 @@ impl InstallPlan {
         }
         steps.extend(units.into_iter().map(Step::Write));
         steps.push(Step::systemctl(["daemon-reload"]));
-        if listens_elsewhere {
+        if socket_changes {
             steps.push(Step::systemctl(["stop", service, socket]));
         }
         for unit in [socket, service] {
@@ -102,7 +102,7 @@ impl InstallPlan {
         }
         steps.push(Step::systemctl(["enable", "--now", socket]));
         steps.push(Step::systemctl(["enable", service]));
-        if listens_elsewhere || property(manager, service, "ActiveState")? != "active" {
+        if socket_changes || property(manager, service, "ActiveState")? != "active" {
             steps.push(Step::systemctl(["start", "--no-block", service]));
         } else if changed || is_replaced(paths, manager, service)? {
             steps.push(Step::systemctl(["reload", service]));
