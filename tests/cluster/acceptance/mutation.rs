@@ -61,17 +61,15 @@ pub(super) fn mutate(rng: &mut Rng, value: &mut Value) -> String {
                 replace(rng, &mut items[index], false)
             }
         }
-        Value::Object(fields) => match rng.u8(..4) {
-            0 => {
-                fields.remove(&key);
-                "removed".to_owned()
-            }
+        Value::Object(fields) if rng.u8(..4) == 0 => {
+            fields.remove(&key);
+            "removed".to_owned()
+        }
+        Value::Object(fields) => {
             // docs/parity.md has the reason why probeshim refuses null as an item of a list or map.
-            _ => {
-                let is_in_map = MAPS.iter().any(|map| path.contains(map));
-                replace(rng, &mut fields[&key], !is_in_map)
-            }
-        },
+            let is_in_map = MAPS.iter().any(|map| path.contains(map));
+            replace(rng, &mut fields[&key], !is_in_map)
+        }
         _ => unreachable!("a parent has children"),
     };
     format!("{path}: {change}")
