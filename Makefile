@@ -112,8 +112,8 @@ parity:
 differential:
 	@tests/run differential
 
-# Pods behind probeshim in a virtual machine with systemd, cgroup v2 and AppArmor. About two minutes; the first time four, to
-# build its disk.
+# Pods behind probeshim in a virtual machine with systemd, cgroup v2 and AppArmor, installations and upgrades. About twenty
+# minutes; the first time two more, to build its disk.
 vm-test:
 	@tests/run vm
 

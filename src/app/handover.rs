@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGNALS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between checks of the progress of a successor.
-const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts the successor: the arguments are its program and that program's arguments, and standard
 /// input is the socket. Prints its pid.
