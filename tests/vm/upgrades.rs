@@ -14,8 +14,8 @@ const UPGRADES: usize = 20;
 fn no_call_fails_in_twenty_upgrades_and_a_killed_or_hung_service_serves_again() {
     let vm = need!(Vm::new());
     let outcome = vm.run(need!(node_with_kubelet_unit(include_str!("upgrades.sh"))));
-    assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
     let text = |name: &str| outcome.text(name);
+    assert_eq!(outcome.exit_code, 0, "{}\n{}", outcome.log, text("journal"));
 
     // Each upgrade starts another process, which systemd takes for the service.
     let pids = text("pids");

@@ -4,6 +4,9 @@
 . node/node.sh
 . kubelet-unit.sh
 
+# A failed test shows this log too. The console has the last lines of all services only.
+trap 'journalctl --no-pager --unit probeshim >out/journal' EXIT
+
 start_containerd 2.2
 install_kubelet before-1.34
 # The call in flight takes longer than all upgrades together.
@@ -62,7 +65,6 @@ kill -0 "$slow"
 crictl exec --sync "$container" touch /tmp/upgraded
 wait "$slow"
 systemctl show --property ActiveState,NRestarts probeshim >out/state-upgraded
-journalctl --no-pager --unit probeshim >out/journal
 
 echo "crash: SIGKILL"
 before=$(pid)
@@ -75,4 +77,3 @@ kill -STOP "$before"
 served "$before"
 watchdog_timeouts >out/watchdog
 systemctl show --property ActiveState,NRestarts probeshim >out/state-restarted
-journalctl --no-pager --unit probeshim >out/journal
