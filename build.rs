@@ -6,6 +6,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use jiff::Timestamp;
+
 /// Files and directories from which the program is built. A change after the commit marks it.
 const SOURCES: [&str; 5] = ["build.rs", "Cargo.lock", "Cargo.toml", "proto/generated", "src"];
 
@@ -26,7 +28,9 @@ pub(crate) fn directives(root: &Path, epoch: Option<&str>) -> Vec<String> {
     let git = Git::open(root);
     let commit = git.as_ref().and_then(Git::commit);
     let epoch = epoch.and_then(|seconds| seconds.parse().ok());
-    let date = epoch.or_else(|| git.as_ref()?.commit_time()).map(date);
+    let time = epoch.or_else(|| git.as_ref()?.commit_time());
+    let time = time.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let date = time.map(|time| time.strftime("%F").to_string());
     let watched =
         SOURCES.map(|source| root.join(source)).into_iter().chain(git.iter().flat_map(Git::watched));
     watched
@@ -90,20 +94,4 @@ impl<'a> Git<'a> {
         let output = git.output().ok().filter(|output| output.status.success())?;
         String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
     }
-}
-
-/// Returns the date in UTC of a time in seconds since 1970, as `2026-11-26`.
-fn date(seconds: i64) -> String {
-    // Days since 1 March 0000. A year that begins in March has its leap day at its end, so that
-    // the months before it have fixed lengths: 153 days in five months.
-    let days = seconds.div_euclid(24 * 60 * 60) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
 }

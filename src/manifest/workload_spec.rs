@@ -84,6 +84,11 @@ impl WorkloadSpec {
         (self.kind, &self.namespace, &self.name)
     }
 
+    /// Returns `KIND NAMESPACE/NAME`, which distinguishes the workload from others.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{} {}/{}", self.kind.name(), self.namespace, self.name)
+    }
+
     /// Returns the hash of all that the pods depend on, except their number.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
@@ -155,9 +160,8 @@ impl WorkloadSpec {
 
     /// Returns a text that identifies a pod among all pods of all workloads.
     fn identity(&self, slot: PodSlot) -> String {
-        let Self { kind, namespace, name, hash, .. } = self;
         let PodSlot { index, incarnation, .. } = slot;
-        format!("{} {namespace}/{name} {hash} {index} {incarnation}", kind.name())
+        format!("{} {} {index} {incarnation}", self.full_name(), self.hash)
     }
 
     /// Returns a pod. `None` would be a bug, because the reader of the document has read the first

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::program::{Answer, Place};
 
 #[path = "../../build.rs"]
-#[allow(dead_code, reason = "cargo calls main")]
+#[expect(dead_code, reason = "cargo calls main")]
 mod build_script;
 
 /// 26 November 2026 at 23:59:59 in UTC, and thus a day later in the time zone of the commits.

@@ -156,24 +156,6 @@ impl PodWorker {
         self.end().await
     }
 
-    /// Terminates the pod, and removes it once it is no longer desired. Until then, a restart of
-    /// probeshim continues with the pod that has ended. Returns whether nothing of the pod is left.
-    async fn end(&self) -> bool {
-        let terminate = async {
-            self.terminate().await;
-            self.published.send_modify(PublishedPod::finish);
-        };
-        tokio::join!(self.record_termination(), terminate);
-        self.cleanup().await
-    }
-
-    /// Waits until the termination of the pod is requested, and records it, so that the next
-    /// probeshim finishes it if this one is killed.
-    async fn record_termination(&self) {
-        self.signals.terminate.cancelled().await;
-        self.context.stores.registry.mark_terminating(&self.pod.uid);
-    }
-
     /// Returns the sandbox that the pod will have, before it exists.
     fn pending_sandbox(&self) -> Sandbox {
         let text = |texts: &crate::manifest::pod::StringMap| texts.iter().collect();

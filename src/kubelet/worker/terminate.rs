@@ -16,7 +16,7 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::events::{Event, reason};
 use crate::kubelet::cri_config;
 use crate::kubelet::pod_dir::remove_log_directory;
-use crate::kubelet::published_pod::WorkerPhase;
+use crate::kubelet::published_pod::{PublishedPod, WorkerPhase};
 use crate::kubelet::runtime_status::RuntimePodStatus;
 use crate::terminal::sanitize;
 
@@ -34,9 +34,27 @@ const HURRIED_RETRY: Duration = Duration::from_millis(100);
 const REMOVE_ATTEMPTS: usize = 5;
 
 impl PodWorker {
+    /// Terminates the pod, and removes it once it is no longer desired. Until then, a restart of
+    /// probeshim continues with the pod that has ended. Returns whether nothing of the pod is left.
+    pub(super) async fn end(&self) -> bool {
+        let terminate = async {
+            self.terminate().await;
+            self.published.send_modify(PublishedPod::finish);
+        };
+        tokio::join!(self.record_termination(), terminate);
+        self.cleanup().await
+    }
+
+    /// Waits until the termination of the pod is requested, and records it, so that the next
+    /// probeshim finishes it if this one is killed.
+    pub(super) async fn record_termination(&self) {
+        self.signals.terminate.cancelled().await;
+        self.context.stores.registry.mark_terminating(&self.pod.uid);
+    }
+
     /// Stops all containers and sandboxes of the pod, and retries until that succeeds. Returns
     /// early if the termination is forced, or if the runtime never created anything of the pod.
-    pub(super) async fn terminate(&self) {
+    async fn terminate(&self) {
         if let Some(prober) = &self.context.prober {
             prober.stop_liveness_and_startup(&self.names);
         }

@@ -101,10 +101,10 @@ pub(super) fn update(
     let status = WorkloadStatus {
         is_complete: !is_waiting,
         job_pods: slots.values().flat_map(Slot::pods).map(|pod| pod.uid.clone()).collect(),
-        failure: progress.end.and_then(JobEnd::failure).map(|failure| {
-            let (kind, namespace, name) = workload.key();
-            format!("{} {namespace}/{name} has failed: {failure}", kind.name())
-        }),
+        failure: progress
+            .end
+            .and_then(JobEnd::failure)
+            .map(|failure| format!("{} has failed: {failure}", workload.full_name())),
         missing,
     };
     let next = [backoff_ends.filter(|_| lacking > 0), deadline].into_iter().flatten();

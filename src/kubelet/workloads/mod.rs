@@ -25,8 +25,8 @@ use super::context::WorkerContext;
 use super::manifest_source::ManifestWatch;
 use super::pod_source::{DesiredPods, PodOwner, PodSource};
 use super::pod_workers::PodWorkers;
+use crate::manifest::PodSet;
 use crate::manifest::pod::Pod;
-use crate::manifest::{PodSet, WorkloadSpec};
 use controller::Controller;
 use slot::PodState;
 
@@ -76,7 +76,7 @@ impl ManifestPods {
             let store = &self.context.stores.workloads;
             self.controllers.push(match known {
                 Some(place) => earlier.swap_remove(place).scaled(workload.clone()),
-                None => Controller::new(workload.clone(), store.take(&key(workload)), Instant::now()),
+                None => Controller::new(workload.clone(), store.take(&workload.full_name()), Instant::now()),
             });
         }
         self.forget(&earlier);
@@ -85,7 +85,7 @@ impl ManifestPods {
     /// Removes the saved progress of controllers that are gone.
     fn forget(&self, gone: &[Controller]) {
         for controller in gone {
-            self.context.stores.workloads.remove(&key(controller.workload()));
+            self.context.stores.workloads.remove(&controller.workload().full_name());
         }
     }
 
@@ -101,7 +101,7 @@ impl ManifestPods {
         let mut has_changed = false;
         for controller in &mut self.controllers {
             has_changed |= controller.update(&state, now);
-            let key = key(controller.workload());
+            let key = controller.workload().full_name();
             if let Some(progress) = controller.changed_progress() {
                 self.context.stores.workloads.save(&key, progress);
             }
@@ -131,12 +131,6 @@ impl ManifestPods {
         let pods = self.pod_set.pods.iter().chain(of_workloads);
         pods.filter(|pod| taken.insert(pod.full_name())).cloned().collect()
     }
-}
-
-/// Returns the key of a workload in the state.
-fn key(workload: &WorkloadSpec) -> String {
-    let (kind, namespace, name) = workload.key();
-    format!("{} {namespace}/{name}", kind.name())
 }
 
 impl PodSource for ManifestPods {

@@ -117,15 +117,11 @@ impl Slot {
 
     /// Removes the pods that clients have deleted. Returns whether there was one.
     pub(super) fn remove_deleted(&mut self, state: StateOf<'_>) -> bool {
-        let is_deleted: Vec<bool> = self.pods.iter().map(|pod| state(pod).is_deleted).collect();
-        let has_deleted = is_deleted.contains(&true);
-        if has_deleted {
-            let mut deleted = is_deleted.iter();
-            self.pods.retain(|_| deleted.next() == Some(&false));
-            let mut deleted = is_deleted.iter();
-            self.pod_slots.retain(|_| deleted.next() == Some(&false));
-            self.is_modified = true;
-        }
+        let before = self.pods.len();
+        let pods = std::mem::take(&mut self.pods).into_iter().zip(std::mem::take(&mut self.pod_slots));
+        (self.pods, self.pod_slots) = pods.filter(|(pod, _)| !state(pod).is_deleted).unzip();
+        let has_deleted = self.pods.len() < before;
+        self.is_modified |= has_deleted;
         has_deleted
     }
 

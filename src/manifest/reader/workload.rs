@@ -213,11 +213,8 @@ fn check_strategy(spec: &Cursor<'_>, field: &str, known: &[&str], problems: &mut
 
 /// Reports a value that is not among the known ones. An empty value is the default.
 fn check_choice(at: Option<Cursor<'_>>, known: &[&str], problems: &mut Vec<Violation>) {
-    let Some(at) = at else { return };
-    let value = at.text(problems).filter(|value| !value.is_empty());
-    if value.is_some_and(|value| !known.contains(&value.as_str())) {
-        at.unknown_value(known, problems);
-    }
+    let choices: Vec<(&str, ())> = known.iter().map(|known| (*known, ())).collect();
+    at.filter(|at| at.value() != "").and_then(|at| at.one_of(&choices, problems));
 }
 
 /// Reports a selector whose labels are not among the labels of the template. The API server
