@@ -132,10 +132,7 @@ impl Samples {
 impl PhaseStats {
     fn from_times(phase: &str, mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
-        let at = |percent: usize| {
-            let rank = (times.len() * percent).div_ceil(100).max(1);
-            times.get(rank - 1).map(|time| time.as_secs_f64() * 1e3)
-        };
+        let at = |percent| percentile_ms(&times, percent);
         Some(Self {
             phase: phase.to_owned(),
             count: times.len(),
@@ -145,6 +142,13 @@ impl PhaseStats {
             max_ms: at(100)?,
         })
     }
+}
+
+/// Returns a percentile of sorted durations in milliseconds: the smallest duration that is not
+/// exceeded by this percentage of the durations. Returns `None` if there are no durations.
+pub(super) fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).map(|time| time.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! Measures ExecSync of one container, directly and through the relay in turn.
+//! Measures ExecSync of one container, directly and through the relay in turn, and of several
+//! containers at increasing rates.
 
 mod figures;
+mod node_cpu;
+mod storm;
 
 use std::panic;
 use std::pin::pin;
 use std::time::Duration;
 
-use procfs::{CurrentSI as _, KernelStats};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::StreamExt as _;
@@ -22,8 +24,10 @@ use crate::inventory::RuntimeInfo;
 use crate::socket::SocketPath;
 
 pub use figures::{BenchReport, PathResult, PhaseStats};
+pub use storm::{FailureCount, Saturation, SaturationReason, StormReport, StormSpec, StormStep, run_storm};
 
 use figures::Samples;
+use node_cpu::NodeCpu;
 
 /// Maximum number of rounds on each path. The paths take turns, so that other load on the node
 /// affects both.
@@ -155,7 +159,7 @@ impl<'a> BenchRun<'a> {
             client.version(VersionRequest { version: "v1".to_owned() }).await?;
             clients.push(client);
         }
-        let (busy, began) = (busy()?, Instant::now());
+        let (cpu, began) = (NodeCpu::read()?, Instant::now());
         let (mut running, mut left, mut phases) = (JoinSet::new(), calls, Vec::new());
         loop {
             while left > 0
@@ -184,7 +188,7 @@ impl<'a> BenchRun<'a> {
             }
             phases.extend(meter.take_phases(false));
         }
-        samples.elapsed(began.elapsed(), self::busy()?.saturating_sub(busy));
+        samples.elapsed(began.elapsed(), NodeCpu::read()?.since(cpu).busy);
         let late = self.late_events(&mut meter, calls.saturating_sub(phases.len()));
         phases.extend(late.await?);
         samples.executions(meter.take_timings());
@@ -212,11 +216,7 @@ impl<'a> BenchRun<'a> {
 
 impl BenchSpec {
     fn request(&self, container: &str) -> ExecSyncRequest {
-        ExecSyncRequest {
-            container_id: container.to_owned(),
-            cmd: self.command.clone(),
-            timeout: self.timeout,
-        }
+        exec_sync_request(container, &self.command, self.timeout)
     }
 
     /// Returns the number of calls of each round.
@@ -227,19 +227,14 @@ impl BenchSpec {
     }
 }
 
+fn exec_sync_request(container: &str, command: &[String], timeout: i64) -> ExecSyncRequest {
+    ExecSyncRequest { container_id: container.to_owned(), cmd: command.to_vec(), timeout }
+}
+
 async fn whole_id(client: &mut RuntimeServiceClient<Channel>, named: &str) -> Result<String, BenchError> {
     let request = ContainerStatusRequest { container_id: named.to_owned(), verbose: false };
     let status = client.container_status(request).await?.into_inner().status;
     status.map(|status| status.id).ok_or_else(|| BenchError::NoContainer(named.to_owned()))
-}
-
-/// Returns the processor time of the node since its boot, without idle time and waiting.
-fn busy() -> Result<Duration, BenchError> {
-    let total = KernelStats::current()?.total;
-    let ticks =
-        [Some(total.user), Some(total.nice), Some(total.system), total.irq, total.softirq, total.steal];
-    let ticks: u64 = ticks.into_iter().flatten().sum();
-    Ok(Duration::from_millis(ticks * 1000 / procfs::ticks_per_second()))
 }
 
 /// Returns the next event; never completes if there are no events.

@@ -25,7 +25,7 @@ use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::format::{self, duration};
 
 /// Exit code with which CRI-O reports a command that timed out.
-const CRIO_TIMEOUT: i32 = -1;
+pub(crate) const CRIO_TIMEOUT: i32 = -1;
 
 /// Maximum number of lines of a quoted text.
 const MAX_LINES: usize = 20;
