@@ -188,3 +188,27 @@ fn bench_measures_exec_syncs_directly_and_through_the_relay() {
     assert_eq!(one_by_one["ways"][1]["explained"], 6, "{one_by_one:#}");
     execs.end();
 }
+
+#[test]
+fn a_storm_on_containerd_reports_served_calls_and_processor_time() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let flags = ["bench", "exec", "--storm", "-o", "json", "--container", &execs.pod.container];
+    // No call fails at any speed of the machine.
+    let load = ["--rates", "2,5", "--duration-per-step", "2s", "--timeout", "600"];
+    let report = execs.shim.ask_with(&[&flags[..], &load].concat(), &["--", "true"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["containers"], json!([execs.pod.container]));
+    let steps = report["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 2);
+    for (step, offered) in steps.iter().zip([4, 10]) {
+        assert_eq!((&step["offered"], &step["served"]), (&json!(offered), &json!(offered)), "{step:#}");
+        assert_eq!((&step["failures"], &step["nonzeroExits"]), (&json!([]), &json!(0)), "{step:#}");
+        let percent = step["cpuPercent"].as_f64().unwrap();
+        assert!(percent > 0.0 && percent <= 100.0, "{step:#}");
+        assert!(step["cpuMsPerServed"].as_f64().unwrap() > 0.0, "{step:#}");
+    }
+    let all = wait_for("all calls are recorded", || Some(execs.all().len()).filter(|all| *all >= 15));
+    assert_eq!(all, 15, "the container is called once before the first step");
+    execs.end();
+}

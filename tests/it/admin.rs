@@ -6,6 +6,7 @@ mod execs;
 mod metrics;
 mod public;
 mod socket;
+mod storm;
 
 use fixtures::http2::client::Client;
 use fixtures::http2::{answered, framed};
