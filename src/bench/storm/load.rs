@@ -84,14 +84,14 @@ mod tests {
 
     /// A runtime that answers each call after the same time.
     #[derive(Clone, Debug)]
-    struct FakeRuntime {
+    struct FixedLatencyRuntime {
         latency: Duration,
         began: Instant,
         /// Number of each call, and the time of its arrival since the begin.
         arrivals: Arc<Mutex<Vec<(usize, Duration)>>>,
     }
 
-    impl FakeRuntime {
+    impl FixedLatencyRuntime {
         fn new(latency: Duration) -> Self {
             Self { latency, began: Instant::now(), arrivals: Arc::default() }
         }
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_of_a_storm_are_offered_at_their_times_while_earlier_calls_run() {
-        let runtime = FakeRuntime::new(700 * MS);
+        let runtime = FixedLatencyRuntime::new(700 * MS);
         let calls = runtime.offered(load(10, 200)).await;
         let expected: Vec<_> = (0..20_u32).map(|number| (number as usize, 100 * MS * number)).collect();
         assert_eq!(*runtime.arrivals.lock().unwrap(), expected);
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_of_a_storm_is_not_sent_while_the_maximum_number_is_in_flight() {
-        let runtime = FakeRuntime::new(250 * MS);
+        let runtime = FixedLatencyRuntime::new(250 * MS);
         let calls = runtime.offered(load(10, 2)).await;
         // Calls 0 and 1 run until 250 ms and 350 ms, so that call 2 is not sent at 200 ms.
         let numbers: Vec<usize> =
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_of_a_storm_is_given_up_at_its_deadline() {
-        let runtime = FakeRuntime::new(Duration::MAX);
+        let runtime = FixedLatencyRuntime::new(Duration::MAX);
         let calls = runtime.offered(load(5, 200)).await;
         assert_eq!(calls.failures, [("timeout".to_owned(), 10)].into());
         assert_eq!(calls.latencies.len(), 0);

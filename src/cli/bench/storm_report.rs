@@ -75,8 +75,8 @@ fn saturation(report: &StormReport) -> String {
             format!("the 99th percentile of the latency, {p99}, exceeds the timeout of {timeout}")
         }
     };
-    let reasons: String = reasons.iter().map(|it| format!("  {}\n", reason(it))).collect();
-    format!("{} saturates at a rate of {rate} per second:\n{reasons}", report.endpoint)
+    let reasons: Vec<String> = reasons.iter().map(|it| format!("  {}\n", reason(it))).collect();
+    format!("{} saturates at a rate of {rate} per second:\n{}", report.endpoint, reasons.concat())
 }
 
 #[cfg(test)]
