@@ -102,7 +102,7 @@ impl KubeletSwitch {
         }
     }
 
-    /// Returns the files of the change. The last one takes effect.
+    /// Returns the files of the change. A drop-in comes after the file to which it refers.
     pub(super) fn files(&self, listen: &SocketPath) -> Vec<InstalledFile> {
         let flag = format!("--container-runtime-endpoint={listen}");
         let drop_in = |unit: &str, service: String| InstalledFile {
