@@ -74,7 +74,15 @@ impl InstallCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let (paths, manager) = (Paths::of_node(), Systemd);
         let confirm_within = self.confirm.unwrap_or(CONFIRM_WITHIN);
-        let options = InstallOptions { upstream: self.upstream, kubelet: self.kubelet, confirm_within };
+        if !self.dry_run {
+            require_root("install")?;
+        }
+        let options = InstallOptions {
+            upstream: self.upstream,
+            kubelet: self.kubelet,
+            confirm_within,
+            dry_run: self.dry_run,
+        };
         let program = std::env::current_exe().context("cannot find the running program")?;
         let plan = InstallPlan::new(options, program, &paths, &manager).await?;
         print(&findings_table(plan.findings()))?;
@@ -87,7 +95,6 @@ impl InstallCommand {
         if self.dry_run {
             return Ok(());
         }
-        require_root("install")?;
         let installer = Installer { paths: &paths, manager: &manager, report: &print_line };
         installer.install(&plan)?;
         if !self.kubelet {

@@ -66,6 +66,9 @@ pub enum InstallError {
         /// The error.
         reason: String,
     },
+    /// systemd does not know the present files of the kubelet's unit, so the unit cannot be read.
+    #[error("systemd has not read the changed files of {0} yet; run: systemctl daemon-reload")]
+    StaleUnit(String),
     /// The configuration of probeshim is invalid.
     #[error(transparent)]
     Config(#[from] Problems),

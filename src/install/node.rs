@@ -38,7 +38,13 @@ impl NodeKubelet {
             property(manager, unit, "LoadState").map(|state| state == "loaded").map_err(InstallError::from)
         };
         if is_loaded(&KUBELET_UNIT)? {
-            let text = manager.run(&["cat", KUBELET_UNIT])?;
+            let text = match manager.run(&["cat", KUBELET_UNIT]) {
+                // systemctl opens each drop-in that systemd knows.
+                Err(_) if needs_reload(manager)? => {
+                    return Err(InstallError::StaleUnit(KUBELET_UNIT.to_owned()));
+                }
+                text => text?,
+            };
             let own = Paths::kubelet_drop_in(KUBELET_UNIT);
             let unit = KubeletUnit::parse(&text, |path| own == Path::new(path));
             let switch = KubeletSwitch::of_unit(KUBELET_UNIT, &unit, paths)?;
@@ -92,6 +98,19 @@ impl NodeKubelet {
         }
         findings
     }
+}
+
+/// Makes systemd read the kubelet's unit again if its files have changed, as after a removal that
+/// was interrupted.
+pub(super) fn reload_changed_unit(manager: &dyn ServiceManager) -> Result<(), InstallError> {
+    if needs_reload(manager)? {
+        manager.run(&["daemon-reload"])?;
+    }
+    Ok(())
+}
+
+fn needs_reload(manager: &dyn ServiceManager) -> Result<bool, InstallError> {
+    Ok(property(manager, KUBELET_UNIT, "NeedDaemonReload")? == "yes")
 }
 
 /// Returns the main process of a unit; `None` if it does not run.

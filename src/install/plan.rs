@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::InstallError;
 use super::files::has_content;
 use super::finding::Finding;
-use super::node::NodeKubelet;
+use super::node::{NodeKubelet, reload_changed_unit};
 use super::paths::Paths;
 use super::preflight::node_findings;
 use super::record::InstallRecord;
@@ -33,6 +33,8 @@ pub struct InstallOptions {
     pub kubelet: bool,
     /// Time after which an unconfirmed change of the kubelet is reverted.
     pub confirm_within: Duration,
+    /// Whether the plan is only shown.
+    pub dry_run: bool,
 }
 
 /// A planned installation.
@@ -61,7 +63,7 @@ pub struct InstallPlan {
 }
 
 impl InstallPlan {
-    /// Examines the node, and plans the installation of `program`. Changes nothing.
+    /// Examines the node, and plans the installation of `program`. Changes no file.
     pub async fn new(
         options: InstallOptions,
         program: PathBuf,
@@ -69,6 +71,9 @@ impl InstallPlan {
         manager: &dyn ServiceManager,
     ) -> Result<Self, InstallError> {
         let record = InstallRecord::read(paths)?;
+        if options.kubelet && !options.dry_run {
+            reload_changed_unit(manager)?;
+        }
         let kubelet = if options.kubelet {
             Some(NodeKubelet::find(paths, manager)?.ok_or(InstallError::NoKubelet)?)
         } else {
