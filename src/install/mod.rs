@@ -9,6 +9,7 @@
 //!                                          └─► bypass: removes the drop-in, restarts the kubelet
 //! ```
 
+mod bypass;
 mod checks;
 mod confirm;
 mod doctor;

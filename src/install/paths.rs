@@ -119,3 +119,12 @@ impl Paths {
         Path::new("/etc/rancher/k3s/config.yaml.d/zz-probeshim.yaml")
     }
 }
+    /// The name that a file of a kubelet's change gets when the change is reverted. systemd and k3s
+    /// do not read files with this name.
+    #[must_use]
+    pub fn reverted(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".reverted");
+        name.into()
+    }
+
