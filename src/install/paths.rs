@@ -77,6 +77,12 @@ impl Paths {
         Path::new("/var/lib/probeshim")
     }
 
+    /// The file that excludes other changes of the installation. It is in memory.
+    #[must_use]
+    pub fn lock() -> &'static Path {
+        Path::new("/run/probeshim-install.lock")
+    }
+
     /// The configuration directory of the installed probeshim.
     #[must_use]
     pub fn config() -> &'static Path {
@@ -113,12 +119,6 @@ impl Paths {
         Path::new(UNIT_DIR).join(format!("{unit}.d")).join("zz-probeshim.env")
     }
 
-    /// The configuration file of k3s.
-    #[must_use]
-    pub fn k3s_config() -> &'static Path {
-        Path::new("/etc/rancher/k3s/config.yaml.d/zz-probeshim.yaml")
-    }
-}
     /// The name that a file of a kubelet's change gets when the change is reverted. systemd and k3s
     /// do not read files with this name.
     #[must_use]
@@ -128,3 +128,9 @@ impl Paths {
         name.into()
     }
 
+    /// The configuration file of k3s.
+    #[must_use]
+    pub fn k3s_config() -> &'static Path {
+        Path::new("/etc/rancher/k3s/config.yaml.d/zz-probeshim.yaml")
+    }
+}

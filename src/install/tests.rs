@@ -1,6 +1,8 @@
 //! Installs and uninstalls below a directory, with a manager of units that can fail at each step.
 
 mod manager;
+mod plan;
+mod trial;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -73,7 +75,7 @@ impl TestNode {
         let plan = self.plan().await?;
         let installer = Installer { paths: &self.paths, manager: &self.manager, report };
         installer.install(&plan)?;
-        installer.switch_kubelet(&plan).await.map(drop)
+        installer.switch_kubelet(&plan).map(drop)
     }
 
     async fn plan(&self) -> Result<InstallPlan, InstallError> {
@@ -246,89 +248,6 @@ async fn a_change_is_confirmed_once_and_not_after_it_was_reverted() {
     node.manager.bypass();
     assert!(matches!(confirmed(), Err(InstallError::Reverted)));
     assert_eq!(switch_state(&node.paths).unwrap(), Some(Confirmation::Reverted));
-}
-
-#[tokio::test]
-async fn a_second_installation_keeps_the_runtime_of_the_first_although_the_kubelet_uses_probeshim() {
-    let node = TestNode::new();
-    node.install().await.unwrap();
-    assert!(node.kubelet_uses_probeshim());
-    let plan = node.plan().await.unwrap();
-    assert_eq!(plan.upstream, SocketPath::parse("/run/containerd/containerd.sock").unwrap());
-    assert_eq!(plan.listen, SocketPath::parse("/run/probeshim/probeshim.sock").unwrap());
-}
-
-#[tokio::test]
-async fn a_program_that_another_installation_wrote_is_neither_replaced_nor_removed() {
-    let node = TestNode::new();
-    let program = node.paths.at(Paths::program());
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    fs::write(&program, "another").unwrap();
-    let error = node.plan().await.unwrap_err().to_string();
-    assert!(error.starts_with("/usr/local/bin/probeshim is another program"), "{error}");
-    fs::copy(node.root.path().join("etc/default/kubelet"), &program).unwrap();
-    node.install().await.unwrap();
-    node.uninstall().await.unwrap();
-    assert!(program.exists());
-}
-
-#[tokio::test]
-async fn a_dry_run_shows_each_file_with_its_content_and_changes_nothing() {
-    let node = TestNode::new();
-    let before = node.tree();
-    let text = node.dry_run().await;
-    assert_eq!(node.tree(), before);
-    assert!(node.manager.steps.borrow().is_empty());
-    for line in [
-        "write /etc/systemd/system/probeshim.socket",
-        "write /etc/systemd/system/kubelet.service.d/zz-probeshim.env",
-        "    KUBELET_EXTRA_ARGS=\"-v=2 --container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\"",
-        "systemctl restart kubelet.service",
-    ] {
-        assert!(text.lines().any(|shown| shown == line), "{line:?} is missing:\n{text}");
-    }
-}
-
-#[tokio::test]
-async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
-    let node = TestNode::new();
-    let assert_equal = async |last: &str| {
-        node.kill_at(None);
-        let text = node.dry_run().await;
-        let shown = |prefix: &str| {
-            let shown = text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
-            shown.collect::<Vec<String>>()
-        };
-        let reports = RefCell::new(Vec::new());
-        node.install_with(&|line| reports.borrow_mut().push(line.to_owned())).await.unwrap();
-        assert_eq!(shown("systemctl "), *node.manager.steps.borrow(), "{text}");
-        assert_eq!(shown("systemctl ").last().map(String::as_str), Some(last), "{text}");
-        let mut written = shown("write ");
-        assert!(written.remove(0).starts_with("/var/lib/probeshim/install.json, "), "{text}");
-        if shown("copy ").len() == 1 {
-            written.insert(0, Paths::program().display().to_string());
-        }
-        let reported = reports.into_inner().into_iter();
-        let reported = reported.filter_map(|line| line.strip_prefix("wrote ").map(str::to_owned));
-        assert_eq!(written, reported.collect::<Vec<String>>(), "{text}");
-        shown("systemctl ")
-    };
-    // The first installation.
-    let shown = assert_equal("restart kubelet.service").await;
-    assert!(shown.contains(&"enable probeshim-revert.timer".to_owned()), "{shown:?}");
-    assert!(shown.contains(&"start --no-block probeshim.service".to_owned()), "{shown:?}");
-    // The kubelet uses probeshim, and the change is confirmed.
-    confirm(&node.paths, &node.manager).unwrap();
-    node.manager.active_state.set("active");
-    assert_equal("enable probeshim.service").await;
-    // Another program.
-    fs::write(node.root.path().join("etc/default/kubelet"), "KUBELET_EXTRA_ARGS=-v=2\n\n").unwrap();
-    assert_equal("reload probeshim.service").await;
-    // Units that have failed, and a kubelet that was pointed back.
-    node.manager.active_state.set("failed");
-    node.manager.bypass();
-    let shown = assert_equal("restart kubelet.service").await;
-    assert!(shown.contains(&"reset-failed probeshim.socket".to_owned()), "{shown:?}");
 }
 
 #[tokio::test]

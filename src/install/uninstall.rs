@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::InstallError;
 use super::checks::wait_healthy;
 use super::files::{remove_empty_dir, remove_file, temporary};
+use super::lock::InstallLock;
 use super::node::{KUBELET_UNIT, NodeKubelet};
 use super::paths::{InstalledUnit, Paths};
 use super::plan::listen_for;
@@ -50,6 +51,7 @@ impl Uninstaller<'_> {
     /// Points the kubelet at the runtime's own socket, stops probeshim, and removes the files of
     /// the installation. With `purge`, removes also the state and the configuration.
     pub async fn uninstall(&self, purge: bool) -> Result<(), InstallError> {
+        let _lock = InstallLock::acquire(self.paths)?;
         let record = InstallRecord::read(self.paths)?;
         if purge {
             self.check_mounts(Paths::state())?;

@@ -1,7 +1,7 @@
 //! A manager of units that behaves as systemd does, and can fail at each step.
 
 use std::cell::{Cell, RefCell};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 
 use crate::install::{InstalledUnit, Paths, ServiceManager, ServiceManagerError};
 
@@ -73,6 +73,12 @@ impl FakeManager {
         self.has_timer.set(false);
     }
 
+    /// Returns whether a process has the right to change the installation.
+    fn is_locked(&self) -> bool {
+        let file = File::create(self.paths.at(Paths::lock())).unwrap();
+        matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     fn has_drop_in(&self) -> bool {
         self.paths.at(Paths::kubelet_drop_in("kubelet.service")).exists()
     }
@@ -123,6 +129,7 @@ impl ServiceManager for FakeManager {
         if let Some(response) = self.query(arguments) {
             return response;
         }
+        assert!(self.is_locked(), "{arguments:?}: another process could change the installation as well");
         let number = {
             let mut steps = self.steps.borrow_mut();
             steps.push(arguments.join(" "));
