@@ -84,7 +84,7 @@ impl InstallCommand {
             print(&format!("\n{}", harmless_lines(&plan.describe(&paths, &manager)?)))?;
         }
         if plan.is_refused() {
-            return Err(CliError::Usage("a check failed, and nothing was changed".to_owned()));
+            return Err(CliError::from_display("a check failed, and nothing was changed"));
         }
         if self.dry_run {
             return Ok(());
