@@ -29,7 +29,7 @@ pub use users::AdminUsers;
 
 /// Response header with the version of the API. Any change other than a new field raises the
 /// version.
-const API_HEADER: &str = "probeshim-api";
+pub(crate) const API_HEADER: &str = "probeshim-api";
 
 /// The version of the API.
-const API_VERSION: &str = "1";
+pub(crate) const API_VERSION: &str = "1";

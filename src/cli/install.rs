@@ -1,11 +1,13 @@
 //! `probeshim install` and `probeshim confirm`
 
-use std::io::{IsTerminal as _, stdin};
+use std::io::{self, IsTerminal as _, stdin};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -14,8 +16,8 @@ use super::CliError;
 use super::findings::{findings_table, print_line};
 use crate::config::BoundedDuration;
 use crate::install::{
-    Confirmation, Finding, InstallError, InstallOptions, InstallPlan, Installer, Paths, Systemd, confirm,
-    switch_state,
+    Confirmation, FailedTrial, Finding, InstallOptions, InstallPlan, Installer, Paths, Systemd,
+    TrialDecision, confirm, switch_state,
 };
 use crate::socket::SocketPath;
 use crate::terminal::harmless_text;
@@ -61,20 +63,20 @@ pub struct InstallCommand {
 #[derive(Debug, Args)]
 pub struct ConfirmCommand {}
 
-/// Answer to the question whether the change of the kubelet is kept.
-enum Answer {
-    Keep,
-    Revert,
-    KeptByOther,
-    Reverted,
-}
-
 impl InstallCommand {
     /// Installs the running program as a service, and points the kubelet at it if that is wanted.
     pub async fn run(self) -> Result<(), CliError> {
         let (paths, manager) = (Paths::of_node(), Systemd);
         let confirm_within = self.confirm.unwrap_or(CONFIRM_WITHIN);
-        let options = InstallOptions { upstream: self.upstream, kubelet: self.kubelet, confirm_within };
+        if !self.dry_run {
+            require_root("install")?;
+        }
+        let options = InstallOptions {
+            upstream: self.upstream,
+            kubelet: self.kubelet,
+            confirm_within,
+            dry_run: self.dry_run,
+        };
         let program = std::env::current_exe().context("cannot find the running program")?;
         let plan = InstallPlan::new(options, program, &paths, &manager).await?;
         print(&findings_table(plan.findings()))?;
@@ -82,40 +84,28 @@ impl InstallCommand {
             print(&format!("\n{}", harmless_lines(&plan.describe(&paths, &manager)?)))?;
         }
         if plan.is_refused() {
-            return Err(CliError::Usage("a check failed, and nothing was changed".to_owned()));
+            return Err(CliError::from_display("a check failed, and nothing was changed"));
         }
         if self.dry_run {
             return Ok(());
         }
-        require_root("install")?;
         let installer = Installer { paths: &paths, manager: &manager, report: &print_line };
         installer.install(&plan)?;
         if !self.kubelet {
             return Ok(());
         }
-        let findings = installer.switch_kubelet(&plan).await?;
-        print(&findings_table(&findings))?;
-        if Finding::any_failed(&findings) {
-            return revert(&installer, "a check failed");
-        }
-        if self.yes {
-            confirm(&paths, &manager)?;
-            print_line("confirmed: the kubelet uses probeshim");
-            return Ok(());
-        }
-        match ask(&paths, confirm_within).await? {
-            Answer::Keep => {
-                confirm(&paths, &manager)?;
-                print_line("confirmed: the kubelet uses probeshim");
-                Ok(())
-            }
-            Answer::KeptByOther => {
-                print_line("confirmed: the kubelet uses probeshim");
-                Ok(())
-            }
-            Answer::Revert => revert(&installer, "the installation was interrupted"),
-            Answer::Reverted => Err(InstallError::Reverted.into()),
-        }
+        // From here on a signal reverts the change instead of ending the process.
+        let interrupted = interrupted().context("cannot wait for signals")?;
+        let show = |findings: &[Finding]| {
+            print(&findings_table(findings))?;
+            Ok::<(), CliError>(())
+        };
+        let decide = async || {
+            if self.yes { Ok(TrialDecision::Confirm) } else { ask(&paths, confirm_within).await }
+        };
+        installer.try_switch(plan, show, decide, interrupted).await.map_err(failure)?;
+        print_line("confirmed: the kubelet uses probeshim");
+        Ok(())
     }
 }
 
@@ -151,15 +141,37 @@ fn confirm_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn revert(installer: &Installer<'_>, reason: &str) -> Result<(), CliError> {
-    installer.revert()?;
-    Err(CliError::from_display(format!("{reason}: the kubelet was pointed back at the runtime's own socket")))
+/// Returns the error of a change that was not confirmed.
+fn failure(failed: FailedTrial<CliError>) -> CliError {
+    let cause = failed.cause;
+    match failed.reverted {
+        Ok(false) => cause,
+        Ok(true) => CliError::from_display(format!(
+            "{cause}: the kubelet was pointed back at the runtime's own socket"
+        )),
+        Err(error) => CliError::from_display(format!(
+            "{cause}, and the kubelet cannot be pointed back immediately: {error}; the timer reverts the change"
+        )),
+    }
 }
 
-/// Waits for Enter, for `probeshim confirm`, for a signal, or for the revert.
-async fn ask(paths: &Paths, within: Duration) -> Result<Answer, CliError> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for Ctrl-C")?;
+/// Registers handlers of SIGINT and SIGTERM, and returns a future that ends at the first signal.
+fn interrupted() -> io::Result<impl Future<Output = ()>> {
+    let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Waits for Enter, for `probeshim confirm`, or for the revert.
+async fn ask(paths: &Paths, within: Duration) -> Result<TrialDecision, CliError> {
     let has_terminal = stdin().is_terminal();
+    if has_terminal {
+        discard_input(stdin()).context("cannot read the terminal")?;
+    }
     let how = if has_terminal { "Press Enter to keep it, or run" } else { "Run" };
     print_line(&format!(
         "The kubelet uses probeshim. {how} `probeshim confirm`; otherwise it is reverted {} s after the change.",
@@ -167,10 +179,15 @@ async fn ask(paths: &Paths, within: Duration) -> Result<Answer, CliError> {
     ));
     let enter = has_terminal.then(enter_pressed);
     tokio::select! {
-        () = pressed(enter) => Ok(Answer::Keep),
-        _ = interrupt.recv() => Ok(Answer::Revert),
+        () = pressed(enter) => Ok(TrialDecision::Confirm),
         decision = wait_decision(paths) => decision,
     }
+}
+
+/// Discards input of a terminal that nothing has read yet: a key that was pressed before the
+/// question is not its answer.
+fn discard_input(terminal: impl AsFd) -> io::Result<()> {
+    Ok(tcflush(terminal, QueueSelector::IFlush)?)
 }
 
 /// Reads a line of standard input in a thread of its own, which ends with the process.
@@ -195,12 +212,12 @@ async fn pressed(enter: Option<oneshot::Receiver<()>>) {
 }
 
 /// Waits until the change was confirmed or reverted by another process.
-async fn wait_decision(paths: &Paths) -> Result<Answer, CliError> {
+async fn wait_decision(paths: &Paths) -> Result<TrialDecision, CliError> {
     loop {
         match switch_state(paths)? {
             Some(Confirmation::Awaited) => sleep(POLL_INTERVAL).await,
-            Some(Confirmation::Confirmed) => return Ok(Answer::KeptByOther),
-            Some(Confirmation::Reverted) | None => return Ok(Answer::Reverted),
+            Some(Confirmation::Confirmed) => return Ok(TrialDecision::ConfirmedByOther),
+            Some(Confirmation::Reverted) | None => return Ok(TrialDecision::RevertedByOther),
         }
     }
 }
@@ -208,4 +225,34 @@ async fn wait_decision(paths: &Paths) -> Result<Answer, CliError> {
 /// Returns lines in which control characters are escaped.
 fn harmless_lines(text: &str) -> String {
     text.lines().map(|line| harmless_text(line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::io::ioctl_fionread;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn keys_that_were_pressed_before_the_question_are_discarded() {
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap();
+        let terminal = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let press_enter = || {
+            io::Write::write_all(&mut File::from(person.try_clone().unwrap()), b"\n").unwrap();
+            poll(&mut [PollFd::new(&terminal, PollFlags::IN)], None).unwrap();
+        };
+        press_enter();
+        discard_input(&terminal).unwrap();
+        assert_eq!(ioctl_fionread(&terminal).unwrap(), 0);
+        press_enter();
+        assert_eq!(ioctl_fionread(&terminal).unwrap(), 1);
+    }
 }

@@ -207,7 +207,7 @@ pub enum CliCommand {
     /// restarted; containers keep running. Checks follow: the kubelet is healthy, lists are equal
     /// directly and through probeshim, a call and a probe of the kubelet are seen. Unless the
     /// change is then confirmed, by Enter, `probeshim confirm` or --yes, systemd reverts it. Exit
-    /// code 1: the change was reverted.
+    /// code 1: a check failed and nothing was changed, or the change was reverted.
     Install(InstallCommand),
 
     /// Keep the change of `probeshim install --kubelet`, so that it is not reverted

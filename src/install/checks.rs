@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use super::finding::Finding;
+use super::node::main_pid;
+use super::systemctl::ServiceManager;
 use crate::admin::Client;
 use crate::admin::api::CallsQuery;
 use crate::cri::v1::{
@@ -32,21 +34,22 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 const PROBE_WAIT: Duration = Duration::from_secs(12);
 
 /// Subjects of the checks after a kubelet was switched.
-#[derive(Clone, Debug)]
-pub(super) struct SwitchChecks {
+pub(super) struct SwitchChecks<'a> {
+    /// The manager of the kubelet's unit.
+    pub(super) manager: &'a dyn ServiceManager,
+    /// Unit of the kubelet.
+    pub(super) unit: String,
     /// Socket of the runtime.
     pub(super) upstream: SocketPath,
     /// Socket of probeshim.
     pub(super) listen: SocketPath,
     /// Address of the kubelet's `/healthz`; `None` if it is disabled.
     pub(super) healthz: Option<SocketAddr>,
-    /// Process of the kubelet.
-    pub(super) pid: Option<u32>,
     /// The admin socket of probeshim.
     pub(super) admin: SocketPath,
 }
 
-impl SwitchChecks {
+impl SwitchChecks<'_> {
     /// Repeats each check until it succeeds or `deadline` has passed.
     pub(super) async fn run(&self, deadline: Instant) -> Vec<Finding> {
         let mut findings = vec![
@@ -102,9 +105,12 @@ impl SwitchChecks {
     }
 
     async fn is_call_seen(&self, method: Option<&str>) -> Result<String, String> {
+        // The kubelet may have been started again since the last attempt.
+        let pid = main_pid(self.manager, &self.unit).map_err(|error| error.to_string())?;
+        let pid = pid.ok_or_else(|| format!("{} does not run", self.unit))?;
         let query = CallsQuery {
             method: method.map(str::to_owned),
-            peer: self.pid.map(|pid| pid.to_string()),
+            peer: Some(pid.to_string()),
             this_run: true,
             last: Some(1),
             ..CallsQuery::default()
@@ -113,7 +119,7 @@ impl SwitchChecks {
         let calls: Vec<serde_json::Value> =
             serde_json::from_slice(&calls).map_err(|error| format!("the calls are not JSON: {error}"))?;
         let Some(call) = calls.first() else {
-            return Err("no call of the kubelet was seen by probeshim".to_owned());
+            return Err(format!("no call of the kubelet (pid {pid}) was seen by probeshim"));
         };
         let method = call["method"].as_str().unwrap_or("a call");
         Ok(format!("{method} of the kubelet was seen by probeshim"))
@@ -194,4 +200,61 @@ async fn healthz(address: SocketAddr) -> Result<String, String> {
         https::send(&parsed, None, request, MAX_HEALTH_BYTES).await.map_err(|error| failed(&error))?;
     let answer = format!("{url} answers {}", response.status().as_u16());
     if response.status() == StatusCode::OK { Ok(answer) } else { Err(answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use axum::Router;
+    use axum::extract::RawQuery;
+    use axum::routing::get;
+    use tokio::net::UnixListener;
+
+    use super::*;
+    use crate::admin::{API_HEADER, API_VERSION};
+    use crate::install::ServiceManagerError;
+
+    /// A manager that reports another process of the kubelet each time.
+    struct RestartingKubelet(Cell<u32>);
+
+    impl ServiceManager for RestartingKubelet {
+        fn run(&self, _: &[&str]) -> Result<String, ServiceManagerError> {
+            let pid = self.0.get();
+            self.0.set(pid + 1);
+            Ok(format!("{pid}\n"))
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_of_a_kubelet_that_was_started_again_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("admin.sock");
+        // Only the second process has made a call.
+        let calls = async |RawQuery(query): RawQuery| {
+            let is_second = query.is_some_and(|query| query.contains("peer=2"));
+            let calls = if is_second { r#"[{"method": "Version"}]"# } else { "[]" };
+            ([(API_HEADER, API_VERSION)], calls)
+        };
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = tokio::spawn(axum::serve(listener, Router::new().fallback(get(calls))).into_future());
+        let checks = |manager| SwitchChecks {
+            manager,
+            unit: "kubelet.service".to_owned(),
+            upstream: SocketPath::new(&socket).unwrap(),
+            listen: SocketPath::new(&socket).unwrap(),
+            healthz: None,
+            admin: SocketPath::new(&socket).unwrap(),
+        };
+        let manager = RestartingKubelet(Cell::new(1));
+        let running = checks(&manager);
+        assert_eq!(
+            running.is_call_seen(None).await.unwrap_err(),
+            "no call of the kubelet (pid 1) was seen by probeshim"
+        );
+        assert_eq!(running.is_call_seen(None).await.unwrap(), "Version of the kubelet was seen by probeshim");
+        let manager = RestartingKubelet(Cell::new(0));
+        assert_eq!(checks(&manager).is_call_seen(None).await.unwrap_err(), "kubelet.service does not run");
+        server.abort();
+    }
 }

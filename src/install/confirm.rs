@@ -1,9 +1,10 @@
 //! Confirms the change of a kubelet.
 
 use super::InstallError;
+use super::lock::InstallLock;
 use super::paths::{InstalledUnit, Paths};
 use super::record::InstallRecord;
-use super::systemctl::ServiceManager;
+use super::systemctl::{ServiceManager, property};
 
 /// State of the change of a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +29,20 @@ pub fn switch_state(paths: &Paths) -> Result<Option<Confirmation>, InstallError>
     }))
 }
 
-/// Confirms the change of the kubelet, so that it is not reverted.
+/// Confirms the change of the kubelet, so that it is not reverted. Stops the timer also of a change
+/// that is confirmed: a repeated installation may have started it and been interrupted.
 pub fn confirm(paths: &Paths, manager: &dyn ServiceManager) -> Result<(), InstallError> {
-    let state = switch_state(paths)?.ok_or(InstallError::NothingToConfirm)?;
-    if state == Confirmation::Confirmed {
-        return Ok(());
+    let _lock = InstallLock::acquire(paths)?;
+    if switch_state(paths)?.is_none() {
+        return Err(InstallError::NothingToConfirm);
     }
     manager.run(&["disable", "--now", InstalledUnit::Revert.name()])?;
-    // The timer may have expired before it was stopped.
-    match switch_state(paths)? {
-        None => Err(InstallError::NothingToConfirm),
-        Some(Confirmation::Reverted) => Err(InstallError::Reverted),
-        Some(_) => Ok(InstallRecord::set_confirmed(paths, true)?),
+    // The timer may have expired before it was stopped, and the bypass may not have removed the
+    // file yet.
+    let bypass = property(manager, InstalledUnit::Bypass.name(), "ActiveState")?;
+    let is_bypassed = !matches!(&*bypass, "inactive" | "failed");
+    if is_bypassed || switch_state(paths)? == Some(Confirmation::Reverted) {
+        return Err(InstallError::Reverted);
     }
+    Ok(InstallRecord::set_confirmed(paths, true)?)
 }

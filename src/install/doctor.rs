@@ -57,7 +57,8 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
     if let Some(recorded) = &record.kubelet {
         let kubelet = kubelet.ok().flatten();
         findings.extend(kubelet.as_ref().and_then(|kubelet| changed(&recorded.switch, &kubelet.switch)));
-        findings.push(change(paths, recorded, kubelet.as_ref(), &listen)?);
+        let has_timer = property(manager, InstalledUnit::Revert.name(), "ActiveState")? == "active";
+        findings.push(change(paths, recorded, kubelet.as_ref(), &listen, has_timer)?);
     }
     Ok(findings)
 }
@@ -138,6 +139,7 @@ fn change(
     recorded: &KubeletRecord,
     kubelet: Option<&NodeKubelet>,
     listen: &SocketPath,
+    has_timer: bool,
 ) -> Result<Finding, InstallError> {
     const CHECK: &str = "kubelet endpoint";
     let uses = kubelet.and_then(|kubelet| kubelet.uses(listen));
@@ -151,6 +153,11 @@ fn change(
             CHECK,
             format!("{unit} is configured to use probeshim, but runs with another socket"),
             format!("a flag after ours has precedence, or it was not restarted; {REINSTALL_KUBELET}"),
+        ),
+        (Some(Confirmation::Awaited), _) if !has_timer => Finding::warning(
+            CHECK,
+            "the change is not confirmed, and no timer runs that reverts it",
+            "keep it: probeshim confirm; or undo it: probeshim uninstall",
         ),
         (Some(Confirmation::Awaited), _) => Finding::warning(
             CHECK,

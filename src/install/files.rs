@@ -69,7 +69,7 @@ fn install(file: File, temporary: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Returns the name under which a file is written. Its end hides it from systemd.
-fn temporary(path: &Path) -> PathBuf {
+pub(super) fn temporary(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".new");

@@ -1,21 +1,14 @@
 //! Makes the changes of a plan.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::InstallError;
 use super::checks::SwitchChecks;
-use super::finding::Finding;
-use super::node::main_pid;
+use super::confirm::{Confirmation, switch_state};
+use super::lock::InstallLock;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
 use super::record::{InstallRecord, KubeletRecord};
 use super::steps::Step;
 use super::systemctl::ServiceManager;
-
-/// Part of the time for the confirmation that is left to the user after the checks.
-const CHECKS_SHARE: u32 = 2;
 
 /// Makes the changes of a plan. Each step may be interrupted: a repetition continues, and an
 /// uninstallation undoes what was done.
@@ -57,45 +50,52 @@ impl Installer<'_> {
         }
         if let Some(kubelet) = &plan.kubelet {
             let switch = kubelet.switch.clone();
-            let confirmed = record.kubelet.is_some_and(|known| known.confirmed && known.switch == switch);
+            let is_same = |known: KubeletRecord| known.confirmed && known.switch == switch;
+            let confirmed = !plan.socket_changes() && record.kubelet.is_some_and(is_same);
             record.kubelet = Some(KubeletRecord { switch, confirmed });
         }
         record.write(self.paths)?;
         Ok(record)
     }
 
-    /// Points the kubelet at probeshim, and returns the results of the checks. From the first
+    /// Points the kubelet at probeshim, and returns the checks of that change. From the first
     /// change on, a timer of systemd reverts it unless it is confirmed.
-    pub async fn switch_kubelet(&self, plan: &InstallPlan) -> Result<Vec<Finding>, InstallError> {
-        let Some(kubelet) = &plan.kubelet else { return Ok(Vec::new()) };
+    pub(super) fn switch_kubelet(
+        &self,
+        plan: &InstallPlan,
+    ) -> Result<Option<SwitchChecks<'_>>, InstallError> {
+        let Some(kubelet) = &plan.kubelet else { return Ok(None) };
         let steps = plan.switch_steps(self.paths);
         if !steps.is_empty() {
             // A confirmation of an earlier change does not confirm this one.
             InstallRecord::set_confirmed(self.paths, false)?;
         }
-        let mut pid = kubelet.pid;
         let unit = kubelet.switch.unit();
         self.make(&steps)?;
         if steps.iter().any(|step| step.runs("restart", unit)) {
             (self.report)(&format!("{unit} was restarted with {}", plan.listen));
-            pid = main_pid(self.manager, unit)?;
         }
-        let checks = SwitchChecks {
+        Ok(Some(SwitchChecks {
+            manager: self.manager,
+            unit: unit.to_owned(),
             upstream: plan.upstream.clone(),
             listen: plan.listen.clone(),
             healthz: kubelet.config.healthz,
-            pid,
             admin: plan.admin.clone(),
-        };
-        let time = plan.confirm_within.checked_div(CHECKS_SHARE).unwrap_or(Duration::ZERO);
-        Ok(checks.run(Instant::now() + time).await)
+        }))
     }
 
-    /// Points the kubelet back at the runtime's own socket.
-    pub fn revert(&self) -> Result<(), InstallError> {
-        self.manager.run(&["start", InstalledUnit::Bypass.name()])?;
+    /// Points the kubelet back at the runtime's own socket. Returns false if it uses that already.
+    pub(super) fn revert(&self) -> Result<bool, InstallError> {
+        let _lock = InstallLock::acquire(self.paths)?;
+        // Another process may have removed the installation.
+        let Some(state) = switch_state(self.paths)? else { return Ok(false) };
+        let is_switched = state != Confirmation::Reverted;
+        if is_switched {
+            self.manager.run(&["start", InstalledUnit::Bypass.name()])?;
+        }
         self.manager.run(&["disable", "--now", InstalledUnit::Revert.name()])?;
-        Ok(())
+        Ok(is_switched)
     }
 
     /// Makes steps.

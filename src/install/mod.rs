@@ -9,6 +9,7 @@
 //!                                          └─► bypass: removes the drop-in, restarts the kubelet
 //! ```
 
+mod bypass;
 mod checks;
 mod confirm;
 mod doctor;
@@ -18,6 +19,7 @@ mod finding;
 mod installer;
 mod kubelet_config;
 mod kubelet_unit;
+mod lock;
 mod node;
 mod paths;
 mod plan;
@@ -26,6 +28,7 @@ mod record;
 mod steps;
 mod switch;
 mod systemctl;
+mod trial;
 mod uninstall;
 mod units;
 
@@ -42,6 +45,7 @@ pub use plan::{InstallOptions, InstallPlan};
 pub use record::RecordError;
 pub use switch::SwitchError;
 pub use systemctl::{ServiceManager, ServiceManagerError, Systemd};
+pub use trial::{FailedTrial, TrialDecision};
 pub use uninstall::{Uninstaller, is_installed};
 
 use crate::config::Problems;
@@ -66,21 +70,47 @@ pub enum InstallError {
         /// The error.
         reason: String,
     },
+    /// systemd does not know the present files of the kubelet's unit, so the unit cannot be read.
+    #[error("systemd has not read the changed files of {0} yet; run: systemctl daemon-reload")]
+    StaleUnit(String),
     /// The configuration of probeshim is invalid.
     #[error(transparent)]
     Config(#[from] Problems),
     /// A program that was not installed by this command is in the way.
     #[error(
-        "{0} is another program, and was not written by `probeshim install`; remove it, or run it to install itself: \
-         {0} install"
+        "{0} is another program, and was not written by `probeshim install`; remove it, or replace it (`make install`) and \
+         run: {0} install"
     )]
     OtherProgram(PathBuf),
+    /// The service runs a program that was not installed by this command.
+    #[error(
+        "{0} is another program, and was not written by `probeshim install`; replace it in the way in which it was \
+         installed (`make install`), and then run: {0} install"
+    )]
+    ForeignProgram(PathBuf),
+    /// The socket that the kubelet uses would be removed.
+    #[error(
+        "the kubelet uses {now}, which would be replaced by {planned}; add --kubelet, so that the kubelet is switched \
+         too, or point it back first: probeshim uninstall"
+    )]
+    KubeletUsesSocket {
+        /// Socket of probeshim that the kubelet uses.
+        now: String,
+        /// Planned socket of probeshim.
+        planned: String,
+    },
     /// There is no change of a kubelet to confirm.
     #[error("there is nothing to confirm: no kubelet was switched by `probeshim install --kubelet`")]
     NothingToConfirm,
     /// The change was reverted before it was confirmed.
     #[error("the change was reverted: the kubelet uses the runtime's own socket")]
     Reverted,
+    /// A check failed after the kubelet was switched.
+    #[error("a check failed")]
+    CheckFailed,
+    /// A signal ended the installation before the change was confirmed.
+    #[error("the installation was interrupted")]
+    Interrupted,
     /// Something is mounted below a directory that would be removed.
     #[error("{0} has mounts below it, which a running or ended pod uses; stop its pods, and unmount them")]
     Mounted(PathBuf),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::kubelet_config::KubeletConfig;
-use super::kubelet_unit::KubeletUnit;
+use super::kubelet_unit::{EXTRA_ARGS, KubeletUnit};
 use super::paths::Paths;
 use super::switch::KubeletSwitch;
 use super::systemctl::{ServiceManager, property};
@@ -27,6 +27,8 @@ pub(super) struct NodeKubelet {
     pub(super) switch: KubeletSwitch,
     /// Process of the unit; `None` if it does not run.
     pub(super) pid: Option<u32>,
+    /// Value of [`EXTRA_ARGS`] in the environment of that process; `None` if it cannot be read.
+    extra_args: Option<String>,
     /// Configuration of the running kubelet, or of one without flags and files.
     pub(super) config: KubeletConfig,
 }
@@ -38,14 +40,21 @@ impl NodeKubelet {
             property(manager, unit, "LoadState").map(|state| state == "loaded").map_err(InstallError::from)
         };
         if is_loaded(&KUBELET_UNIT)? {
-            let text = manager.run(&["cat", KUBELET_UNIT])?;
+            let text = match manager.run(&["cat", KUBELET_UNIT]) {
+                // systemctl opens each drop-in that systemd knows.
+                Err(_) if needs_reload(manager)? => {
+                    return Err(InstallError::StaleUnit(KUBELET_UNIT.to_owned()));
+                }
+                text => text?,
+            };
             let own = Paths::kubelet_drop_in(KUBELET_UNIT);
             let unit = KubeletUnit::parse(&text, |path| own == Path::new(path));
             let switch = KubeletSwitch::of_unit(KUBELET_UNIT, &unit, paths)?;
             let pid = main_pid(manager, KUBELET_UNIT)?;
-            let arguments = pid.map(|pid| arguments(paths, pid)).unwrap_or_default();
+            let arguments = pid.and_then(|pid| null_separated(paths, pid, "cmdline")).unwrap_or_default();
             let config = KubeletConfig::read(&arguments, paths)?;
-            return Ok(Some(Self { switch, pid, config }));
+            let extra_args = pid.and_then(|pid| extra_args(paths, pid));
+            return Ok(Some(Self { switch, pid, extra_args, config }));
         }
         for unit in K3S_UNITS {
             if is_loaded(&unit)? {
@@ -53,7 +62,7 @@ impl NodeKubelet {
                 let mut config = KubeletConfig::read(&[], paths)?;
                 K3S_CONTAINERD.clone_into(&mut config.endpoint);
                 "default of k3s".clone_into(&mut config.endpoint_source);
-                return Ok(Some(Self { switch, pid: main_pid(manager, unit)?, config }));
+                return Ok(Some(Self { switch, pid: main_pid(manager, unit)?, extra_args: None, config }));
             }
         }
         Ok(None)
@@ -83,6 +92,7 @@ impl NodeKubelet {
         }
         let detail = format!("{} ({})", config.endpoint, config.endpoint_source);
         findings.push(Finding::ok("endpoint", detail));
+        findings.extend(self.extra_args.as_ref().and_then(|running| self.switch.extra_args_finding(running)));
         if let Some(images) = config.image_endpoint.as_ref().filter(|images| **images != listen.to_string()) {
             findings.push(Finding::warning(
                 "images",
@@ -94,14 +104,35 @@ impl NodeKubelet {
     }
 }
 
+/// Makes systemd read the kubelet's unit again if its files have changed, as after a removal that
+/// was interrupted.
+pub(super) fn reload_changed_unit(manager: &dyn ServiceManager) -> Result<(), InstallError> {
+    if needs_reload(manager)? {
+        manager.run(&["daemon-reload"])?;
+    }
+    Ok(())
+}
+
+fn needs_reload(manager: &dyn ServiceManager) -> Result<bool, InstallError> {
+    Ok(property(manager, KUBELET_UNIT, "NeedDaemonReload")? == "yes")
+}
+
 /// Returns the main process of a unit; `None` if it does not run.
 pub(super) fn main_pid(manager: &dyn ServiceManager, unit: &str) -> Result<Option<u32>, InstallError> {
     let pid = property(manager, unit, "MainPID")?;
     Ok(pid.parse().ok().filter(|pid| *pid != 0))
 }
 
-/// Returns the command line of a process.
-fn arguments(paths: &Paths, pid: u32) -> Vec<String> {
-    let line = read(&paths.at(format!("/proc/{pid}/cmdline")), MAX_SMALL_FILE_BYTES).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+/// Returns the value of [`EXTRA_ARGS`] in the environment of a process, empty if it is not set.
+/// `None` if the environment cannot be read.
+fn extra_args(paths: &Paths, pid: u32) -> Option<String> {
+    let environment = null_separated(paths, pid, "environ")?;
+    let value = environment.iter().find_map(|word| word.strip_prefix(EXTRA_ARGS)?.strip_prefix('='));
+    Some(value.unwrap_or_default().to_owned())
+}
+
+/// Returns the command line (`cmdline`) or the environment (`environ`) of a process.
+fn null_separated(paths: &Paths, pid: u32, file: &str) -> Option<Vec<String>> {
+    let text = read(&paths.at(format!("/proc/{pid}/{file}")), MAX_SMALL_FILE_BYTES).ok()?;
+    Some(text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }

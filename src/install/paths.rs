@@ -77,6 +77,12 @@ impl Paths {
         Path::new("/var/lib/probeshim")
     }
 
+    /// The file that excludes other changes of the installation. It is in memory.
+    #[must_use]
+    pub fn lock() -> &'static Path {
+        Path::new("/run/probeshim-install.lock")
+    }
+
     /// The configuration directory of the installed probeshim.
     #[must_use]
     pub fn config() -> &'static Path {
@@ -111,6 +117,15 @@ impl Paths {
     #[must_use]
     pub fn kubelet_environment(unit: &str) -> PathBuf {
         Path::new(UNIT_DIR).join(format!("{unit}.d")).join("zz-probeshim.env")
+    }
+
+    /// The name that a file of a kubelet's change gets when the change is reverted. systemd and k3s
+    /// do not read files with this name.
+    #[must_use]
+    pub fn reverted(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".reverted");
+        name.into()
     }
 
     /// The configuration file of k3s.

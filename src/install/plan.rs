@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::InstallError;
 use super::files::has_content;
 use super::finding::Finding;
-use super::node::NodeKubelet;
+use super::lock::InstallLock;
+use super::node::{NodeKubelet, reload_changed_unit};
 use super::paths::Paths;
-use super::preflight::node_findings;
+use super::preflight::{bypass_finding, node_findings};
 use super::record::InstallRecord;
 use super::switch::{InstalledFile, KubeletSwitch};
 use super::systemctl::ServiceManager;
@@ -33,6 +34,8 @@ pub struct InstallOptions {
     pub kubelet: bool,
     /// Time after which an unconfirmed change of the kubelet is reverted.
     pub confirm_within: Duration,
+    /// Whether the plan is only shown.
+    pub dry_run: bool,
 }
 
 /// A planned installation.
@@ -58,17 +61,23 @@ pub struct InstallPlan {
     pub(super) record: Option<InstallRecord>,
     pub(super) confirm_within: Duration,
     findings: Vec<Finding>,
+    /// Excludes changes by other processes until the plan is made; `None` in a dry run.
+    _lock: Option<InstallLock>,
 }
 
 impl InstallPlan {
-    /// Examines the node, and plans the installation of `program`. Changes nothing.
+    /// Examines the node, and plans the installation of `program`. Changes no file.
     pub async fn new(
         options: InstallOptions,
         program: PathBuf,
         paths: &Paths,
         manager: &dyn ServiceManager,
     ) -> Result<Self, InstallError> {
+        let lock = if options.dry_run { None } else { Some(InstallLock::acquire(paths)?) };
         let record = InstallRecord::read(paths)?;
+        if options.kubelet && !options.dry_run {
+            reload_changed_unit(manager)?;
+        }
         let kubelet = if options.kubelet {
             Some(NodeKubelet::find(paths, manager)?.ok_or(InstallError::NoKubelet)?)
         } else {
@@ -78,16 +87,15 @@ impl InstallPlan {
         let settings = service_settings(explicit_upstream.clone())?.shim;
         let upstream = settings.relay.upstream;
         let listen = listen_for(&upstream);
-        let mut findings = node_findings(paths, manager, &upstream, &listen).await;
-        findings.extend(kubelet.iter().flat_map(|kubelet| kubelet.findings(&listen)));
-        let installed = paths.at(Paths::program());
-        let wanted = regular_file::read(&program, MAX_PROGRAM_BYTES);
-        let wanted = wanted.map_err(InstallError::file("read", &program))?;
-        let program_changes = !has_content(&installed, &wanted);
-        let is_other = program_changes && installed.exists();
-        if is_other && !record.as_ref().is_some_and(|record| record.owns_program) {
-            return Err(InstallError::OtherProgram(Paths::program().to_owned()));
+        if let Some(record) = record.as_ref().filter(|_| !options.kubelet) {
+            check_socket(paths, record, &listen)?;
         }
+        let mut findings = node_findings(paths, manager, &upstream, &listen).await;
+        if let Some(kubelet) = &kubelet {
+            findings.extend(kubelet.findings(&listen));
+            findings.extend(bypass_finding(manager));
+        }
+        let program_changes = program_changes(&program, paths, record.as_ref())?;
         Ok(Self {
             program,
             program_changes,
@@ -101,6 +109,7 @@ impl InstallPlan {
             record,
             confirm_within: options.confirm_within,
             findings,
+            _lock: lock,
         })
     }
 
@@ -122,6 +131,11 @@ impl InstallPlan {
         self.kubelet.as_ref().map(|kubelet| &kubelet.switch).or_else(earlier)
     }
 
+    /// Returns whether probeshim gets another socket than that of an earlier installation.
+    pub(super) fn socket_changes(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string())
+    }
+
     /// Returns the units.
     pub(super) fn units(&self) -> Vec<InstalledFile> {
         let settings = UnitSettings {
@@ -139,6 +153,37 @@ impl InstallPlan {
     pub(super) fn kubelet_files(&self) -> Vec<InstalledFile> {
         self.kubelet.as_ref().map(|kubelet| kubelet.switch.files(&self.listen)).unwrap_or_default()
     }
+}
+
+/// Returns whether the installed program is another one than `program`, or missing. Fails if the
+/// installation may not replace it.
+fn program_changes(
+    program: &Path,
+    paths: &Paths,
+    record: Option<&InstallRecord>,
+) -> Result<bool, InstallError> {
+    let installed = paths.at(Paths::program());
+    let wanted = regular_file::read(program, MAX_PROGRAM_BYTES);
+    let wanted = wanted.map_err(InstallError::file("read", program))?;
+    if has_content(&installed, &wanted) {
+        return Ok(false);
+    }
+    match record {
+        _ if !installed.exists() => Ok(true),
+        Some(record) if record.owns_program => Ok(true),
+        Some(_) => Err(InstallError::ForeignProgram(Paths::program().to_owned())),
+        None => Err(InstallError::OtherProgram(Paths::program().to_owned())),
+    }
+}
+
+/// Fails if the kubelet uses another socket of probeshim than `listen`. That socket would be
+/// removed under the kubelet.
+fn check_socket(paths: &Paths, record: &InstallRecord, listen: &SocketPath) -> Result<(), InstallError> {
+    let Some(kubelet) = &record.kubelet else { return Ok(()) };
+    if record.listen == listen.to_string() || !paths.at(kubelet.switch.effective_file()).exists() {
+        return Ok(());
+    }
+    Err(InstallError::KubeletUsesSocket { now: record.listen.clone(), planned: listen.to_string() })
 }
 
 /// Returns the socket of the runtime that the unit passes to probeshim: that of the flag, of the

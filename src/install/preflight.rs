@@ -15,6 +15,9 @@ use crate::socket::SocketPath;
 /// Free space that an installation needs in each file system, in bytes.
 const NEEDED_BYTES: u64 = 64 << 20;
 
+/// First version of systemd with `Restart=on-failure` for services of `Type=oneshot`.
+const MIN_BYPASS_SYSTEMD: u32 = 244;
+
 /// Returns findings about the node itself.
 pub(super) async fn node_findings(
     paths: &Paths,
@@ -45,6 +48,20 @@ fn service_manager(manager: &dyn ServiceManager) -> Finding {
             "probeshim is installed as a service of systemd; elsewhere, start `probeshim run` by your init system",
         ),
     }
+}
+
+/// Checks that systemd accepts the unit that points the kubelet back. Returns `None` if it does.
+pub(super) fn bypass_finding(manager: &dyn ServiceManager) -> Option<Finding> {
+    let version = manager.run(&["show", "--value", "--property", "Version"]).ok()?;
+    let digits = version.trim().split(|c: char| !c.is_ascii_digit()).next()?;
+    let version: u32 = digits.parse().ok().filter(|version| *version < MIN_BYPASS_SYSTEMD)?;
+    Some(Finding::failed(
+        "bypass",
+        format!("systemd {version} cannot repeat the step that points the kubelet back"),
+        format!(
+            "systemd {MIN_BYPASS_SYSTEMD} or newer is needed with --kubelet; `probeshim install` works without"
+        ),
+    ))
 }
 
 /// Checks that no other process listens on the socket.

@@ -84,8 +84,7 @@ impl InstallPlan {
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         let units = self.units();
         let changed = self.program_changes || units.iter().any(|file| !is_written(paths, file));
-        let socket_changes =
-            self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string());
+        let socket_changes = self.socket_changes();
         let mut steps = Vec::new();
         if self.program_changes {
             steps.push(Step::CopyProgram(self.program.clone()));
@@ -93,6 +92,10 @@ impl InstallPlan {
         steps.extend(units.into_iter().map(Step::Write));
         steps.push(Step::systemctl(["daemon-reload"]));
         if socket_changes {
+            if self.kubelet.is_some() {
+                // The kubelet may use the socket. An interruption must not leave it there.
+                steps.extend(start_timer());
+            }
             steps.push(Step::systemctl(["stop", service, socket]));
         }
         for unit in [socket, service] {
@@ -117,13 +120,13 @@ impl InstallPlan {
         let recorded = self.record.as_ref().and_then(|record| record.kubelet.as_ref());
         let confirmed = recorded.is_some_and(|known| known.confirmed && known.switch == kubelet.switch);
         let files = self.kubelet_files();
-        let is_switched =
-            files.iter().all(|file| is_written(paths, file)) && kubelet.uses(&self.listen) == Some(true);
+        // The command line of k3s does not show the endpoint, but k3s was restarted before the
+        // change was confirmed.
+        let uses_probeshim = kubelet.uses(&self.listen).unwrap_or(confirmed);
+        let is_switched = uses_probeshim && files.iter().all(|file| is_written(paths, file));
         let mut steps = Vec::new();
         if !(is_switched && confirmed) {
-            let timer = InstalledUnit::Revert.name();
-            steps.push(Step::systemctl(["enable", timer]));
-            steps.push(Step::systemctl(["restart", timer]));
+            steps.extend(start_timer());
         }
         if !is_switched {
             steps.extend(files.into_iter().map(Step::Write));
@@ -140,6 +143,12 @@ impl InstallPlan {
         let lines: Vec<String> = [record].into_iter().chain(steps.map(|step| step.describe(paths))).collect();
         Ok(lines.join("\n") + "\n")
     }
+}
+
+/// Returns the steps that start the timer of the revert, or set it to its full time.
+fn start_timer() -> [Step; 2] {
+    let timer = InstalledUnit::Revert.name();
+    [Step::systemctl(["enable", timer]), Step::systemctl(["restart", timer])]
 }
 
 /// Returns whether a file has its content already.

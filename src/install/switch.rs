@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::environment_file::{assignment, value_in_file};
+use super::finding::Finding;
 use super::kubelet_unit::{EXTRA_ARGS, KubeletUnit};
 use super::paths::Paths;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::socket::SocketPath;
+
+/// Start of the flag that the kubelet gets for each socket of probeshim.
+const OUR_FLAG: &str = "--container-runtime-endpoint=unix:///run/probeshim/";
 
 /// The change for one layout of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +106,28 @@ impl KubeletSwitch {
         }
     }
 
-    /// Returns the files of the change. The last one takes effect.
+    /// Compares the previous value of the variable with that of the running kubelet. They differ if
+    /// systemd finds the value where it was not looked for, and flags would be lost. Returns `None`
+    /// if nothing is wrong, or if the kubelet runs with a value of probeshim.
+    pub(super) fn extra_args_finding(&self, running: &str) -> Option<Finding> {
+        let Self::ExtraArgs { unit, previous } = self else { return None };
+        let has_flag = running.split_whitespace().last().is_some_and(|last| last.starts_with(OUR_FLAG));
+        if has_flag || running.split_whitespace().eq(previous.split_whitespace()) {
+            return None;
+        }
+        Some(Finding::failed(
+            "extra arguments",
+            format!(
+                "{EXTRA_ARGS} of the running kubelet is {running:?}, and {previous:?} by the files of {unit}"
+            ),
+            format!(
+                "if a file was changed, restart the kubelet first: systemctl restart {unit}; otherwise give the \
+                 variable in an EnvironmentFile= without wildcards and specifiers"
+            ),
+        ))
+    }
+
+    /// Returns the files of the change. A drop-in comes after the file to which it refers.
     pub(super) fn files(&self, listen: &SocketPath) -> Vec<InstalledFile> {
         let flag = format!("--container-runtime-endpoint={listen}");
         let drop_in = |unit: &str, service: String| InstalledFile {
@@ -160,6 +185,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::install::FindingState;
 
     fn listen() -> SocketPath {
         SocketPath::parse("/run/probeshim/probeshim.sock").unwrap()
@@ -193,6 +219,28 @@ mod tests {
         assert_eq!(drop_in, "/etc/systemd/system/kubelet.service.d/zz-probeshim.conf");
         assert!(directives.ends_with(&format!("[Service]\nEnvironmentFile={environment}\n")), "{directives}");
         assert_eq!(switch.effective_file(), Path::new(drop_in));
+    }
+
+    #[test]
+    fn extra_arguments_that_were_not_found_where_systemd_finds_them_refuse_the_change() {
+        let unit = KubeletUnit {
+            exec_start: "/usr/bin/kubelet $KUBELET_EXTRA_ARGS".to_owned(),
+            // systemd expands both.
+            environment_files: ["/etc/default/kubelet*", "/etc/default/%p"].map(PathBuf::from).into(),
+            extra_args: None,
+        };
+        let switch = KubeletSwitch::of_unit("kubelet.service", &unit, &Paths::of_node()).unwrap();
+        let finding = switch.extra_args_finding("--node-ip=10.0.0.1").unwrap();
+        assert_eq!(finding.state, FindingState::Failed);
+        assert_eq!(
+            finding.detail,
+            "KUBELET_EXTRA_ARGS of the running kubelet is \"--node-ip=10.0.0.1\", and \"\" by the files of \
+             kubelet.service"
+        );
+        assert_eq!(switch.extra_args_finding(""), None);
+        // The value of probeshim does not show what the files had then.
+        let ours = format!("-v=2 --container-runtime-endpoint={}", listen());
+        assert_eq!(switch.extra_args_finding(&ours), None);
     }
 
     #[test]

@@ -1,50 +1,21 @@
 //! Installs and uninstalls below a directory, with a manager of units that can fail at each step.
 
-use std::cell::{Cell, RefCell};
+mod manager;
+mod plan;
+mod trial;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use manager::{FakeManager, KillPoint};
 use tempfile::TempDir;
 
 use super::*;
 use crate::socket::SocketPath;
-
-const EXTRA_ARGS_UNIT: &str = "# /lib/systemd/system/kubelet.service\n[Service]\nEnvironmentFile=-/etc/default/kubelet\n\
-    ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n";
-
-/// A manager that records its calls, and refuses one of them.
-#[derive(Default)]
-struct FakeManager {
-    calls: RefCell<Vec<String>>,
-    fails_at: Cell<Option<usize>>,
-    /// State of the units; `None` for "inactive".
-    active_state: Cell<Option<&'static str>>,
-}
-
-impl ServiceManager for FakeManager {
-    fn run(&self, arguments: &[&str]) -> Result<String, ServiceManagerError> {
-        let line = arguments.join(" ");
-        // Queries change nothing, so they are no steps.
-        match arguments {
-            ["cat", _] => return Ok(EXTRA_ARGS_UNIT.to_owned()),
-            ["show", "--value", "--property", "LoadState", "kubelet.service"] => {
-                return Ok("loaded\n".to_owned());
-            }
-            ["show", "--value", "--property", "MainPID", _] => return Ok("7\n".to_owned()),
-            ["show", ..] => return Ok(format!("{}\n", self.active_state.get().unwrap_or("inactive"))),
-            _ => {}
-        }
-        let mut calls = self.calls.borrow_mut();
-        calls.push(line.clone());
-        if self.fails_at.get() == Some(calls.len()) {
-            return Err(ServiceManagerError::Failed { arguments: line, message: "killed".to_owned() });
-        }
-        Ok(String::new())
-    }
-}
 
 /// A node whose files are below a directory.
 struct TestNode {
@@ -66,16 +37,20 @@ impl TestNode {
             "var/lib/kubelet/config.yaml",
             "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
         );
-        // Disabled, so that nothing waits for the kubelet.
-        write("proc/7/cmdline", "kubelet\0--config=/var/lib/kubelet/config.yaml\0--healthz-port=0\0");
-        fs::create_dir_all(root.path().join("etc/systemd/system")).unwrap();
+        for dir in ["etc/systemd/system", "run", "var/lib"] {
+            fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
         let paths = Paths::below(root.path());
-        Self { root, paths, manager: FakeManager::default() }
+        let manager = FakeManager::new(paths.clone());
+        Self { root, paths, manager }
     }
 
-    /// Returns the content and the mode of each file, and the mode of each directory.
+    /// Returns the content and the mode of each file, and the mode of each directory, without those
+    /// in memory. The command line of the kubelet is one of the files.
     fn tree(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let (mut found, mut dirs) = (BTreeMap::new(), vec![self.root.path().to_owned()]);
+        let dirs = ["etc", "proc", "usr", "var"].map(|dir| self.root.path().join(dir));
+        let mut dirs: Vec<PathBuf> = dirs.into_iter().filter(|dir| dir.exists()).collect();
+        let mut found = BTreeMap::new();
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
@@ -100,24 +75,43 @@ impl TestNode {
         let plan = self.plan().await?;
         let installer = Installer { paths: &self.paths, manager: &self.manager, report };
         installer.install(&plan)?;
-        let deadline_passed = Installer::switch_kubelet(&installer, &plan);
-        deadline_passed.await.map(drop)
+        installer.switch_kubelet(&plan).map(drop)
     }
 
     async fn plan(&self) -> Result<InstallPlan, InstallError> {
-        let options = InstallOptions { upstream: None, kubelet: true, confirm_within: Duration::ZERO };
+        self.plan_with(|_| {}).await
+    }
+
+    async fn dry_run(&self) -> String {
+        let plan = self.plan_with(|options| options.dry_run = true).await.unwrap();
+        plan.describe(&self.paths, &self.manager).unwrap()
+    }
+
+    async fn plan_with(&self, change: impl FnOnce(&mut InstallOptions)) -> Result<InstallPlan, InstallError> {
+        let mut options =
+            InstallOptions { upstream: None, kubelet: true, confirm_within: Duration::ZERO, dry_run: false };
+        change(&mut options);
         let program = self.root.path().join("etc/default/kubelet");
         InstallPlan::new(options, program, &self.paths, &self.manager).await
     }
 
     async fn uninstall(&self) -> Result<(), InstallError> {
-        Uninstaller { paths: &self.paths, manager: &self.manager, report: &|_| {} }.uninstall(true).await
+        self.uninstall_with(true).await
     }
 
-    /// Refuses the nth step from now on.
-    fn fail_at(&self, step: Option<usize>) {
-        self.manager.calls.borrow_mut().clear();
-        self.manager.fails_at.set(step);
+    async fn uninstall_with(&self, purge: bool) -> Result<(), InstallError> {
+        Uninstaller { paths: &self.paths, manager: &self.manager, report: &|_| {} }.uninstall(purge).await
+    }
+
+    /// Kills the process at the nth step from now on.
+    fn kill_at(&self, step: Option<(usize, KillPoint)>) {
+        self.manager.steps.borrow_mut().clear();
+        self.manager.killed_at.set(step);
+    }
+
+    fn kubelet_uses_probeshim(&self) -> bool {
+        let line = fs::read_to_string(self.root.path().join("proc/7/cmdline")).unwrap();
+        line.contains("unix:///run/probeshim/probeshim.sock")
     }
 
     fn drop_in(&self) -> PathBuf {
@@ -125,64 +119,118 @@ impl TestNode {
     }
 }
 
+/// Returns each point at which a number of steps can be interrupted.
+fn kill_points(steps: usize) -> impl Iterator<Item = (usize, KillPoint)> {
+    (1..=steps).flat_map(|step| [(step, KillPoint::Before), (step, KillPoint::After)])
+}
+
 #[tokio::test]
 async fn an_uninstallation_leaves_the_tree_as_it_was_after_an_installation_that_was_interrupted_anywhere() {
     let node = TestNode::new();
     let before = node.tree();
     node.install().await.unwrap();
-    let (installed, steps) = (node.tree(), node.manager.calls.borrow().len());
-    assert!(steps > 5, "{:?}", node.manager.calls);
+    assert!(node.kubelet_uses_probeshim());
+    let (installed, steps) = (node.tree(), node.manager.steps.borrow().len());
+    assert!(steps > 5, "{:?}", node.manager.steps);
     node.uninstall().await.unwrap();
     assert_eq!(node.tree(), before);
-    for step in 1..=steps {
-        node.fail_at(Some(step));
+    for point in kill_points(steps) {
+        node.kill_at(Some(point));
         node.install().await.unwrap_err();
-        node.fail_at(None);
+        node.kill_at(None);
         // A repetition completes the installation.
         node.install().await.unwrap();
-        assert_eq!(node.tree(), installed, "after step {step}");
+        assert_eq!(node.tree(), installed, "after {point:?}");
         node.uninstall().await.unwrap();
-        assert_eq!(node.tree(), before, "after step {step}");
-        node.fail_at(Some(step));
+        assert_eq!(node.tree(), before, "after {point:?}");
+        node.kill_at(Some(point));
         node.install().await.unwrap_err();
-        node.fail_at(None);
+        node.kill_at(None);
         node.uninstall().await.unwrap();
-        assert_eq!(node.tree(), before, "after step {step}");
+        assert_eq!(node.tree(), before, "after {point:?}");
     }
 }
 
 #[tokio::test]
-async fn an_uninstallation_that_was_interrupted_anywhere_can_be_repeated() {
+async fn an_uninstallation_that_was_interrupted_anywhere_can_be_repeated_or_followed_by_an_installation() {
     let node = TestNode::new();
     let before = node.tree();
     node.install().await.unwrap();
-    node.fail_at(None);
+    let installed = node.tree();
+    node.kill_at(None);
     node.uninstall().await.unwrap();
-    let steps = node.manager.calls.borrow().len();
-    for step in 1..=steps {
-        node.fail_at(None);
-        node.install().await.unwrap();
-        node.fail_at(Some(step));
-        // The last steps may fail without a consequence: systemd has forgotten the unit already.
-        let _ = node.uninstall().await;
-        node.fail_at(None);
-        node.uninstall().await.unwrap();
-        assert_eq!(node.tree(), before, "after step {step}");
+    let steps = node.manager.steps.borrow().len();
+    for point in kill_points(steps) {
+        for installs_again in [false, true] {
+            node.kill_at(None);
+            node.install().await.unwrap();
+            node.kill_at(Some(point));
+            // The last steps may fail without a consequence: systemd has forgotten the unit
+            // already.
+            let _ = node.uninstall().await;
+            node.kill_at(None);
+            if installs_again {
+                node.install().await.unwrap();
+                assert_eq!(node.tree(), installed, "after {point:?}");
+            }
+            node.uninstall().await.unwrap();
+            assert_eq!(node.tree(), before, "after {point:?}");
+        }
     }
+}
+
+#[tokio::test]
+async fn an_uninstallation_without_a_record_points_the_kubelet_back() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    fs::remove_file(node.paths.at(Paths::record())).unwrap();
+    node.uninstall().await.unwrap();
+    assert!(!node.kubelet_uses_probeshim());
+}
+
+#[tokio::test]
+async fn an_uninstallation_does_not_start_a_kubelet_that_was_stopped() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    node.manager.kubelet_state.set("inactive");
+    node.uninstall().await.unwrap();
+    assert_eq!(node.manager.kubelet_state.get(), "inactive");
+    // One that has failed may have failed because of probeshim.
+    node.install().await.unwrap();
+    node.manager.kubelet_state.set("failed");
+    node.uninstall().await.unwrap();
+    assert_eq!(node.manager.kubelet_state.get(), "active");
+}
+
+#[tokio::test]
+async fn an_installation_that_was_killed_while_it_wrote_its_record_can_be_removed() {
+    let node = TestNode::new();
+    let before = node.tree();
+    let state = node.paths.at(Paths::state());
+    fs::create_dir(&state).unwrap();
+    assert!(is_installed(&node.paths), "the directory of the record");
+    node.uninstall_with(false).await.unwrap();
+    assert_eq!(node.tree(), before);
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join(".install.json.new"), "{").unwrap();
+    assert!(is_installed(&node.paths), "an incomplete record");
+    node.uninstall_with(false).await.unwrap();
+    assert_eq!(node.tree(), before);
+    assert!(!is_installed(&node.paths));
 }
 
 #[tokio::test]
 async fn the_timer_that_reverts_the_kubelet_runs_before_the_kubelet_is_changed() {
     let node = TestNode::new();
     node.install().await.unwrap();
-    let calls = node.manager.calls.borrow().clone();
+    let calls = node.manager.steps.borrow().clone();
     let at = |line: &str| {
         calls.iter().position(|call| call == line).unwrap_or_else(|| panic!("{line}: {calls:?}"))
     };
     assert!(at("restart probeshim-revert.timer") < at("restart kubelet.service"));
     // The drop-in is written between the two.
     node.uninstall().await.unwrap();
-    node.fail_at(Some(at("restart probeshim-revert.timer") + 1));
+    node.kill_at(Some((at("restart probeshim-revert.timer") + 1, KillPoint::Before)));
     node.install().await.unwrap_err();
     assert!(!node.drop_in().exists());
 }
@@ -197,98 +245,9 @@ async fn a_change_is_confirmed_once_and_not_after_it_was_reverted() {
     confirmed().unwrap();
     assert_eq!(switch_state(&node.paths).unwrap(), Some(Confirmation::Confirmed));
     confirmed().unwrap();
-    // As the bypass does.
-    fs::remove_file(node.drop_in()).unwrap();
+    node.manager.bypass();
     assert!(matches!(confirmed(), Err(InstallError::Reverted)));
     assert_eq!(switch_state(&node.paths).unwrap(), Some(Confirmation::Reverted));
-}
-
-#[tokio::test]
-async fn a_second_installation_keeps_the_runtime_of_the_first_although_the_kubelet_uses_probeshim() {
-    let node = TestNode::new();
-    node.install().await.unwrap();
-    let line =
-        "kubelet\0--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\0--healthz-port=0\0";
-    fs::write(node.root.path().join("proc/7/cmdline"), line).unwrap();
-    let plan = node.plan().await.unwrap();
-    assert_eq!(plan.upstream, SocketPath::parse("/run/containerd/containerd.sock").unwrap());
-    assert_eq!(plan.listen, SocketPath::parse("/run/probeshim/probeshim.sock").unwrap());
-}
-
-#[tokio::test]
-async fn a_program_that_another_installation_wrote_is_neither_replaced_nor_removed() {
-    let node = TestNode::new();
-    let program = node.paths.at(Paths::program());
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    fs::write(&program, "another").unwrap();
-    let error = node.plan().await.unwrap_err().to_string();
-    assert!(error.starts_with("/usr/local/bin/probeshim is another program"), "{error}");
-    fs::copy(node.root.path().join("etc/default/kubelet"), &program).unwrap();
-    node.install().await.unwrap();
-    node.uninstall().await.unwrap();
-    assert!(program.exists());
-}
-
-#[tokio::test]
-async fn a_dry_run_shows_each_file_with_its_content_and_changes_nothing() {
-    let node = TestNode::new();
-    let before = node.tree();
-    let text = node.plan().await.unwrap().describe(&node.paths, &node.manager).unwrap();
-    assert_eq!(node.tree(), before);
-    assert!(node.manager.calls.borrow().is_empty());
-    for line in [
-        "write /etc/systemd/system/probeshim.socket",
-        "write /etc/systemd/system/kubelet.service.d/zz-probeshim.env",
-        "    KUBELET_EXTRA_ARGS=\"-v=2 --container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\"",
-        "systemctl restart kubelet.service",
-    ] {
-        assert!(text.lines().any(|shown| shown == line), "{line:?} is missing:\n{text}");
-    }
-}
-
-#[tokio::test]
-async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
-    let node = TestNode::new();
-    let uses_probeshim =
-        "kubelet\0--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\0--healthz-port=0\0";
-    let assert_equal = async |last: &str| {
-        node.fail_at(None);
-        let text = node.plan().await.unwrap().describe(&node.paths, &node.manager).unwrap();
-        let shown = |prefix: &str| {
-            let shown = text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
-            shown.collect::<Vec<String>>()
-        };
-        let reports = RefCell::new(Vec::new());
-        node.install_with(&|line| reports.borrow_mut().push(line.to_owned())).await.unwrap();
-        assert_eq!(shown("systemctl "), *node.manager.calls.borrow(), "{text}");
-        assert_eq!(shown("systemctl ").last().map(String::as_str), Some(last), "{text}");
-        let mut written = shown("write ");
-        assert!(written.remove(0).starts_with("/var/lib/probeshim/install.json, "), "{text}");
-        if shown("copy ").len() == 1 {
-            written.insert(0, Paths::program().display().to_string());
-        }
-        let reported = reports.into_inner().into_iter();
-        let reported = reported.filter_map(|line| line.strip_prefix("wrote ").map(str::to_owned));
-        assert_eq!(written, reported.collect::<Vec<String>>(), "{text}");
-        shown("systemctl ")
-    };
-    // The first installation.
-    let shown = assert_equal("restart kubelet.service").await;
-    assert!(shown.contains(&"enable probeshim-revert.timer".to_owned()), "{shown:?}");
-    assert!(shown.contains(&"start --no-block probeshim.service".to_owned()), "{shown:?}");
-    // The kubelet uses probeshim, and the change is confirmed.
-    fs::write(node.root.path().join("proc/7/cmdline"), uses_probeshim).unwrap();
-    confirm(&node.paths, &node.manager).unwrap();
-    node.manager.active_state.set(Some("active"));
-    assert_equal("enable probeshim.service").await;
-    // Another program.
-    fs::write(node.root.path().join("etc/default/kubelet"), "KUBELET_EXTRA_ARGS=-v=2\n\n").unwrap();
-    assert_equal("reload probeshim.service").await;
-    // Units that have failed, and a kubelet that was pointed back.
-    node.manager.active_state.set(Some("failed"));
-    fs::remove_file(node.drop_in()).unwrap();
-    let shown = assert_equal("restart kubelet.service").await;
-    assert!(shown.contains(&"reset-failed probeshim.socket".to_owned()), "{shown:?}");
 }
 
 #[tokio::test]

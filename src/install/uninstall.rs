@@ -9,12 +9,13 @@ use tokio::time::Instant;
 
 use super::InstallError;
 use super::checks::wait_healthy;
-use super::files::{remove_empty_dir, remove_file};
+use super::files::{remove_empty_dir, remove_file, temporary};
+use super::lock::InstallLock;
 use super::node::{KUBELET_UNIT, NodeKubelet};
 use super::paths::{InstalledUnit, Paths};
 use super::plan::listen_for;
 use super::record::InstallRecord;
-use super::systemctl::ServiceManager;
+use super::systemctl::{ServiceManager, property};
 use crate::socket::SocketPath;
 
 /// Time in which the kubelet is expected to answer after its restart.
@@ -36,14 +37,21 @@ pub struct Uninstaller<'a> {
 pub fn is_installed(paths: &Paths) -> bool {
     let units = InstalledUnit::ALL.map(Paths::unit);
     let switches = kubelet_files(None);
-    let files = units.iter().chain(&switches).map(PathBuf::as_path).chain([Paths::record()]);
-    files.into_iter().any(|path| paths.at(path).exists())
+    // An installation can be interrupted while it writes its record.
+    let records = [Paths::record().to_owned(), temporary(Paths::record())];
+    let mut files = units.iter().chain(&switches).chain(&records);
+    files.any(|path| paths.at(path).exists()) || is_empty_dir(&paths.at(Paths::state()))
+}
+
+fn is_empty_dir(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 impl Uninstaller<'_> {
     /// Points the kubelet at the runtime's own socket, stops probeshim, and removes the files of
     /// the installation. With `purge`, removes also the state and the configuration.
     pub async fn uninstall(&self, purge: bool) -> Result<(), InstallError> {
+        let _lock = InstallLock::acquire(self.paths)?;
         let record = InstallRecord::read(self.paths)?;
         if purge {
             self.check_mounts(Paths::state())?;
@@ -71,11 +79,17 @@ impl Uninstaller<'_> {
         for file in kubelet_files(recorded) {
             removed |= self.remove(&file)?;
         }
+        // A kubelet that is started from here on has its own configuration. Its unit cannot be read
+        // while systemd knows a drop-in that was removed.
+        self.manager.run(&["daemon-reload"])?;
         let kubelet = NodeKubelet::find(self.paths, self.manager);
         let Ok(Some(kubelet)) = kubelet else {
             // Without a kubelet there is nothing to restart. One that cannot be examined is
-            // restarted if its files have changed.
-            if let Some(unit) = recorded.filter(|_| removed && kubelet.is_err()) {
+            // restarted if it was switched, since an interrupted removal may have removed the files
+            // without the restart.
+            if let Some(unit) = recorded.or(removed.then_some(KUBELET_UNIT))
+                && kubelet.is_err()
+            {
                 self.restart(unit)?;
             }
             return Ok(());
@@ -87,22 +101,25 @@ impl Uninstaller<'_> {
         // The command line of the running kubelet does not suffice: an interrupted installation may
         // have left a restart in progress, and an interrupted removal may have removed the file
         // without the restart.
-        if removed || recorded.is_some() || uses_us {
-            self.restart(kubelet.switch.unit())?;
-            if let Some(address) = kubelet.config.healthz
-                && !wait_healthy(address, Instant::now() + KUBELET_START).await
-            {
-                (self.report)(&format!("the kubelet does not answer at {address} yet; see its log"));
-            }
+        if (removed || recorded.is_some() || uses_us)
+            && self.restart(kubelet.switch.unit())?
+            && let Some(address) = kubelet.config.healthz
+            && !wait_healthy(address, Instant::now() + KUBELET_START).await
+        {
+            (self.report)(&format!("the kubelet does not answer at {address} yet; see its log"));
         }
         Ok(())
     }
 
-    fn restart(&self, unit: &str) -> Result<(), InstallError> {
-        self.manager.run(&["daemon-reload"])?;
+    /// Restarts the kubelet. Returns false for one that an administrator has stopped.
+    fn restart(&self, unit: &str) -> Result<bool, InstallError> {
+        if property(self.manager, unit, "ActiveState")? == "inactive" {
+            (self.report)(&format!("{unit} is stopped; its next start has its own configuration"));
+            return Ok(false);
+        }
         self.manager.run(&["restart", unit])?;
         (self.report)(&format!("{unit} was restarted with its own configuration"));
-        Ok(())
+        Ok(true)
     }
 
     /// Stops and removes all units.
@@ -184,8 +201,12 @@ impl Uninstaller<'_> {
     }
 }
 
-/// Returns the files of all changes of a kubelet. The first ones take effect.
+/// Returns the files of all changes of a kubelet. A drop-in comes before the file to which it
+/// refers.
 fn kubelet_files(recorded: Option<&str>) -> Vec<PathBuf> {
     let unit = recorded.unwrap_or(KUBELET_UNIT);
-    vec![Paths::k3s_config().to_owned(), Paths::kubelet_drop_in(unit), Paths::kubelet_environment(unit)]
+    let effective = [Paths::k3s_config().to_owned(), Paths::kubelet_drop_in(unit)];
+    // The bypass may have been interrupted before the restart of the kubelet.
+    let reverted = effective.clone().map(|file| Paths::reverted(&file));
+    effective.into_iter().chain(reverted).chain([Paths::kubelet_environment(unit)]).collect()
 }

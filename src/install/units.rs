@@ -1,8 +1,8 @@
 //! Writes the units of systemd.
 
-use std::path::Path;
 use std::time::Duration;
 
+use super::bypass::bypass;
 use super::paths::{InstalledUnit, Paths};
 use super::switch::{InstalledFile, KubeletSwitch};
 use crate::config::OperatingMode;
@@ -133,29 +133,6 @@ impl UnitSettings<'_> {
             self.confirm_within.as_secs()
         )
     }
-}
-
-/// Returns the unit that points the kubelet at the runtime's own socket. It needs no probeshim, and
-/// does nothing if the kubelet is not switched.
-fn bypass(switch: &KubeletSwitch) -> String {
-    let file = switch.effective_file();
-    format!(
-        "[Unit]\nDescription=Point the kubelet at the runtime's own socket\nConditionPathExists={file}\n\n\
-         [Service]\nType=oneshot\nExecStart={rm} -f {file}\nExecStart={systemctl} daemon-reload\n\
-         ExecStart={systemctl} --no-block restart {unit}\nExecStart=-{systemctl} --no-block stop \
-         probeshim-revert.timer\n",
-        file = file.display(),
-        unit = switch.unit(),
-        rm = program("rm"),
-        systemctl = program("systemctl"),
-    )
-}
-
-/// Returns the path of a program of the system.
-fn program(name: &str) -> String {
-    let dirs = ["/usr/bin", "/bin"];
-    let found = dirs.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
-    found.unwrap_or_else(|| Path::new("/usr/bin").join(name)).display().to_string()
 }
 
 #[cfg(test)]

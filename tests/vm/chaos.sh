@@ -1,5 +1,5 @@
 #!/bin/bash
-# Rounds of install, SIGKILL at a random moment, repeat or undo, and uninstall. After each round the node is as before.
+# Rounds of install, SIGKILL at a random moment, a way back or forward, and uninstall. After each round the node is as before.
 . node/node.sh
 . kubelet-unit.sh
 
@@ -7,7 +7,7 @@ RANDOM=$(cat seed)
 start_containerd 2.2
 install_kubelet since-1.34
 tree >tree-before
-perl poll-sockets.pl "$runtime" /run/probeshim/probeshim.sock >out/refused &
+perl poll-endpoint.pl "$runtime" >out/polled &
 poller=$!
 
 # killed COMMAND...: starts a command and kills it after a random time of at most eight seconds, in which most of its steps
@@ -21,23 +21,47 @@ killed() {
   wait "$pid" 2>/dev/null || true
 }
 
-install=(probeshim install --kubelet --yes --confirm 10m)
-uninstall=(probeshim uninstall --yes --purge)
+# wait_endpoint SOCKET: waits until the kubelet runs with this endpoint, and answers.
+wait_endpoint() {
+  until [ "$(kubelet_endpoint)" = "unix://$1" ]; do sleep 0.2; done
+  wait_kubelet
+}
+
+drop_in=/etc/systemd/system/kubelet.service.d/zz-probeshim.conf
+repeat=(probeshim install --kubelet --yes --confirm 10m)
 : >out/rounds
 : >out/kills
 for round in $(seq "$(cat rounds)"); do
-  echo "round $round"
+  # An interrupted installation is repeated, left to the timer, or undone at once. Every second removal keeps the state.
+  way=$((RANDOM % 3))
+  uninstall=(probeshim uninstall --yes)
+  if [ $((RANDOM % 2)) = 0 ]; then uninstall+=(--purge); fi
+  install=("${repeat[@]}")
+  if [ $way = 1 ]; then install=(probeshim install --kubelet --confirm $((10 + RANDOM % 20))s); fi
+  echo "round $round: ${install[*]}; way $way; ${uninstall[*]}" | tee -a out/log
   killed "${install[@]}"
-  # Every second interrupted installation is repeated, and the others are undone.
-  if [ $((RANDOM % 2)) = 0 ]; then
-    "${install[@]}" >>out/log 2>&1
+  case $way in
+  0)
+    "${repeat[@]}" >>out/log 2>&1
     [ "$(kubelet_endpoint)" = unix:///run/probeshim/probeshim.sock ]
     wait_kubelet
-  fi
+    ;;
+  1)
+    while [ -e $drop_in ]; do sleep 0.2; done
+    wait_endpoint "$runtime"
+    ;;
+  esac
   if [ $((RANDOM % 2)) = 0 ]; then killed "${uninstall[@]}"; fi
   "${uninstall[@]}" >>out/log 2>&1
-  wait_kubelet
-  [ "$(kubelet_endpoint)" = "unix://$runtime" ]
+  wait_endpoint "$runtime"
+  # The state of calls and pods stays without --purge, but nothing of the installation.
+  if [[ "${uninstall[*]}" != *--purge ]]; then
+    echo "kept: $(ls -A /var/lib/probeshim 2>/dev/null | tr '\n' ' ')" >>out/kept
+    if ls -A /var/lib/probeshim 2>/dev/null | grep install; then
+      echo "round $round: a record is left" >>out/rounds
+    fi
+    rm -rf /var/lib/probeshim
+  fi
   tree >tree-after
   if diff tree-before tree-after >>out/log; then
     echo "round $round: identical" >>out/rounds

@@ -1,4 +1,4 @@
-//! `probeshim install` and its ways back, with a kubelet as kubeadm before 1.34 sets it up.
+//! `probeshim install` and each way to revert it, with a kubelet as kubeadm before 1.34 sets it up.
 
 use fixtures::image::BUSYBOX;
 use fixtures::need;
@@ -12,7 +12,7 @@ const RUNTIME: &str = "unix:///run/containerd-2.2/containerd.sock";
 const PROBESHIM: &str = "unix:///run/probeshim/probeshim.sock";
 
 #[test]
-fn a_kubelet_is_switched_and_goes_back_by_each_way() {
+fn a_kubelet_is_switched_and_reverted_in_each_way() {
     let vm = need!(Vm::new());
     let payload = need!(node_with_kubelet_unit(include_str!("install.sh")))
         .file("mounts.json", mounting_pod().to_string().as_bytes());
@@ -29,12 +29,18 @@ fn a_kubelet_is_switched_and_goes_back_by_each_way() {
         ("dry-run", 0),
         ("install", 0),
         ("doctor-installed", 0),
+        ("status-installed", 0),
+        ("calls-installed", 0),
         ("install-again", 0),
         ("doctor-bypassed", 1),
         ("install-unconfirmed", 1),
         ("install-waiting", 0),
         ("confirm", 0),
         ("doctor-upgraded", 0),
+        ("install-third", 0),
+        ("dry-run-stale", 1),
+        ("uninstall-interrupted", 0),
+        ("install-fourth", 0),
         ("uninstall", 0),
         ("install-restart", 0),
         ("uninstall-restart", 0),
@@ -60,6 +66,8 @@ fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     assert_eq!(text("endpoint-installed"), PROBESHIM);
     shows("version", "RuntimeName:  containerd");
     shows("doctor-installed", "kubelet.service uses probeshim");
+    shows("status-installed", "ready        yes");
+    shows("calls-installed", "kubelet[");
     let calls = outcome.json("calls.json");
     let calls = calls.as_array().unwrap();
     assert!(calls.iter().any(|call| call["method"] == "ExecSync" && call["code"] == "OK"), "{calls:?}");
@@ -75,7 +83,16 @@ fn a_kubelet_is_switched_and_goes_back_by_each_way() {
     assert_eq!(text("endpoint-confirmed"), PROBESHIM);
     shows("doctor-upgraded", "KUBELET_EXTRA_ARGS of kubelet.service was \"--v=1\", and is \"--v=2\" now");
 
+    // The bypass is repeated until systemd reads the units again.
+    assert_eq!(text("endpoint-full"), PROBESHIM);
+    assert_eq!(text("files-bypassed"), "10-kubeadm.conf\nzz-probeshim.env");
+
+    // An interrupted removal is continued.
+    shows("dry-run-stale", "systemd has not read the changed files of kubelet.service yet");
+    assert_eq!(text("endpoint-interrupted"), RUNTIME);
+
     // Removed, nothing is left.
+    assert_eq!(text("healthz-removed"), "ok");
     assert_eq!(text("endpoint-removed"), RUNTIME);
     assert_eq!(text("units-after"), "");
     assert_same_tree(&outcome);

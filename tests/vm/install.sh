@@ -26,6 +26,8 @@ record install probeshim install --kubelet --yes --confirm 10m
 kubelet_endpoint >out/endpoint-installed
 crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock version >out/version
 record doctor-installed probeshim doctor
+record status-installed probeshim status
+record calls-installed probeshim calls --peer kubelet --last 5
 probeshim calls --output json --peer kubelet --last 200 >out/calls.json
 # Nothing is left to do, so neither the kubelet nor probeshim restarts.
 pids() { systemctl show --value --property MainPID kubelet probeshim; }
@@ -65,9 +67,30 @@ echo "KUBELET_EXTRA_ARGS=--v=2" >/etc/default/kubelet
 record doctor-upgraded probeshim doctor
 echo "KUBELET_EXTRA_ARGS=--v=1" >/etc/default/kubelet
 
-echo "uninstall"
-record uninstall probeshim uninstall --yes --purge
+echo "bypass: systemd refuses to reload while /run is almost full"
+size=$(($(df --output=size /run | tail -n 1)))
+mount -o remount,size=$(($(df --output=used /run | tail -n 1) + 8192))k /run
+systemctl start --no-block probeshim-bypass
+until [ "$(systemctl show --value --property NRestarts probeshim-bypass)" -gt 0 ]; do sleep 0.2; done
+kubelet_endpoint >out/endpoint-full
+mount -o remount,size="${size}k" /run
+until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
 wait_kubelet
+until [ "$(systemctl show --value --property ActiveState probeshim-bypass)" = inactive ]; do sleep 0.2; done
+ls /etc/systemd/system/kubelet.service.d >out/files-bypassed
+
+echo "uninstall: continues one that was killed before systemd read the units again"
+record install-third probeshim install --kubelet --yes --confirm 10m
+rm /etc/systemd/system/kubelet.service.d/zz-probeshim.*
+record dry-run-stale probeshim install --kubelet --dry-run
+record uninstall-interrupted probeshim uninstall --yes
+kubelet_endpoint >out/endpoint-interrupted
+
+echo "uninstall"
+record install-fourth probeshim install --kubelet --yes --confirm 10m
+record uninstall probeshim uninstall --yes --purge
+# The removal has waited for the kubelet.
+busybox wget -q -O - http://127.0.0.1:10248/healthz >out/healthz-removed
 kubelet_endpoint >out/endpoint-removed
 tree >out/tree-after
 systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after

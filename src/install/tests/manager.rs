@@ -1,0 +1,148 @@
+//! A manager of units that behaves as systemd does, and can fail at each step.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File, TryLockError};
+
+use crate::install::{InstalledUnit, Paths, ServiceManager, ServiceManagerError};
+
+/// Unit of the kubelet without drop-ins of probeshim.
+const KUBELET_TEXT: &str = "# /lib/systemd/system/kubelet.service\n[Service]\nEnvironmentFile=-/etc/default/kubelet\n\
+    ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n";
+
+/// Command line of the kubelet. `/healthz` is disabled, so that nothing waits for it.
+const KUBELET_LINE: &str = "kubelet\0--config=/var/lib/kubelet/config.yaml\0--healthz-port=0\0";
+
+/// Flag of the kubelet in its drop-in.
+const KUBELET_FLAG: &str = "--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\0";
+
+/// Point of a step at which the process that runs it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KillPoint {
+    Before,
+    After,
+}
+
+/// A manager that records its steps. It knows the drop-in of the kubelet as it was at the last
+/// `daemon-reload`.
+pub(super) struct FakeManager {
+    paths: Paths,
+    pub(super) steps: RefCell<Vec<String>>,
+    /// Number of the step at which the process is killed.
+    pub(super) killed_at: Cell<Option<(usize, KillPoint)>>,
+    /// State of the socket and of the service.
+    pub(super) active_state: Cell<&'static str>,
+    pub(super) kubelet_state: Cell<&'static str>,
+    pub(super) bypass_state: Cell<&'static str>,
+    pub(super) has_timer: Cell<bool>,
+    /// Unit of k3s, on a node without a unit of the kubelet.
+    pub(super) is_k3s: Cell<bool>,
+    knows_drop_in: Cell<bool>,
+}
+
+impl FakeManager {
+    pub(super) fn new(paths: Paths) -> Self {
+        let manager = Self {
+            paths,
+            steps: RefCell::default(),
+            killed_at: Cell::default(),
+            active_state: Cell::new("inactive"),
+            kubelet_state: Cell::new("active"),
+            bypass_state: Cell::new("inactive"),
+            has_timer: Cell::default(),
+            is_k3s: Cell::default(),
+            knows_drop_in: Cell::default(),
+        };
+        manager.start_kubelet();
+        manager
+    }
+
+    /// Starts the kubelet with the drop-in as systemd knows it.
+    fn start_kubelet(&self) {
+        let path = self.paths.at("/proc/7/cmdline");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let flag = if self.knows_drop_in.get() { KUBELET_FLAG } else { "" };
+        fs::write(path, format!("{KUBELET_LINE}{flag}")).unwrap();
+        self.kubelet_state.set("active");
+    }
+
+    /// Does what `probeshim-bypass.service` does.
+    pub(super) fn bypass(&self) {
+        let _ = fs::remove_file(self.paths.at(Paths::kubelet_drop_in("kubelet.service")));
+        self.apply(&["daemon-reload"]);
+        self.start_kubelet();
+        self.has_timer.set(false);
+    }
+
+    /// Returns whether a process has the right to change the installation.
+    fn is_locked(&self) -> bool {
+        let file = File::create(self.paths.at(Paths::lock())).unwrap();
+        matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    fn has_drop_in(&self) -> bool {
+        self.paths.at(Paths::kubelet_drop_in("kubelet.service")).exists()
+    }
+
+    /// Returns the response to a query; `None` if `arguments` are a step.
+    fn query(&self, arguments: &[&str]) -> Option<Result<String, ServiceManagerError>> {
+        let timer_state = if self.has_timer.get() { "active" } else { "inactive" };
+        let value = match arguments {
+            // systemctl opens each drop-in that systemd knows.
+            ["cat", unit] if self.knows_drop_in.get() && !self.has_drop_in() => {
+                return Some(Err(failed(&["cat", unit], "Failed to cat zz-probeshim.conf: No such file")));
+            }
+            ["cat", _] => return Some(Ok(KUBELET_TEXT.to_owned())),
+            ["show", "--value", "--property", property, unit] => match (*property, *unit) {
+                ("NeedDaemonReload", _) if self.knows_drop_in.get() == self.has_drop_in() => "no",
+                ("NeedDaemonReload", _) => "yes",
+                ("LoadState", "kubelet.service") if !self.is_k3s.get() => "loaded",
+                ("LoadState", "k3s.service") if self.is_k3s.get() => "loaded",
+                ("LoadState", _) => "not-found",
+                ("MainPID", _) => "7",
+                (_, "kubelet.service" | "k3s.service") => self.kubelet_state.get(),
+                (_, "probeshim-bypass.service") => self.bypass_state.get(),
+                (_, "probeshim-revert.timer") => timer_state,
+                _ => self.active_state.get(),
+            },
+            ["show", "--value", "--property", "Version"] => "252 (252.1)",
+            _ => return None,
+        };
+        Some(Ok(format!("{value}\n")))
+    }
+
+    /// Has the effect of a step.
+    fn apply(&self, arguments: &[&str]) {
+        let timer = InstalledUnit::Revert.name();
+        match arguments {
+            ["daemon-reload"] => self.knows_drop_in.set(self.has_drop_in()),
+            ["restart", "kubelet.service"] => self.start_kubelet(),
+            ["restart", unit] if *unit == timer => self.has_timer.set(true),
+            ["disable", "--now", units @ ..] if units.contains(&timer) => self.has_timer.set(false),
+            ["start", "probeshim-bypass.service"] => self.bypass(),
+            _ => {}
+        }
+    }
+}
+
+impl ServiceManager for FakeManager {
+    fn run(&self, arguments: &[&str]) -> Result<String, ServiceManagerError> {
+        if let Some(response) = self.query(arguments) {
+            return response;
+        }
+        assert!(self.is_locked(), "{arguments:?}: another process could change the installation as well");
+        let number = {
+            let mut steps = self.steps.borrow_mut();
+            steps.push(arguments.join(" "));
+            steps.len()
+        };
+        let killed = self.killed_at.get().filter(|(at, _)| *at == number).map(|(_, point)| point);
+        if killed != Some(KillPoint::Before) {
+            self.apply(arguments);
+        }
+        if killed.is_some() { Err(failed(arguments, "killed")) } else { Ok(String::new()) }
+    }
+}
+
+fn failed(arguments: &[&str], message: &str) -> ServiceManagerError {
+    ServiceManagerError::Failed { arguments: arguments.join(" "), message: message.to_owned() }
+}

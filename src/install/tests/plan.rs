@@ -1,0 +1,162 @@
+//! Plans of installations.
+
+use super::*;
+
+#[tokio::test]
+async fn a_second_installation_keeps_the_runtime_of_the_first_although_the_kubelet_uses_probeshim() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    assert!(node.kubelet_uses_probeshim());
+    let plan = node.plan().await.unwrap();
+    assert_eq!(plan.upstream, SocketPath::parse("/run/containerd/containerd.sock").unwrap());
+    assert_eq!(plan.listen, SocketPath::parse("/run/probeshim/probeshim.sock").unwrap());
+}
+
+#[tokio::test]
+async fn a_program_that_another_installation_wrote_is_neither_replaced_nor_removed() {
+    let node = TestNode::new();
+    let program = node.paths.at(Paths::program());
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::write(&program, "another").unwrap();
+    let error = node.plan().await.unwrap_err().to_string();
+    assert!(error.starts_with("/usr/local/bin/probeshim is another program"), "{error}");
+    fs::copy(node.root.path().join("etc/default/kubelet"), &program).unwrap();
+    node.install().await.unwrap();
+    node.uninstall().await.unwrap();
+    assert!(program.exists());
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_each_file_with_its_content_and_changes_nothing() {
+    let node = TestNode::new();
+    let before = node.tree();
+    let text = node.dry_run().await;
+    assert_eq!(node.tree(), before);
+    assert!(node.manager.steps.borrow().is_empty());
+    for line in [
+        "write /etc/systemd/system/probeshim.socket",
+        "write /etc/systemd/system/kubelet.service.d/zz-probeshim.env",
+        "    KUBELET_EXTRA_ARGS=\"-v=2 --container-runtime-endpoint=unix:///run/probeshim/probeshim.sock\"",
+        "systemctl restart kubelet.service",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line:?} is missing:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
+    let node = TestNode::new();
+    let assert_equal = async |last: &str| {
+        node.kill_at(None);
+        let text = node.dry_run().await;
+        let shown = |prefix: &str| {
+            let shown = text.lines().filter_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
+            shown.collect::<Vec<String>>()
+        };
+        let reports = RefCell::new(Vec::new());
+        node.install_with(&|line| reports.borrow_mut().push(line.to_owned())).await.unwrap();
+        assert_eq!(shown("systemctl "), *node.manager.steps.borrow(), "{text}");
+        assert_eq!(shown("systemctl ").last().map(String::as_str), Some(last), "{text}");
+        let mut written = shown("write ");
+        assert!(written.remove(0).starts_with("/var/lib/probeshim/install.json, "), "{text}");
+        if shown("copy ").len() == 1 {
+            written.insert(0, Paths::program().display().to_string());
+        }
+        let reported = reports.into_inner().into_iter();
+        let reported = reported.filter_map(|line| line.strip_prefix("wrote ").map(str::to_owned));
+        assert_eq!(written, reported.collect::<Vec<String>>(), "{text}");
+        shown("systemctl ")
+    };
+    // The first installation.
+    let shown = assert_equal("restart kubelet.service").await;
+    assert!(shown.contains(&"enable probeshim-revert.timer".to_owned()), "{shown:?}");
+    assert!(shown.contains(&"start --no-block probeshim.service".to_owned()), "{shown:?}");
+    // The kubelet uses probeshim, and the change is confirmed.
+    confirm(&node.paths, &node.manager).unwrap();
+    node.manager.active_state.set("active");
+    assert_equal("enable probeshim.service").await;
+    // Another program.
+    fs::write(node.root.path().join("etc/default/kubelet"), "KUBELET_EXTRA_ARGS=-v=2\n\n").unwrap();
+    assert_equal("reload probeshim.service").await;
+    // Units that have failed, and a kubelet that was pointed back.
+    node.manager.active_state.set("failed");
+    node.manager.bypass();
+    let shown = assert_equal("restart kubelet.service").await;
+    assert!(shown.contains(&"reset-failed probeshim.socket".to_owned()), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_was_installed_otherwise_is_replaced_in_that_way() {
+    let node = TestNode::new();
+    let program = node.paths.at(Paths::program());
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::copy(node.root.path().join("etc/default/kubelet"), &program).unwrap();
+    node.install().await.unwrap();
+    // The new version is run from another path.
+    fs::write(node.root.path().join("etc/default/kubelet"), "KUBELET_EXTRA_ARGS=-v=2\n\n").unwrap();
+    let error = node.plan().await.unwrap_err().to_string();
+    assert!(error.contains("replace it in the way in which it was installed (`make install`)"), "{error}");
+    assert!(!error.contains("remove"), "{error}");
+}
+
+#[tokio::test]
+async fn the_socket_of_a_switched_kubelet_is_not_moved_without_the_kubelet() {
+    let node = TestNode::new();
+    let crio = || Some(SocketPath::parse("unix:///run/crio/crio.sock").unwrap());
+    let without_kubelet = async || {
+        let plan = node.plan_with(|options| (options.kubelet, options.upstream) = (false, crio()));
+        plan.await.map(drop)
+    };
+    node.install().await.unwrap();
+    let error = without_kubelet().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "the kubelet uses unix:///run/probeshim/probeshim.sock, which would be replaced by \
+             unix:///run/probeshim/run/crio/crio.sock; add --kubelet"
+        ),
+        "{error}"
+    );
+    // With the kubelet the timer runs before the socket is gone.
+    let plan = node.plan_with(|options| options.upstream = crio()).await.unwrap();
+    let steps = plan.describe(&node.paths, &node.manager).unwrap();
+    drop(plan);
+    let at = |line: &str| {
+        steps.lines().position(|shown| shown == line).unwrap_or_else(|| panic!("{line} is missing:\n{steps}"))
+    };
+    let stop = at("systemctl stop probeshim.service probeshim.socket");
+    assert!(at("systemctl restart probeshim-revert.timer") < stop, "{steps}");
+    node.manager.bypass();
+    without_kubelet().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repeated_installation_restarts_k3s_only_until_its_change_is_confirmed() {
+    let node = TestNode::new();
+    node.manager.is_k3s.set(true);
+    let restarts = async || {
+        node.kill_at(None);
+        node.install().await.unwrap();
+        node.manager.steps.borrow().contains(&"restart k3s.service".to_owned())
+    };
+    assert!(restarts().await);
+    // The first restart may have been interrupted.
+    assert!(restarts().await);
+    confirm(&node.paths, &node.manager).unwrap();
+    assert!(!restarts().await);
+    assert!(!node.manager.has_timer.get());
+}
+
+#[tokio::test]
+async fn flags_that_the_running_kubelet_has_and_its_files_do_not_refuse_the_change() {
+    let node = TestNode::new();
+    fs::write(node.root.path().join("proc/7/environ"), "A=b\0KUBELET_EXTRA_ARGS=-v=2 --node-ip=10.0.0.1\0")
+        .unwrap();
+    let refused = async || {
+        let plan = node.plan().await.unwrap();
+        let states = plan.findings().iter().filter(|finding| finding.check == "extra arguments");
+        states.map(|finding| finding.state).collect::<Vec<FindingState>>()
+    };
+    assert_eq!(refused().await, [FindingState::Failed]);
+    fs::write(node.root.path().join("proc/7/environ"), "KUBELET_EXTRA_ARGS=-v=2\0").unwrap();
+    assert_eq!(refused().await, []);
+}
