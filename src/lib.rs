@@ -38,6 +38,8 @@ pub mod net;
 
 pub mod gofmt;
 
+pub mod duration;
+
 pub mod hex;
 
 pub mod build_info;
@@ -69,6 +71,8 @@ pub mod manifest;
 pub mod inventory;
 
 pub mod probe;
+
+pub mod policy;
 
 pub mod handler;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use probeshim::cri::MethodName;
-use probeshim::relay::{CallIds, CapturePlan, CompletedCall, Observer, Relay, RelayConfig, RelayMetrics};
+use probeshim::relay::{
+    CallIds, CapturePlan, CompletedCall, NoPolicy, Observer, Relay, RelayConfig, RelayMetrics,
+};
 use probeshim::socket::{BindMode, SocketPath, bind};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +37,7 @@ pub(crate) fn run(listen: &Path, upstream: &Path) {
         listening.listener,
         settings,
         Arc::new(Nobody),
+        Arc::new(NoPolicy),
         RelayMetrics::default(),
         CallIds::starting_at(1),
         drain,

@@ -13,7 +13,9 @@ use super::error::RunError;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
-use crate::config::{OperatingMode, PrivateDir, PrivateDirError, ServerConfig, StateDirSource};
+use crate::config::{
+    FaultSettings, OperatingMode, PrivateDir, PrivateDirError, ServerConfig, StateDirSource,
+};
 use crate::demo::{self, Endpoints};
 use crate::events::EventFilter;
 use crate::execsync;
@@ -83,6 +85,7 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         role: OperatingMode::Kubelet,
         state: Some(dir.path().to_owned()),
         state_source: StateDirSource::Default,
+        faults: FaultSettings::default(),
     };
     let mut shim = Shim::open(settings).await?;
     let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use crate::authorization::KubeconfigError;
 use crate::config::{STATE_DIR_VARIABLE, StateDirSource};
 use crate::lockfile::LockError;
+use crate::policy::RuleError;
 use crate::socket::{ActivationError, BindError};
 use crate::state::{CloseError, StateError};
 use crate::telemetry::traces::TracesError;
@@ -57,6 +58,9 @@ pub enum RunError {
     /// The state store could not write its last changes.
     #[error("--state-dir: {0}")]
     StateNotClosed(#[from] CloseError),
+    /// The fault rules contradict each other.
+    #[error("--fault: {0}")]
+    Faults(#[from] RuleError),
     /// The socket that systemd passes cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),

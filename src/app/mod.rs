@@ -3,6 +3,7 @@
 mod demo;
 mod embedded_runtime;
 mod error;
+mod faults;
 mod handover;
 mod image_hint;
 mod kubelet;

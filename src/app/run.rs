@@ -24,7 +24,7 @@ const RESERVED_CALLS: u64 = 10_000;
 /// expired. A second signal ends the process immediately. SIGUSR2 starts a successor on the
 /// socket that systemd passed, and drains once the successor serves new calls.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
-    let mut signals = ShutdownSignals::new()?;
+    let mut signals = ShutdownSignals::of_service()?;
     let mut handover = HandoverSignal::new()?;
     raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());

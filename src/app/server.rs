@@ -18,11 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::error::{RunError, both};
+use super::faults;
 use super::kubelet::KubeletStarter;
 use super::listeners::{ApiAddresses, ApiListeners, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::start_watchdog;
+use super::signals::has_terminal;
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
@@ -35,6 +37,7 @@ use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
+use crate::policy::NodeView;
 use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
@@ -104,6 +107,14 @@ impl Shim {
         let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
+        let (specs, specs_rx) = watch::channel(shared.specs.clone());
+        let node = NodeView {
+            inventory: inventory_rx.clone(),
+            specs: specs_rx,
+            calls: shared.internal_calls.clone(),
+        };
+        let faults =
+            faults::start(config.faults, node, config.role != OperatingMode::Kubelet && !has_terminal())?;
         let restarted_pods = client_pods.as_ref().filter(|_| restarts_client_pods);
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let api_state = ApiState {
@@ -139,6 +150,7 @@ impl Shim {
         let outputs = Outputs {
             inventory,
             stuck,
+            specs,
             calls: calls.clone(),
             events,
             journal,
@@ -152,7 +164,15 @@ impl Shim {
         let drain = CancellationToken::new();
         let prober_handle = prober_thread.as_ref().map(|prober| prober.thread.clone());
         let (listener, tap) = (listeners.relay.listener, Arc::new(tap));
-        let relay = Relay::start(listener, config.relay, tap, metrics.relay, call_ids, drain.clone())?;
+        let relay = Relay::start(
+            listener,
+            config.relay,
+            tap,
+            Arc::new(faults.clone()),
+            metrics.relay,
+            call_ids,
+            drain.clone(),
+        )?;
         let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
         Ok(Self {
             info: listeners.info,

@@ -71,6 +71,13 @@ impl ShutdownSignals {
         })
     }
 
+    /// Starts to catch the signals of a service, for which SIGHUP means to read its configuration
+    /// again. A program with a terminal ends when the terminal is closed.
+    pub(super) fn of_service() -> io::Result<Self> {
+        let signals = Self::new()?;
+        Ok(if has_terminal() { signals } else { Self { hangup: None, ..signals } })
+    }
+
     /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> ShutdownSignal {
         tokio::select! {
@@ -96,8 +103,14 @@ impl HandoverSignal {
     }
 }
 
-async fn hung_up(hangup: &mut Option<Signal>) -> Option<()> {
+/// Waits for a signal, if it is caught.
+pub(super) async fn hung_up(hangup: &mut Option<Signal>) -> Option<()> {
     hangup.as_mut()?.recv().await
+}
+
+/// Returns whether the process has a terminal, whose end sends SIGHUP.
+pub(super) fn has_terminal() -> bool {
+    Process::myself().and_then(|own| own.stat()).is_ok_and(|stat| stat.tty_nr != 0)
 }
 
 fn is_hangup_ignored() -> bool {

@@ -16,6 +16,7 @@ use super::values::{BoundedDuration, choice};
 use super::{ConfigProblem, Environment, Flags};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::{FieldLines, KubeletClient, Probe, ProbeType, Source, read_probe};
+use crate::policy::{self, FaultRule};
 use crate::probe::{Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 use crate::socket::SocketPath;
@@ -27,8 +28,8 @@ const NO_FILE: &str = "/dev/null";
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of the fields that do not correspond to a flag with one value.
-const NON_FLAG_FIELDS: [&str; 7] =
-    ["allowUid", "httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
+const NON_FLAG_FIELDS: [&str; 8] =
+    ["allowUid", "httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes", "faults"];
 
 /// Contents of a configuration file that no flag can hold.
 #[derive(Debug, Default)]
@@ -39,6 +40,10 @@ pub(super) struct File {
     pub(super) kubelet: Option<KubeletClient>,
     /// Selectors of containers that are never killed.
     pub(super) protected: Vec<Selector>,
+    /// Fault rules.
+    pub(super) faults: Vec<FaultRule>,
+    /// Path of the file.
+    pub(super) path: Option<PathBuf>,
 }
 
 impl File {
@@ -79,7 +84,7 @@ impl File {
             };
             validator.problems.extend(problems.iter().map(located));
         }
-        file.unwrap_or_default()
+        Self { path: Some(path), ..file.unwrap_or_default() }
     }
 
     fn from_root(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
@@ -89,7 +94,8 @@ impl File {
         let rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
         let protected = root.field("neverKill").map(|nodes| nodes.list(problems)).unwrap_or_default();
         let protected = protected.iter().map(|node| matches(node, problems)).collect();
-        Self { rules, kubelet, protected }
+        let faults = root.field("faults").map(|rules| policy::rules(&rules, problems)).unwrap_or_default();
+        Self { rules, kubelet, protected, faults, path: None }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
-    BoundedDuration, ByteSize, DirPath, InstanceName, LoopbackAddress, MetricsFlags, OrOff,
+    BoundedDuration, ByteSize, DirPath, FaultFlag, InstanceName, LoopbackAddress, MetricsFlags, OrOff,
     STATE_DIR_VARIABLE, whole_number,
 };
 use crate::probe::Selector;
@@ -109,6 +109,12 @@ pub struct Flags {
     /// text, and ? one character. May be repeated
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub never_kill: Vec<Selector>,
+
+    /// Fault to inject into calls, in the form METHOD KEY=VALUE…: TERM -> TERM…, such as "ExecSync
+    /// pod=default/web-*: 2*off -> 1*hang -> delay(500ms)". It lives as long as probeshim; `probeshim
+    /// fault` adds faults that end by themselves. May be repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    pub fault: Vec<FaultFlag>,
 
     /// Directory for recorded calls, for the database of pods and restarts, and for the volumes and
     /// logs of pods that play runs

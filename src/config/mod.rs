@@ -4,6 +4,7 @@
 
 mod check;
 mod environment;
+mod faults;
 mod file;
 mod flags;
 mod metrics;
@@ -24,6 +25,7 @@ use validator::Validator;
 pub use check::{CheckReport, check};
 pub use environment::Environment;
 pub(crate) use environment::STATE_DIR_VARIABLE;
+pub use faults::{FaultFlag, FaultSettings, read_faults};
 pub use flags::{Flags, InstanceArg, RuntimeWatch};
 pub use metrics::{FilePath, MetricsAddress, MetricsFlags, MetricsSettings, TokenReviewSource};
 pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
@@ -105,6 +107,8 @@ pub struct ServerConfig {
     pub state: Option<PathBuf>,
     /// The source of the path of the state directory.
     pub state_source: StateDirSource,
+    /// Fault rules.
+    pub faults: FaultSettings,
 }
 
 /// Source of the path of the state directory.
@@ -175,12 +179,13 @@ impl Settings {
     /// merged.
     fn from_flags(
         flags: Flags,
-        file: File,
+        mut file: File,
         mut validator: Validator,
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
-        let File { rules, kubelet, mut protected } = file;
+        let faults = FaultSettings::new(flags.fault, &mut file, &mut validator);
+        let File { rules, kubelet, mut protected, .. } = file;
         let is_activated = around.is_activated && purpose == Purpose::Run;
         let listen = match flags.listen {
             None if is_activated => None,
@@ -257,6 +262,7 @@ impl Settings {
             role,
             state,
             state_source,
+            faults,
         };
         Ok(Self { shim, log: flags.log.unwrap_or_default() })
     }

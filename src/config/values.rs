@@ -8,8 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use jiff::SignedDuration;
 
+use crate::duration;
 use crate::manifest::quantity::as_int64;
 use crate::manifest::validation::is_dns_label;
 use crate::prober::KillLimit;
@@ -65,19 +65,12 @@ impl<const MIN_SECS: u64> FromStr for BoundedDuration<MIN_SECS> {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let signed = || Duration::try_from(text.parse::<SignedDuration>().ok()?).ok();
-        let duration = seconds(text).or_else(signed);
+        let duration = duration::parse(text);
         let range = Duration::from_secs(MIN_SECS)..=MAX_DURATION;
         duration.filter(|duration| range.contains(duration)).map(Self).ok_or_else(|| {
             ValueError::expected(format_args!("a duration from {MIN_SECS}s to 24h, such as 30s or 1m30s"))
         })
     }
-}
-
-/// Parses a number of seconds without a unit, such as `30` or `0.5`.
-fn seconds(text: &str) -> Option<Duration> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_number.then(|| Duration::try_from_secs_f64(text.parse().ok()?).ok()).flatten()
 }
 
 impl<const MIN_SECS: u64> From<BoundedDuration<MIN_SECS>> for Duration {

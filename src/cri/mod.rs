@@ -3,6 +3,7 @@
 
 mod client;
 mod error_cause;
+mod fields;
 mod framing;
 pub(crate) mod labels;
 mod lazy_stream;
@@ -17,6 +18,7 @@ mod status_message;
 pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
 pub use client::{image_client, runtime_client};
 pub use error_cause::{error_cause, known_cause};
+pub use fields::{FieldError, FieldMessage, FieldPath, MessageSide};
 pub use framing::{FrameError, unary_message};
 pub use lazy_stream::LazyStream;
 pub use metered_client::{CountingService, MeteredChannel, MeteredRuntimeClient};

@@ -17,7 +17,7 @@ use super::{FILE_DESCRIPTOR_SET, v1};
 use crate::socket::SocketPath;
 
 /// Descriptors of the messages of the CRI.
-static POOL: LazyLock<DescriptorPool> =
+pub(super) static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are compiled in"));
 
 /// A captured request of a client.

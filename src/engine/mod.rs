@@ -58,6 +58,7 @@ pub(crate) struct Inputs {
 pub(crate) struct Outputs {
     pub(crate) inventory: watch::Sender<Arc<Inventory>>,
     pub(crate) stuck: watch::Sender<Arc<Stuck>>,
+    pub(crate) specs: watch::Sender<SpecResolver>,
     pub(crate) calls: Arc<CallHistory>,
     pub(crate) events: Arc<EventRecorder>,
     pub(crate) journal: Option<Journal>,
@@ -227,6 +228,7 @@ impl NodeEngine {
     /// Passes changed probe specs to the analyzer and the prober.
     fn set_specs(&mut self, specs: SpecResolver) {
         self.analyzer.set_specs(specs.clone());
+        self.outputs.specs.send_replace(specs.clone());
         if let Some(prober) = &self.prober {
             prober.set_specs(specs);
         }
@@ -353,6 +355,7 @@ mod tests {
         let outputs = Outputs {
             inventory: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
+            specs: watch::channel(SpecResolver::default()).0,
             calls: Arc::new(CallHistory::new(crate::history::Limits::default())),
             events: events.clone(),
             journal: None,

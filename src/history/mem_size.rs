@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cri::MethodName;
 use crate::execsync::{CallRecord, Evidence, ExecAnalysis, Phases};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::Peer;
+use crate::relay::{CallMarks, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 
 /// Approximate overhead of an allocation, in bytes.
@@ -77,7 +77,13 @@ fn record_size(record: &CallRecord) -> usize {
         size_of::<ExecAnalysis>() + ALLOCATION + evidence + candidates
     });
     let message = record.call.message.as_deref().map_or(0, block);
-    size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + message + exec + kill + insight
+    let marks = record.call.marks.as_ref().map_or(0, |marks| {
+        let faults: usize = marks.faults.iter().map(|fault| block(&fault.name) + block(&fault.action)).sum();
+        let policies: usize = marks.policies.iter().map(|policy| block(policy)).sum();
+        size_of::<CallMarks>() + 3 * ALLOCATION + faults + policies
+    });
+    let fixed = size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION;
+    fixed + path + message + exec + kill + insight + marks
 }
 
 /// Returns the addresses and sizes of the values that a record may share with other records.

@@ -69,16 +69,22 @@ impl Selector {
     /// Returns whether the selector matches a container of a pod.
     pub(crate) fn matches(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;
-        let matches = |glob: &Option<WildMatch>, text: Option<&str>| {
-            glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.matches(text)))
+        let names = [pod.namespace.as_deref(), pod.name.as_deref(), Some(container), image];
+        self.matches_names(names, |key| sandbox.labels.get(key))
+    }
+
+    /// Returns whether the selector matches a namespace, a pod, a container, an image and the
+    /// labels of a pod. A name that is unknown matches no pattern.
+    pub(crate) fn matches_names<'a>(
+        &self,
+        names: [Option<&str>; 4],
+        label: impl Fn(&str) -> Option<&'a str>,
+    ) -> bool {
+        let patterns = [&self.namespace, &self.pod, &self.container, &self.image];
+        let is_match = |(pattern, text): (&Option<WildMatch>, Option<&str>)| {
+            pattern.as_ref().is_none_or(|pattern| text.is_some_and(|text| pattern.matches(text)))
         };
-        matches(&self.namespace, pod.namespace.as_deref())
-            && matches(&self.pod, pod.name.as_deref())
-            && matches(&self.container, Some(container))
-            && matches(&self.image, image)
-            && self
-                .labels
-                .iter()
-                .all(|(key, glob)| sandbox.labels.get(key).is_some_and(|value| glob.matches(value)))
+        patterns.into_iter().zip(names).all(is_match)
+            && self.labels.iter().all(|(key, pattern)| label(key).is_some_and(|value| pattern.matches(value)))
     }
 }

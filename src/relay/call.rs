@@ -16,6 +16,7 @@ use super::metrics::{Limit, RelayMetrics};
 use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
 use super::outcome::CallOutcome;
 use super::peer::Peer;
+use super::policy::{CallMarks, CallPolicy, Interceptor};
 use super::turn::Turns;
 use crate::cri::{MethodName, StatusMessage};
 use crate::terminal::sanitize;
@@ -24,6 +25,7 @@ use crate::terminal::sanitize;
 #[derive(Clone, Debug)]
 pub(super) struct CallRegistry {
     observer: Arc<dyn Observer>,
+    policy: Arc<dyn CallPolicy>,
     metrics: RelayMetrics,
     numbers: CallIds,
 }
@@ -52,6 +54,8 @@ pub(super) struct CallInFlight {
     pub(super) end: CallEnd,
     pub(super) request: BodyTap,
     pub(super) response: BodyTap,
+    /// Marks of the call, if the policy affected it.
+    pub(super) marks: CallMarks,
 }
 
 /// Outcome of a call, time of its end, and status message.
@@ -90,8 +94,18 @@ impl CallEnd {
 }
 
 impl CallRegistry {
-    pub(super) fn new(observer: Arc<dyn Observer>, metrics: RelayMetrics, numbers: CallIds) -> Self {
-        Self { observer, metrics, numbers }
+    pub(super) fn new(
+        observer: Arc<dyn Observer>,
+        policy: Arc<dyn CallPolicy>,
+        metrics: RelayMetrics,
+        numbers: CallIds,
+    ) -> Self {
+        Self { observer, policy, metrics, numbers }
+    }
+
+    /// Returns whether the policy closes the connection of a client before it is read.
+    pub(super) fn refuses(&self, peer: Option<&Peer>) -> bool {
+        self.policy.refuses(peer)
     }
 
     /// Returns the turns of a connection.
@@ -162,7 +176,12 @@ impl CallInFlight {
         let to_announce = notify_on_request.then(listener);
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
         let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
-        Self { info, connection, end: CallEnd::default(), request, response }
+        Self { info, connection, end: CallEnd::default(), request, response, marks: CallMarks::default() }
+    }
+
+    /// Returns the interceptor of the call, if the policy may affect the call.
+    pub(super) fn interceptor(&self) -> Option<Box<dyn Interceptor>> {
+        self.connection.tracker.policy.interceptor(&self.info)
     }
 }
 
@@ -195,6 +214,7 @@ impl Drop for CallInFlight {
             message: self.end.message.take(),
             request: self.request.take().into_direction(),
             response: self.response.take().into_direction(),
+            marks: std::mem::take(&mut self.marks),
         });
     }
 }

@@ -47,6 +47,11 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: ConnContext) {
 
 async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) {
     let peer = Peer::from_socket(&stream);
+    if shared.tracker.refuses(peer.as_ref()) {
+        drop(stream);
+        info!(connection = id, peer = ?peer.map(|peer| peer.to_string()), "a fault refused a client");
+        return;
+    }
     let is_internal = peer.as_ref().is_some_and(Peer::is_this_process);
     let connection = shared.tracker.connected(id, peer);
     let peer = connection.to_string();
@@ -79,6 +84,7 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
         DisconnectReason::Upstream => "upstream closed its connection",
         DisconnectReason::Drain => "draining",
         DisconnectReason::DrainTimeout => "the drain timeout is over",
+        DisconnectReason::Policy => "a fault closed the connection",
         DisconnectReason::Protocol(error) => {
             warn!(connection = id, %peer, calls, ?duration, %error, "client violated HTTP/2");
             return;

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
+use http::request::Parts;
 use http::{Request, Response, Version};
 
 use super::backlog::{Backlog, HeldHead};
 use super::body_tap::BodyTap;
 use super::call::{CallEnd, CallInFlight};
+use super::changed_response::{ClientSide, ResponseChanges};
 use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
 use crate::cri::{Code, StatusMessage};
@@ -34,10 +36,12 @@ pub(super) enum SettledCall {
     /// The upstream connection broke during the call. The client's connection must be closed, and
     /// the stream released only after that.
     Lost(SendResponse<Bytes>),
+    /// The policy closes the client's connection.
+    Disconnected,
 }
 
 /// Result of an exchange.
-enum ExchangeResult {
+pub(super) enum ExchangeResult {
     /// The response is complete, with its gRPC code if it has one.
     Answered(Option<Code>),
     /// The client reset the stream, or closed its connection.
@@ -46,6 +50,8 @@ enum ExchangeResult {
     ResetUnanswered(Reason),
     /// Upstream did not finish the call.
     Failed(UpstreamFailure),
+    /// The policy closes the client's connection.
+    Disconnected,
 }
 
 /// The backlogs of both sides of a call.
@@ -55,9 +61,17 @@ pub(super) struct Backlogs {
     pub(super) upstream: Backlog,
 }
 
+/// A request to be forwarded.
+pub(super) struct PendingRequest {
+    pub(super) head: Parts,
+    pub(super) body: RecvStream,
+    /// The beginning of the body, if it was read before.
+    pub(super) beginning: Bytes,
+}
+
 /// A request that has been handed to the upstream connection, and may wait until the runtime
 /// accepts another stream.
-struct PendingOpen {
+pub(super) struct PendingOpen {
     upstream: SendRequest<Bytes>,
     /// Counts the request's head while it waits.
     _head: HeldHead,
@@ -78,7 +92,18 @@ pub(super) async fn forward(
     upstream: SendRequest<Bytes>,
     backlogs: Backlogs,
 ) -> SettledCall {
-    let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call).await;
+    let (head, body) = request.into_parts();
+    let request = PendingRequest { head, body, beginning: Bytes::new() };
+    let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call, None).await;
+    settle(call, outcome, respond)
+}
+
+/// Records the result of a call. Returns the work that is left.
+pub(super) fn settle(
+    mut call: CallInFlight,
+    outcome: ExchangeResult,
+    mut respond: SendResponse<Bytes>,
+) -> SettledCall {
     call.end.note(CallOutcome::from(&outcome));
     match outcome {
         ExchangeResult::Answered(_) => SettledCall::Done,
@@ -90,17 +115,20 @@ pub(super) async fn forward(
         ExchangeResult::Failed(UpstreamFailure::Reset(reason)) => SettledCall::Reset(respond, reason),
         ExchangeResult::Failed(UpstreamFailure::Refused) => SettledCall::Refused(respond),
         ExchangeResult::Failed(UpstreamFailure::Lost) => SettledCall::Lost(respond),
+        ExchangeResult::Disconnected => SettledCall::Disconnected,
     }
 }
 
-async fn exchange(
-    request: Request<RecvStream>,
+/// Forwards a request and its response. `changes` change the response.
+pub(super) async fn exchange(
+    request: PendingRequest,
     respond: &mut SendResponse<Bytes>,
     mut upstream: SendRequest<Bytes>,
     backlogs: &Backlogs,
     call: &mut CallInFlight,
+    changes: Option<ResponseChanges>,
 ) -> ExchangeResult {
-    let (head, body) = request.into_parts();
+    let PendingRequest { head, body, beginning } = request;
     let mut head = Request::from_parts(head, ());
     if head.uri().authority().is_none() {
         // A request may lack an authority. h2 forwards it without one only if its version is
@@ -109,17 +137,31 @@ async fn exchange(
     }
     let waiting_head = backlogs.upstream.hold_head(head.headers());
     backlogs.upstream.add_head(head.headers());
-    let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
+    let has_no_body = body.is_end_stream() && beginning.is_empty();
+    let (response, to_upstream) = match upstream.send_request(head, has_no_body) {
         Ok(sent) => sent,
         Err(error) => return ExchangeResult::on_no_response(UpstreamFailure::from_send_error(&error)),
     };
     let opening = PendingOpen { upstream, _head: waiting_head };
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
-    let answered = answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await;
+    upload.begin_with(beginning);
+    let answered = match changes {
+        None => answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await,
+        Some(changes) => {
+            let client = ClientSide { respond, backlog: &backlogs.client, received, end };
+            let head = response_head(opening, response, client.respond, &mut upload).await;
+            match head {
+                Ok(response) => changes.answer(response, client, &mut upload).await,
+                Err(outcome) => Err(outcome),
+            }
+        }
+    };
     let outcome = answered.unwrap_or_else(|outcome| outcome);
-    if let ExchangeResult::ClientReset(reason) = outcome {
-        upload.reset(reason);
+    match outcome {
+        ExchangeResult::ClientReset(reason) => upload.reset(reason),
+        ExchangeResult::Disconnected => upload.reset(Reason::CANCEL),
+        _ => {}
     }
     outcome
 }
@@ -214,7 +256,7 @@ async fn finish_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
 
 impl ExchangeResult {
     /// Returns the result of a call that failed before any part of its response was passed on.
-    fn on_no_response(failure: UpstreamFailure) -> Self {
+    pub(super) fn on_no_response(failure: UpstreamFailure) -> Self {
         match failure {
             UpstreamFailure::Reset(reason) => Self::ResetUnanswered(reason),
             UpstreamFailure::Refused | UpstreamFailure::Lost => Self::Failed(failure),
@@ -229,6 +271,7 @@ impl From<&ExchangeResult> for CallOutcome {
             ExchangeResult::ClientReset(reason) => Self::ClientReset(reason),
             ExchangeResult::ResetUnanswered(reason) => Self::UpstreamReset(reason),
             ExchangeResult::Failed(failure) => failure.into(),
+            ExchangeResult::Disconnected => Self::ConnectionLost,
         }
     }
 }

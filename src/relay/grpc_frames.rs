@@ -5,6 +5,13 @@ use super::capture::{Capture, CaptureBudget};
 /// Length in bytes of the flag and the length before each message.
 const PREFIX: usize = 5;
 
+/// Returns the length of the first frame of `data` with its prefix; `None` if `data` ends in the
+/// prefix.
+pub(super) fn frame_length(data: &[u8]) -> Option<usize> {
+    let (&[_, length @ ..], _) = data.split_first_chunk::<PREFIX>()?;
+    Some(PREFIX + u32::from_be_bytes(length) as usize)
+}
+
 /// Cuts a stream of gRPC frames into captures of one frame each.
 #[derive(Debug)]
 pub(super) struct FrameSplitter {

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! serve ──► connection ──► session (client ⇄ authority_fix ⇄ h2 │ h2 ⇄ upstream)
-//!                             └─► forward (one call) ──► pipe (one direction)
-//!                                    └─► call ──► observer
+//!                             ├─► forward (one call) ──► pipe (one direction)
+//!                             │      └─► call ──► observer
+//!                             └─► intercept (a call that the policy selects) ──► forward
 //! ```
 
 mod backlog;
@@ -20,13 +21,16 @@ mod session;
 pub mod authority_fix;
 mod body_tap;
 mod call;
+mod changed_response;
 mod connection;
 mod grpc_frames;
 mod h2_settings;
+mod intercept;
 mod metrics;
 mod observer;
 mod peer;
 mod pipe;
+mod policy;
 mod refusals;
 mod reset_rate;
 mod serve;
@@ -52,6 +56,10 @@ pub use observer::{
 };
 pub use outcome::CallOutcome;
 pub use peer::Peer;
+pub use policy::{
+    CallMarks, CallPolicy, Decision, Effect, Ending, FaultMark, Hold, Interception, Interceptor,
+    MessageEffect, NoPolicy,
+};
 
 pub use call::CallIds;
 
@@ -91,19 +99,20 @@ pub struct Relay {
 impl Relay {
     /// Starts the relay on its own thread and runtime, so that no other work of this process delays
     /// a byte. The relay ends after `drain` is cancelled and the calls in flight have ended or the
-    /// drain timeout is over. Until then `observer` receives every call. Each call takes one of the
-    /// `numbers`.
+    /// drain timeout is over. Until then `observer` receives every call, and `policy` may intercept
+    /// it. Each call takes one of the `numbers`.
     ///
     /// Fails if the runtime or the thread cannot be created, or `listener` cannot be registered.
     pub fn start(
         listener: UnixListener,
         settings: RelayConfig,
         observer: Arc<dyn Observer>,
+        policy: Arc<dyn CallPolicy>,
         metrics: RelayMetrics,
         numbers: CallIds,
         drain: CancellationToken,
     ) -> io::Result<Self> {
-        let tracker = CallRegistry::new(observer, metrics, numbers);
+        let tracker = CallRegistry::new(observer, policy, metrics, numbers);
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

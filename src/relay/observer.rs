@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::capture::{Capture, CaptureBudget};
 use super::outcome::CallOutcome;
 use super::peer::Peer;
+use super::policy::CallMarks;
 use crate::cri::{MethodName, StatusMessage};
 
 /// Maximum bytes that are kept of a `traceparent`. Version 00 has 55; other versions may have more.
@@ -137,6 +138,8 @@ pub struct CompletedCall {
     pub request: BodyStats,
     /// Statistics of the response.
     pub response: BodyStats,
+    /// Marks of the call, if the policy affected it.
+    pub marks: CallMarks,
 }
 
 /// Statistics of the data of one direction of a call.

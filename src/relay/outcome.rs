@@ -57,6 +57,8 @@ pub(super) enum DisconnectReason {
     Drain,
     /// The drain timeout was over.
     DrainTimeout,
+    /// The policy closed the connection.
+    Policy,
 }
 
 impl UpstreamFailure {

@@ -30,7 +30,8 @@ impl Peer {
     }
 
     /// Returns whether probeshim itself opened the connection, as the built-in kubelet does.
-    pub(super) fn is_this_process(&self) -> bool {
+    #[must_use]
+    pub fn is_this_process(&self) -> bool {
         self.pid.and_then(|pid| u32::try_from(pid).ok()) == Some(std::process::id())
     }
 

@@ -33,6 +33,9 @@ pub(super) struct Pipe<'a> {
     room: Room,
     chunk: Bytes,
     ended: bool,
+    /// Number of bytes at the beginning that were read before, for which the sender has its window
+    /// back already.
+    released: usize,
     code: Option<Code>,
     message: Option<StatusMessage>,
     passed: &'a mut BodyTap,
@@ -49,8 +52,18 @@ impl<'a> Pipe<'a> {
         passed: &'a mut BodyTap,
     ) -> Self {
         let ended = from.is_end_stream();
-        let room = backlog.room();
-        Self { from, to, room, chunk: Bytes::new(), ended, code: None, message: None, passed }
+        let (room, chunk) = (backlog.room(), Bytes::new());
+        Self { from, to, room, chunk, ended, released: 0, code: None, message: None, passed }
+    }
+
+    /// Passes on data that was read, and recorded, before.
+    pub(super) fn begin_with(&mut self, data: Bytes) {
+        if !data.is_empty() {
+            self.ended = false;
+            self.released = data.len();
+            self.to.reserve_capacity(data.len());
+            self.chunk = data;
+        }
     }
 
     /// Returns the gRPC code in the trailers, once they have passed.
@@ -131,7 +144,9 @@ impl<'a> Pipe<'a> {
         let end = self.send(part, is_last);
         // Only now may the sender send that many bytes again. An error means that the stream is
         // closed, and is ignored.
-        let _ = self.from.flow_control().release_capacity(length);
+        let read_before = length.min(self.released);
+        self.released -= read_before;
+        let _ = self.from.flow_control().release_capacity(length - read_before);
         Poll::Ready(end)
     }
 

@@ -23,6 +23,7 @@ use super::force_close::{CLOSE_GRACE, ForceClose};
 use super::forward::{Backlogs, SettledCall, forward};
 use super::h2_settings::MAX_CONCURRENT_STREAMS;
 use super::inlet::Inlet;
+use super::intercept::intercept;
 use super::metrics::Limit;
 use super::outcome::{CallOutcome, DisconnectReason};
 use super::reset_rate::ResetRate;
@@ -130,6 +131,10 @@ impl ProxySession {
             tokio::select! {
                 biased;
                 event = poll_fn(|cx| self.poll_event(cx)) => match event {
+                    SessionEvent::CallSettled(SettledCall::Disconnected) => {
+                        self.connection.mark_upstream_gone();
+                        return DisconnectReason::Policy;
+                    }
                     SessionEvent::CallSettled(settled) => self.finish_call(settled),
                     SessionEvent::UpstreamChanged(state) => self.upstream_changed(state),
                     SessionEvent::ClientAccepted(Some(Ok((request, respond)))) => {
@@ -207,7 +212,12 @@ impl ProxySession {
     fn start_call(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let call = CallInFlight::start(self.connection.clone(), &request);
         let (upstream, backlogs) = (self.upstream.calls.clone(), self.backlogs.clone());
-        self.calls.push(forward(call, request, respond, upstream, backlogs));
+        match call.interceptor() {
+            None => self.calls.push(forward(call, request, respond, upstream, backlogs)),
+            Some(interceptor) => {
+                self.calls.push(intercept(call, interceptor, request, respond, upstream, backlogs));
+            }
+        }
     }
 
     /// Counts the limits that are reached. Each counts once until there is room again.
@@ -230,7 +240,7 @@ impl ProxySession {
 
     fn finish_call(&mut self, settled: SettledCall) {
         match settled {
-            SettledCall::Done => {}
+            SettledCall::Done | SettledCall::Disconnected => {}
             SettledCall::ResetByClient => {
                 self.paused_until = self.reset_rate.count(Instant::now()).or(self.paused_until);
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{CallInfo, CallOutcome, Peer};
+use crate::relay::{CallInfo, CallMarks, CallOutcome, Peer};
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Call {
     pub exec: Option<Box<ExecCall>>,
     /// The reason, if the call is an internal StopContainer after a failed probe.
     pub kill: Option<Box<KillRecord>>,
+    /// Marks of the call, if probeshim affected it.
+    pub marks: Option<Box<CallMarks>>,
 }
 
 /// Reason for which probeshim stopped a container.
@@ -133,6 +135,7 @@ impl Call {
             container: None,
             exec: None,
             kill: None,
+            marks: None,
         }
     }
 }
@@ -155,6 +158,7 @@ impl Call {
             container: None,
             exec: None,
             kill: None,
+            marks: None,
         }
     }
 }

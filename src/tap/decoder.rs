@@ -198,13 +198,14 @@ impl Decoder {
     }
 
     fn ended(&self, observed: CompletedCall) -> DecodedCall {
-        let CompletedCall { info, duration, ending, message, request, response } = observed;
+        let CompletedCall { info, duration, ending, message, request, response, marks } = observed;
         let mut read = MessageContext::new(Call {
             duration,
             ending,
             message: message.map(|message| message.decoded()),
             request_bytes: request.bytes,
             response_bytes: response.bytes,
+            marks: (!marks.is_empty()).then(|| Box::new(marks)),
             ..Call::new(&info)
         });
         let went_well = ending == CallOutcome::Completed(Some(Code::OK));

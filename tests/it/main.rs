@@ -8,6 +8,7 @@ mod client_pods;
 mod cri;
 mod demo;
 mod explain;
+mod faults;
 mod generated;
 mod hostile;
 mod killing;

@@ -30,6 +30,20 @@ pub struct Call {
     /// The reason for which probeshim stopped the container, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<Kill>,
+    /// The faults that were injected into the call; empty if there were none.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+    /// The other policies that affected the call: `limit`, `coalesce` or `pause`.
+    #[serde(default)]
+    pub policy: Vec<String>,
+}
+
+/// A fault that was injected into a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Fault {
+    pub name: String,
+    pub action: String,
 }
 
 /// Reason for which probeshim stopped a container.
@@ -122,6 +136,7 @@ impl From<&CallRecord> for Call {
     fn from(record: &CallRecord) -> Self {
         let call = &record.call;
         let insight = record.analysis.as_deref();
+        let marks = call.marks.as_deref();
         Self {
             id: call.id,
             start: time(call.start),
@@ -136,6 +151,8 @@ impl From<&CallRecord> for Call {
             container: call.container.as_deref().map(Container::from),
             exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
             kill: call.kill.as_deref().map(Kill::from),
+            faults: marks.iter().flat_map(|marks| &marks.faults).map(Fault::from).collect(),
+            policy: marks.iter().flat_map(|marks| &marks.policies).map(ToString::to_string).collect(),
         }
     }
 }
@@ -147,6 +164,12 @@ impl From<&tap::KillRecord> for Kill {
             |failure: tap::ProbeFailure| Failure { time: time(failure.at), message: failure.message };
         let failures = failures.into_iter().map(failure).collect();
         Self { probe, message, threshold, grace_period_seconds: grace_period, failures }
+    }
+}
+
+impl From<&relay::FaultMark> for Fault {
+    fn from(mark: &relay::FaultMark) -> Self {
+        Self { name: mark.name.to_string(), action: mark.action.to_string() }
     }
 }
 

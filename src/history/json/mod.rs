@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-pub use call::{Call, Container, Exec, Failure, Kill, Peer, Pod};
+pub use call::{Call, Container, Exec, Failure, Fault, Kill, Peer, Pod};
 pub use event::Event;
 pub use in_flight::{CallInFlight, ListedCall};
 pub use insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use super::call::{Failure, Kill};
+use super::call::{Failure, Fault, Kill};
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
@@ -15,7 +15,7 @@ use crate::execsync::{
 };
 use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{CallOutcome, Peer};
+use crate::relay::{CallMarks, CallOutcome, FaultMark, Peer};
 use crate::tap;
 
 /// The JSON is not a call record, or not one of this version.
@@ -52,9 +52,20 @@ impl TryFrom<Call> for CallRecord {
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
+            marks: marks(call.faults, call.policy),
         };
         Ok(Self { analysis: insight.map(Arc::new), ..Self::unanalyzed(read, None, None) })
     }
+}
+
+/// Returns the marks of a call that probeshim affected.
+fn marks(faults: Vec<Fault>, policies: Vec<String>) -> Option<Box<CallMarks>> {
+    let mark = |fault: Fault| FaultMark { name: fault.name.into(), action: fault.action.into() };
+    let marks = CallMarks {
+        faults: faults.into_iter().map(mark).collect(),
+        policies: policies.into_iter().map(Arc::from).collect(),
+    };
+    (!marks.is_empty()).then(|| Box::new(marks))
 }
 
 impl TryFrom<Kill> for tap::KillRecord {

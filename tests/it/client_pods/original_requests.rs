@@ -54,6 +54,7 @@ impl Witness {
             listening.listener,
             settings,
             witness.clone(),
+            Arc::new(relay::NoPolicy),
             relay::RelayMetrics::default(),
             numbers,
             drain,

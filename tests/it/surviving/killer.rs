@@ -41,7 +41,15 @@ impl Killer {
         let settings = relay::RelayConfig { upstream, drain_timeout: Duration::ZERO };
         let (numbers, drain) = (CallIds::starting_at(1), CancellationToken::new());
         let metrics = relay::RelayMetrics::default();
-        let relay = Relay::start(listening.listener, settings, self, metrics, numbers, drain.clone());
+        let relay = Relay::start(
+            listening.listener,
+            settings,
+            self,
+            Arc::new(relay::NoPolicy),
+            metrics,
+            numbers,
+            drain.clone(),
+        );
         (relay.unwrap(), listening.claim, drain)
     }
 

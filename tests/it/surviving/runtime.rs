@@ -57,6 +57,7 @@ impl Killer {
             listening.listener,
             settings,
             self,
+            Arc::new(relay::NoPolicy),
             relay::RelayMetrics::default(),
             numbers,
             drain.clone(),

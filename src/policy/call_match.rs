@@ -1,0 +1,193 @@
+//! The calls that a rule selects.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+use wildmatch::WildMatch;
+
+use crate::cri::Method;
+use crate::manifest::ProbeType;
+use crate::probe::Selector;
+use crate::relay::Peer;
+use crate::suggest::did_you_mean;
+
+/// Name of the client that selects the calls of probeshim itself.
+pub(super) const OWN_CLIENT: &str = "probeshim";
+
+/// Maximum size in bytes of a compiled regular expression.
+const MAX_REGEX_BYTES: usize = 1 << 20;
+
+/// Prefix of the key that selects a label.
+const LABEL: &str = "label.";
+
+/// Selection of calls. A criterion that is absent is met by every call.
+#[derive(Clone, Debug, Default)]
+pub struct CallMatch {
+    /// Methods, and the text that selects them.
+    pub(super) methods: Option<(String, Vec<Method>)>,
+    /// Pod and container of the call.
+    pub(super) selector: Selector,
+    /// Command of an ExecSync or Exec, with its arguments separated by spaces.
+    pub(super) command: Option<Regex>,
+    /// Name of the client's program.
+    pub(super) client: Option<WildMatch>,
+    /// Type of the probe that an ExecSync belongs to.
+    pub(super) probe: Option<ProbeType>,
+}
+
+impl CallMatch {
+    /// Keys of the criteria. Labels have keys of their own, such as `label.app`.
+    pub const KEYS: [&str; 8] =
+        ["method", "namespace", "pod", "container", "image", "command", "client", "probe"];
+
+    /// Adds a criterion. The error is a predicate about the value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if value.is_empty() {
+            return Err("must not be empty; * matches any text, and ? one character".to_owned());
+        }
+        match key {
+            "method" => self.methods = Some((value.to_owned(), methods(value)?)),
+            "pod" => match value.split_once('/') {
+                None => self.selector.pod = Some(WildMatch::new(value)),
+                Some((namespace, pod)) => {
+                    if self.selector.namespace.is_some() {
+                        return Err("names a namespace, and namespace is set too".to_owned());
+                    }
+                    self.selector.namespace = Some(WildMatch::new(namespace));
+                    self.selector.pod = Some(WildMatch::new(pod));
+                }
+            },
+            "namespace" if self.selector.namespace.is_some() => {
+                return Err("is also in the name of the pod".to_owned());
+            }
+            "namespace" => self.selector.namespace = Some(WildMatch::new(value)),
+            "container" => self.selector.container = Some(WildMatch::new(value)),
+            "image" => self.selector.image = Some(WildMatch::new(value)),
+            "command" => {
+                let regex = RegexBuilder::new(value).size_limit(MAX_REGEX_BYTES).build();
+                self.command =
+                    Some(regex.map_err(|error| format!("must be a regular expression: {}", cause(&error)))?);
+            }
+            "client" => self.client = Some(WildMatch::new(value)),
+            "probe" => {
+                let probe = ProbeType::ALL.into_iter().find(|probe| probe.name() == value);
+                let names = || ProbeType::ALL.map(ProbeType::name).join(", ");
+                self.probe = Some(probe.ok_or_else(|| format!("must be one of {}", names()))?);
+            }
+            _ => match key.strip_prefix(LABEL).filter(|label| !label.is_empty()) {
+                Some(label) => self.selector.labels.push((label.to_owned(), WildMatch::new(value))),
+                None => {
+                    let hint = did_you_mean(key, Self::KEYS);
+                    let known = Self::KEYS.join(", ");
+                    return Err(format!("has an unknown key{hint}; the keys are {known} and label.NAME"));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Returns whether every call of every client is selected.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.methods.as_ref().is_none_or(|(text, _)| text == "*")
+            && self.selector == Selector::default()
+            && self.command.is_none()
+            && self.client.is_none()
+            && self.probe.is_none()
+    }
+
+    /// Returns whether the selection depends on the client only.
+    pub(super) fn selects_clients_only(&self) -> bool {
+        Self { client: None, ..self.clone() }.is_everything()
+    }
+
+    /// Returns whether the calls of a client may be selected. Calls of probeshim itself are
+    /// selected by its name only.
+    pub(super) fn admits(&self, peer: Option<&Peer>) -> bool {
+        let program = peer.and_then(|peer| peer.program.as_deref());
+        if peer.is_some_and(Peer::is_this_process) {
+            return self.selects_own_calls();
+        }
+        self.client.as_ref().is_none_or(|client| program.is_some_and(|program| client.matches(program)))
+    }
+
+    /// Returns whether calls of probeshim itself may be selected.
+    pub(super) fn selects_own_calls(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.to_string() == OWN_CLIENT)
+    }
+
+    /// Returns whether the selection depends on the pod, container or image of a call.
+    pub(super) fn needs_object(&self) -> bool {
+        self.selector != Selector::default() || self.probe.is_some()
+    }
+
+    /// Returns the methods whose calls may be selected.
+    pub(super) fn methods(&self) -> Box<dyn Iterator<Item = Method> + '_> {
+        match &self.methods {
+            Some((_, methods)) => Box::new(methods.iter().copied()),
+            None => Box::new(Method::all()),
+        }
+    }
+}
+
+impl fmt::Display for CallMatch {
+    /// Writes the criteria in the one-line form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { methods, selector, command, client, probe } = self;
+        let Selector { namespace, pod, container, image, labels } = selector;
+        let text = |glob: &Option<WildMatch>| glob.as_ref().map(ToString::to_string);
+        let pairs = [
+            ("namespace", text(namespace)),
+            ("pod", text(pod)),
+            ("container", text(container)),
+            ("image", text(image)),
+            ("command", command.as_ref().map(ToString::to_string)),
+            ("client", text(client)),
+            ("probe", probe.map(|probe| probe.name().to_owned())),
+        ];
+        let pairs = pairs.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text?)));
+        let labels = labels.iter().map(|(key, glob)| (format!("{LABEL}{key}"), glob.to_string()));
+        f.write_str(methods.as_ref().map_or("*", |(text, _)| text))?;
+        pairs.chain(labels).try_for_each(|(key, text)| write!(f, " {key}={}", quoted(&text)))
+    }
+}
+
+/// Returns a text as a word of the one-line form.
+pub(super) fn quoted(text: &str) -> String {
+    let is_plain = |char: char| !char.is_whitespace() && !matches!(char, '\'' | '"' | ',' | '(' | ')');
+    if !text.is_empty() && text.chars().all(is_plain) && !text.ends_with(':') {
+        text.to_owned()
+    } else if text.contains('\'') {
+        format!("\"{text}\"")
+    } else {
+        format!("'{text}'")
+    }
+}
+
+/// Returns the methods that a text selects: names or patterns, separated by `|`.
+fn methods(text: &str) -> Result<Vec<Method>, String> {
+    let mut found = Vec::new();
+    for part in text.split('|') {
+        let pattern = WildMatch::new(part);
+        let before = found.len();
+        found.extend(Method::from_name(part).into_iter());
+        if before == found.len() {
+            found.extend(Method::all().filter(|method| pattern.matches(method.name())));
+        }
+        if before == found.len() {
+            let hint = did_you_mean(part, Method::all().map(Method::name));
+            return Err(format!(
+                "names no method of the CRI: {part:?}{hint}; it must be a name such as ExecSync, a pattern such as \
+                 List*, or several separated by |"
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the last line of an error of a regular expression, which has its cause.
+fn cause(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}

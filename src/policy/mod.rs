@@ -1,0 +1,21 @@
+//! Policies that step in: faults that are injected into calls. They implement the relay's
+//! [`CallPolicy`](crate::relay::CallPolicy).
+//!
+//! ```text
+//! config, flags, `fault add` ──► FaultRule ──► FaultRules ◄── relay: which calls are intercepted?
+//!                                                 └──► Interceptor: request, inventory ──► effects
+//! ```
+
+mod active;
+mod call_match;
+mod effects;
+mod fault;
+mod interceptor;
+mod rules;
+mod target;
+
+pub use active::RuleSource;
+pub use call_match::CallMatch;
+pub(crate) use fault::rules;
+pub use fault::{Action, FaultRule, Place, RuleError, Step, StreamAction, When};
+pub use rules::{FaultRules, FaultStatus, MAX_RULES, NodeView};

@@ -1,0 +1,211 @@
+//! The pod, container, image and command of a call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::cri::{FieldMessage, MessageSide, Method, unary_message};
+use crate::inventory::{Container, Inventory, Sandbox};
+
+/// What the request of a call names.
+#[derive(Debug, Default)]
+pub(super) struct RequestNames {
+    pub(super) container_id: Option<String>,
+    pub(super) sandbox_id: Option<String>,
+    namespace: Option<String>,
+    pod: Option<String>,
+    container: Option<String>,
+    image: Option<String>,
+    labels: Option<HashMap<String, String>>,
+    pub(super) command: Option<Vec<String>>,
+    pub(super) timeout_seconds: i64,
+}
+
+/// What a call is about, from its request and from the node.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    pub(super) sandbox: Option<Arc<Sandbox>>,
+    pub(super) container: Option<Arc<Container>>,
+    names: RequestNames,
+}
+
+impl RequestNames {
+    /// Reads the message of a request, with its gRPC frame. A message that cannot be read names
+    /// nothing.
+    pub(super) fn read(method: Method, frame: &[u8]) -> Self {
+        let message = unary_message(frame).ok();
+        let message = message.and_then(|it| FieldMessage::decode(method, MessageSide::Request, it));
+        let Some(message) = message else { return Self::default() };
+        // A request that creates an object has the configuration of its pod, or of its container
+        // beside that of its pod.
+        let pod = match method.name() {
+            "RunPodSandbox" => "config",
+            _ => "sandbox_config",
+        };
+        let container = (method.name() == "CreateContainer").then_some("config");
+        let in_container = |path: &[&str]| message.text(&[&[container?], path].concat());
+        let image = in_container(&["image", "user_specified_image"])
+            .or_else(|| in_container(&["image", "image"]))
+            .or_else(|| message.text(&["image", "user_specified_image"]))
+            .or_else(|| message.text(&["image", "image"]));
+        Self {
+            container_id: message.text(&["container_id"]),
+            sandbox_id: message.text(&["pod_sandbox_id"]),
+            namespace: message.text(&[pod, "metadata", "namespace"]),
+            pod: message.text(&[pod, "metadata", "name"]),
+            container: in_container(&["metadata", "name"]),
+            image,
+            labels: message.map(&[pod, "labels"]),
+            command: message.texts("cmd"),
+            timeout_seconds: message.number("timeout").unwrap_or(0),
+        }
+    }
+
+    /// Returns the id of the object that must be known on the node to know the call's pod.
+    pub(super) fn object_id(&self) -> Option<&str> {
+        self.container_id.as_deref().or(self.sandbox_id.as_deref())
+    }
+}
+
+impl Target {
+    /// Finds the objects that a request names. Returns the names back if an object is unknown.
+    pub(super) fn find(names: RequestNames, inventory: &Inventory) -> Result<Self, RequestNames> {
+        let container = names.container_id.as_deref().map(|id| inventory.container(id).cloned());
+        let container = match container {
+            Some(None) => return Err(names),
+            found => found.flatten(),
+        };
+        let of_container = container.as_deref().and_then(|container| inventory.sandbox_of(container));
+        let named = names.sandbox_id.as_deref().map(|id| inventory.sandbox(id));
+        let sandbox = match (of_container, named) {
+            (None, Some(None)) => return Err(names),
+            (None, named) => named.flatten(),
+            (found, _) => found,
+        };
+        Ok(Self { sandbox: sandbox.cloned(), container, names })
+    }
+
+    /// Creates a target from the names only.
+    pub(super) fn unknown(names: RequestNames) -> Self {
+        Self { names, ..Self::default() }
+    }
+
+    /// Returns namespace, pod, container and image, as far as they are known.
+    pub(super) fn names(&self) -> [Option<&str>; 4] {
+        let pod = self.sandbox.as_deref().map(|sandbox| &*sandbox.pod);
+        let container = self.container.as_deref();
+        let name = container.and_then(|container| container.container_ref.name.as_deref());
+        let image = container.map(|container| container.image.as_str()).filter(|image| !image.is_empty());
+        let RequestNames { namespace, pod: pod_name, container: container_name, image: named, .. } =
+            &self.names;
+        [
+            pod.and_then(|pod| pod.namespace.as_deref()).or(namespace.as_deref()),
+            pod.and_then(|pod| pod.name.as_deref()).or(pod_name.as_deref()),
+            name.or(container_name.as_deref()),
+            image.or(named.as_deref()),
+        ]
+    }
+
+    /// Returns the value of a label of the pod.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        let known = self.sandbox.as_deref().and_then(|sandbox| sandbox.labels.get(key));
+        known.or_else(|| self.names.labels.as_ref()?.get(key).map(String::as_str))
+    }
+
+    /// Returns the command with its arguments separated by spaces.
+    pub(super) fn command_line(&self) -> Option<String> {
+        self.names.command.as_ref().map(|command| command.join(" "))
+    }
+
+    /// Returns the command and the timeout of an `ExecSync`.
+    pub(super) fn exec(&self) -> Option<(&[String], i64)> {
+        Some((self.names.command.as_deref()?, self.names.timeout_seconds))
+    }
+
+    /// Returns the id of the container, or of the sandbox, if the request names one.
+    pub(super) fn object_id(&self) -> Option<&str> {
+        self.names.object_id()
+    }
+
+    /// Returns whether the names come from the node alone, so that they are the same for each call
+    /// about the object.
+    pub(super) fn is_cacheable(&self) -> bool {
+        let RequestNames { namespace, pod, container, image, labels, .. } = &self.names;
+        let is_known = self.sandbox.is_some() || self.container.is_some();
+        is_known && [namespace, pod, container, image].iter().all(|name| name.is_none()) && labels.is_none()
+    }
+
+    /// Returns a text that is the same for all calls of a container, also after its restart.
+    pub(super) fn counter_key(&self) -> String {
+        let [namespace, pod, container, image] = self.names();
+        match (namespace, pod, container) {
+            (Some(namespace), Some(pod), Some(container)) => format!("{namespace}/{pod}/{container}"),
+            (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
+            _ => self.object_id().or(image).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::cri::v1;
+
+    fn names(method: &str, message: &impl prost::Message) -> Target {
+        let bytes = message.encode_to_vec();
+        let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+        let frame = [&[0], &length[..], &bytes].concat();
+        Target::unknown(RequestNames::read(Method::from_name(method).unwrap(), &frame))
+    }
+
+    fn pod() -> v1::PodSandboxConfig {
+        let metadata =
+            v1::PodSandboxMetadata { name: "web-1".into(), namespace: "shop".into(), ..Default::default() };
+        let labels = [("app".to_owned(), "web".to_owned())].into();
+        v1::PodSandboxConfig { metadata: Some(metadata), labels, ..Default::default() }
+    }
+
+    #[test]
+    fn a_request_names_its_pod_container_image_and_command() {
+        let image = v1::ImageSpec { image: "busybox:1.36".into(), ..Default::default() };
+        let run = v1::RunPodSandboxRequest { config: Some(pod()), ..Default::default() };
+        let run = names("RunPodSandbox", &run);
+        assert_eq!(run.names(), [Some("shop"), Some("web-1"), None, None]);
+        assert_eq!((run.label("app"), run.label("tier")), (Some("web"), None));
+        let config = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+            image: Some(image.clone()),
+            ..Default::default()
+        };
+        let create = v1::CreateContainerRequest {
+            pod_sandbox_id: "5a".into(),
+            config: Some(config),
+            sandbox_config: Some(pod()),
+        };
+        let create = names("CreateContainer", &create);
+        assert_eq!(create.names(), [Some("shop"), Some("web-1"), Some("main"), Some("busybox:1.36")]);
+        assert_eq!((create.object_id(), &*create.counter_key()), (Some("5a"), "shop/web-1/main"));
+        let pull =
+            v1::PullImageRequest { image: Some(image), sandbox_config: Some(pod()), ..Default::default() };
+        let pull = names("PullImage", &pull);
+        assert_eq!(pull.names(), [Some("shop"), Some("web-1"), None, Some("busybox:1.36")]);
+        let exec = v1::ExecSyncRequest {
+            container_id: "c0".into(),
+            cmd: ["pg_isready".to_owned(), "-U".to_owned()].into(),
+            timeout: 5,
+        };
+        let exec = names("ExecSync", &exec);
+        assert_eq!(exec.names(), [None; 4]);
+        assert_eq!((exec.object_id(), exec.command_line().as_deref()), (Some("c0"), Some("pg_isready -U")));
+        assert_eq!(exec.exec().map(|(_, timeout)| timeout), Some(5));
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_names_nothing() {
+        let method = Method::from_name("ExecSync").unwrap();
+        for frame in [&b""[..], b"\0\0\0\0\x02\xff\xff", b"\x01\0\0\0\0"] {
+            let target = Target::unknown(RequestNames::read(method, frame));
+            assert_eq!((target.names(), target.object_id()), ([None; 4], None));
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The response of a call that the policy changes, or gives in place of the runtime.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Response, header};
+
+use super::backlog::{Backlog, Room};
+use super::body_tap::BodyTap;
+use super::call::CallEnd;
+use super::forward::ExchangeResult;
+use super::grpc_frames::frame_length;
+use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
+use super::pipe::{Pipe, PipeEnd};
+use super::policy::{Effect, Ending, Hold, MessageEffect};
+use crate::cri::{Code, StatusMessage};
+
+/// The client's side of a call whose response has not begun.
+pub(super) struct ClientSide<'a> {
+    pub(super) respond: &'a mut SendResponse<Bytes>,
+    pub(super) backlog: &'a Backlog,
+    pub(super) received: &'a mut BodyTap,
+    pub(super) end: &'a mut CallEnd,
+}
+
+/// Changes of a response.
+#[derive(Debug)]
+pub(super) struct ResponseChanges {
+    effects: Vec<Effect>,
+    messages: Vec<MessageEffect>,
+}
+
+/// A response whose head was sent to the client.
+struct Reply<'a> {
+    to: SendStream<Bytes>,
+    room: Room,
+    received: &'a mut BodyTap,
+    end: &'a mut CallEnd,
+}
+
+/// The messages of a response of the runtime.
+struct Messages {
+    body: RecvStream,
+    /// Data that was received, and is not returned yet.
+    held: BytesMut,
+}
+
+impl ResponseChanges {
+    /// Creates the changes, if there are any.
+    pub(super) fn new(effects: Vec<Effect>, messages: Vec<MessageEffect>) -> Option<Self> {
+        (!effects.is_empty() || !messages.is_empty()).then_some(Self { effects, messages })
+    }
+
+    /// Sends the response of the runtime to the client, with the changes. The runtime has executed
+    /// a call without a stream before it sends the head of the response.
+    pub(super) async fn answer(
+        self,
+        response: Response<RecvStream>,
+        mut client: ClientSide<'_>,
+        upload: &mut Pipe<'_>,
+    ) -> Result<ExchangeResult, ExchangeResult> {
+        for effect in self.effects {
+            match effect {
+                Effect::Hold(hold) => client.unless_given_up(Some(upload), hold.wait()).await?,
+                Effect::End(ending) => return client.end(ending).await,
+            }
+        }
+        let (head, body) = response.into_parts();
+        let code = Code::from_headers(&head.headers);
+        let message = StatusMessage::from_headers(code, &head.headers);
+        let is_end = body.is_end_stream();
+        let mut reply = client.begin(Response::from_parts(head, ()), is_end)?;
+        if is_end {
+            return Ok(reply.ended(code, message));
+        }
+        reply.forward(Messages { body, held: BytesMut::new() }, &self.messages, upload).await
+    }
+}
+
+impl<'a> ClientSide<'a> {
+    /// Does some work while the request is forwarded, unless the client gives up before it is done.
+    pub(super) async fn unless_given_up<T>(
+        &mut self,
+        upload: Option<&mut Pipe<'_>>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ExchangeResult> {
+        let poll_reset = |cx: &mut Context<'_>| self.respond.poll_reset(cx).map(Result::ok);
+        unless_given_up(poll_reset, upload, work).await
+    }
+
+    /// Ends the call without regard to the runtime.
+    pub(super) async fn end(self, ending: Ending) -> Result<ExchangeResult, ExchangeResult> {
+        match ending {
+            Ending::Status(status) => {
+                let mut headers = grpc_headers();
+                headers.extend(status_headers(&status));
+                let (code, message) = status_of(&headers);
+                let mut head = Response::new(());
+                *head.headers_mut() = headers;
+                Ok(self.begin(head, true)?.ended(code, message))
+            }
+            Ending::Message(message) => {
+                let mut head = Response::new(());
+                *head.headers_mut() = grpc_headers();
+                let mut reply = self.begin(head, false)?;
+                reply.received.on_data(&message, true);
+                reply.send(message, None).await?;
+                reply.end(status_headers(&tonic::Status::ok("")))
+            }
+            Ending::Disconnect => Err(ExchangeResult::Disconnected),
+            Ending::GoAway => Err(ExchangeResult::Failed(UpstreamFailure::Refused)),
+        }
+    }
+
+    /// Sends the head of the response.
+    fn begin(self, head: Response<()>, is_end: bool) -> Result<Reply<'a>, ExchangeResult> {
+        let Self { respond, backlog, received, end } = self;
+        backlog.add_head(head.headers());
+        let to = respond.send_response(head, is_end).map_err(|_| client_gone())?;
+        Ok(Reply { to, room: backlog.room(), received, end })
+    }
+}
+
+impl Reply<'_> {
+    /// Sends the messages of the runtime with changes, and its trailers.
+    async fn forward(
+        &mut self,
+        mut from: Messages,
+        effects: &[MessageEffect],
+        upload: &mut Pipe<'_>,
+    ) -> Result<ExchangeResult, ExchangeResult> {
+        let group = effects.iter().find_map(|effect| match effect {
+            MessageEffect::Reverse(count) => Some(*count),
+            _ => None,
+        });
+        let truncated = effects.iter().find_map(|effect| match effect {
+            MessageEffect::Truncate(count, status) => Some((*count, status)),
+            _ => None,
+        });
+        let (mut read, mut batch) = (0, Vec::new());
+        loop {
+            if let Some((_, status)) = truncated.filter(|(count, _)| *count == read) {
+                self.send_batch(&mut batch, effects, upload).await?;
+                return self.end(status_headers(status));
+            }
+            let Some(message) = self.unless_given_up(Some(upload), from.next()).await?? else { break };
+            read += 1;
+            // The record has what the runtime sent: it is what is true on the node.
+            self.received.on_data(&message, false);
+            batch.push(edited(message, effects));
+            if batch.len() >= group.unwrap_or(1) {
+                self.send_batch(&mut batch, effects, upload).await?;
+            }
+        }
+        self.send_batch(&mut batch, effects, upload).await?;
+        let trailers = self.unless_given_up(Some(upload), from.trailers()).await??;
+        self.end(trailers)
+    }
+
+    /// Sends messages, the last one first.
+    async fn send_batch(
+        &mut self,
+        batch: &mut Vec<Bytes>,
+        effects: &[MessageEffect],
+        upload: &mut Pipe<'_>,
+    ) -> Result<(), ExchangeResult> {
+        while let Some(message) = batch.pop() {
+            let copies = effects.iter().find_map(|effect| match effect {
+                MessageEffect::Repeat(count) => Some(*count),
+                _ => None,
+            });
+            for _ in 0..copies.unwrap_or(1) {
+                for effect in effects {
+                    if let MessageEffect::Delay(delay, released) = effect {
+                        let hold = Hold { duration: Some(*delay), released: released.clone() };
+                        self.unless_given_up(Some(upload), hold.wait()).await?;
+                    }
+                }
+                self.send(message.clone(), Some(upload)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends data as fast as the client takes it.
+    async fn send(
+        &mut self,
+        mut data: Bytes,
+        mut upload: Option<&mut Pipe<'_>>,
+    ) -> Result<(), ExchangeResult> {
+        while !data.is_empty() {
+            self.to.reserve_capacity(data.len());
+            poll_fn(|cx| {
+                if let Poll::Ready(reason) = poll_given_up(
+                    &mut |cx: &mut Context<'_>| self.to.poll_reset(cx).map(Result::ok),
+                    upload.as_deref_mut(),
+                    cx,
+                ) {
+                    return Poll::Ready(Err(ExchangeResult::ClientReset(reason)));
+                }
+                let granted = match ready!(self.to.poll_capacity(cx)) {
+                    Some(Ok(granted)) => granted.min(data.len()),
+                    Some(Err(_)) | None => return Poll::Ready(Err(client_gone())),
+                };
+                ready!(self.room.poll(cx, granted));
+                self.received.on_forwarded(granted);
+                let sent = self.to.send_data(data.split_to(granted), false);
+                Poll::Ready(sent.map_err(|_| client_gone()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the trailers.
+    fn end(&mut self, trailers: HeaderMap) -> Result<ExchangeResult, ExchangeResult> {
+        let (code, message) = status_of(&trailers);
+        self.room.backlog().add_head(&trailers);
+        self.to.send_trailers(trailers).map_err(|_| client_gone())?;
+        Ok(self.ended(code, message))
+    }
+
+    /// Records that the response is complete.
+    fn ended(&mut self, code: Option<Code>, message: Option<StatusMessage>) -> ExchangeResult {
+        self.received.on_eos();
+        self.received.on_eos_forwarded();
+        self.end.note(CallOutcome::Completed(code));
+        self.end.message = message;
+        ExchangeResult::Answered(code)
+    }
+
+    async fn unless_given_up<T>(
+        &mut self,
+        upload: Option<&mut Pipe<'_>>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ExchangeResult> {
+        let poll_reset = |cx: &mut Context<'_>| self.to.poll_reset(cx).map(Result::ok);
+        unless_given_up(poll_reset, upload, work).await
+    }
+}
+
+impl Messages {
+    /// Returns the next message with its gRPC frame; `None` at the end. Cancel safe.
+    async fn next(&mut self) -> Result<Option<Bytes>, ExchangeResult> {
+        loop {
+            if let Some(length) = frame_length(&self.held).filter(|length| *length <= self.held.len()) {
+                return Ok(Some(self.held.split_to(length).freeze()));
+            }
+            match self.body.data().await {
+                Some(Ok(chunk)) => {
+                    // An error means that the stream is closed, and is ignored.
+                    let _ = self.body.flow_control().release_capacity(chunk.len());
+                    self.held.extend_from_slice(&chunk);
+                }
+                Some(Err(error)) => {
+                    return Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error)));
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn trailers(&mut self) -> Result<HeaderMap, ExchangeResult> {
+        match self.body.trailers().await {
+            Ok(trailers) => Ok(trailers.unwrap_or_default()),
+            Err(error) => Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error))),
+        }
+    }
+}
+
+/// Returns a message with the edits; the message itself if none changes it.
+fn edited(message: Bytes, effects: &[MessageEffect]) -> Bytes {
+    effects.iter().fold(message, |message, effect| match effect {
+        MessageEffect::Edit(edit) => edit(&message).unwrap_or(message),
+        _ => message,
+    })
+}
+
+/// Does some work while the request is forwarded, unless the client gives up before it is done.
+async fn unless_given_up<T>(
+    mut poll_reset: impl FnMut(&mut Context<'_>) -> Poll<Option<Reason>>,
+    mut upload: Option<&mut Pipe<'_>>,
+    work: impl Future<Output = T>,
+) -> Result<T, ExchangeResult> {
+    let mut work = pin!(work);
+    poll_fn(|cx| match poll_given_up(&mut poll_reset, upload.as_deref_mut(), cx) {
+        Poll::Ready(reason) => Poll::Ready(Err(ExchangeResult::ClientReset(reason))),
+        Poll::Pending => work.as_mut().poll(cx).map(Ok),
+    })
+    .await
+}
+
+/// Forwards the request, and returns the reason for which the client has given up, if it has.
+fn poll_given_up(
+    poll_reset: &mut impl FnMut(&mut Context<'_>) -> Poll<Option<Reason>>,
+    upload: Option<&mut Pipe<'_>>,
+    cx: &mut Context<'_>,
+) -> Poll<Reason> {
+    if let Some(upload) = upload
+        && let Poll::Ready(PipeEnd::Source(error)) = upload.poll(cx)
+    {
+        return Poll::Ready(reason_of_client(&error));
+    }
+    poll_reset(cx).map(|reset| reset.unwrap_or(Reason::CANCEL))
+}
+
+fn client_gone() -> ExchangeResult {
+    ExchangeResult::ClientReset(Reason::CANCEL)
+}
+
+/// Returns the headers of a response of gRPC.
+fn grpc_headers() -> HeaderMap {
+    HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))])
+}
+
+/// Returns the headers of a status.
+fn status_headers(status: &tonic::Status) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if status.add_header(&mut headers).is_err() {
+        // tonic encodes every message, so that only the code can be left.
+        headers.insert("grpc-status", HeaderValue::from(i32::from(status.code())));
+    }
+    headers
+}
+
+fn status_of(headers: &HeaderMap) -> (Option<Code>, Option<StatusMessage>) {
+    let code = Code::from_headers(headers);
+    (code, StatusMessage::from_headers(code, headers))
+}

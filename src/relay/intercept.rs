@@ -1,0 +1,100 @@
+//! Forwards a call that the policy selected: reads the request's message, waits for the decision,
+//! and applies its effects.
+
+use bytes::{Bytes, BytesMut};
+use h2::client::SendRequest;
+use h2::server::SendResponse;
+use h2::{Error, RecvStream};
+use http::Request;
+use tokio::time::sleep;
+
+use super::call::CallInFlight;
+use super::changed_response::{ClientSide, ResponseChanges};
+use super::forward::{Backlogs, ExchangeResult, PendingRequest, SettledCall, exchange, settle};
+use super::grpc_frames::frame_length;
+use super::outcome::reason_of_client;
+use super::policy::{Effect, Hold, Interception, Interceptor};
+
+/// Maximum bytes of a request's message that the policy reads, with its gRPC frame. A longer
+/// message is forwarded unread. The kubelet and containerd accept messages of up to 16 MiB.
+const MAX_REQUEST: usize = (16 << 20) + 5;
+
+/// Forwards one call of a client as the policy decides.
+pub(super) async fn intercept(
+    mut call: CallInFlight,
+    interceptor: Box<dyn Interceptor>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    upstream: SendRequest<Bytes>,
+    backlogs: Backlogs,
+) -> SettledCall {
+    let result = decide(&mut call, interceptor, request, &mut respond, upstream, &backlogs).await;
+    settle(call, result.unwrap_or_else(|end| end), respond)
+}
+
+async fn decide(
+    call: &mut CallInFlight,
+    interceptor: Box<dyn Interceptor>,
+    request: Request<RecvStream>,
+    respond: &mut SendResponse<Bytes>,
+    upstream: SendRequest<Bytes>,
+    backlogs: &Backlogs,
+) -> Result<ExchangeResult, ExchangeResult> {
+    let (head, mut body) = request.into_parts();
+    let CallInFlight { request: sent, response: received, end, marks, .. } = call;
+    let mut client = ClientSide { respond, backlog: &backlogs.client, received, end };
+    let read = client.unless_given_up(None, read_message(&mut body)).await?;
+    let beginning = read.map_err(|error| ExchangeResult::ClientReset(reason_of_client(&error)))?;
+    // The record of a call that is not forwarded has its request nevertheless.
+    sent.on_data(&beginning, body.is_end_stream());
+    let message = (frame_length(&beginning) == Some(beginning.len())).then(|| beginning.clone());
+    let decision = client.unless_given_up(None, interceptor.decide(message)).await?;
+    let Interception { request, before, after, messages, marks: decided, guard } = decision;
+    *marks = decided;
+    for effect in before {
+        match effect {
+            Effect::Hold(hold) => client.unless_given_up(None, hold.wait()).await?,
+            Effect::End(ending) => return client.end(ending).await,
+        }
+    }
+    let request = PendingRequest { head, body, beginning: request.unwrap_or(beginning) };
+    let changes = ResponseChanges::new(after, messages);
+    let result = exchange(request, respond, upstream, backlogs, call, changes).await;
+    // A permit is free once the runtime has answered.
+    drop(guard);
+    Ok(result)
+}
+
+/// Reads the beginning of a body up to the end of its first message, or up to the limit.
+async fn read_message(body: &mut RecvStream) -> Result<Bytes, Error> {
+    let mut read = BytesMut::new();
+    while read.len() < frame_length(&read).unwrap_or(MAX_REQUEST).min(MAX_REQUEST) {
+        match body.data().await {
+            Some(Ok(chunk)) => {
+                // The sender may send as many bytes again. An error means that the stream is
+                // closed, and is ignored.
+                let _ = body.flow_control().release_capacity(chunk.len());
+                read.extend_from_slice(&chunk);
+            }
+            Some(Err(error)) => return Err(error),
+            None => break,
+        }
+    }
+    Ok(read.freeze())
+}
+
+impl Hold {
+    /// Waits for the duration, or until the hold is released.
+    pub(super) async fn wait(self) {
+        let Self { duration, released } = self;
+        match duration {
+            Some(duration) => {
+                tokio::select! {
+                    () = sleep(duration) => {}
+                    () = released.cancelled() => {}
+                }
+            }
+            None => released.cancelled().await,
+        }
+    }
+}
