@@ -57,7 +57,8 @@ fn dispatch(command: CliCommand) -> Result<u8, CliError> {
         }
         CliCommand::Demo(demo) => {
             memory::start_trimming().context("cannot start")?;
-            runtime()?.block_on(app::demo(demo.duration())).map_err(CliError::from_display)
+            let (lasts, faults) = demo.settings()?;
+            runtime()?.block_on(app::demo(lasts, faults)).map_err(CliError::from_display)
         }
         CliCommand::Exec(exec) => runtime()?.block_on(exec.run()),
         command => run(command).map(|()| 0),
@@ -100,6 +101,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Logs(logs) => runtime.block_on(logs.run()),
         CliCommand::Delete(delete) => runtime.block_on(delete.run()),
         CliCommand::Mode(mode) => runtime.block_on(mode.run()),
+        CliCommand::Fault(fault) => runtime.block_on(fault.run()),
         CliCommand::Check(check) => check.run(),
         CliCommand::Schema => cli::schema(),
         CliCommand::Install(install) => runtime.block_on(install.run()),

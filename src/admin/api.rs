@@ -1,6 +1,7 @@
 //! JSON types of the admin API. Fields may be added, but never renamed. Times are in RFC 3339 and
 //! UTC, durations in milliseconds.
 
+mod faults;
 mod managed_pods;
 mod pods;
 mod probe;
@@ -11,11 +12,12 @@ use crate::build_info;
 use crate::execsync::{CallRecord, StuckExec};
 use crate::history::json::milliseconds;
 pub use crate::history::json::{
-    Call, CallInFlight, Container, Cpu, Event, Evidence, Exec, Failure, Kill, ListedCall, Peer, Phases, Pids,
-    Pod, Pressures, Probe,
+    Call, CallInFlight, Container, Cpu, Event, Evidence, Exec, Failure, Fault, Kill, ListedCall, Peer,
+    Phases, Pids, Pod, Pressures, Probe,
 };
 use crate::prober::{self, KillStats};
 
+pub use faults::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 pub(super) use managed_pods::merge_managed;
 pub use pods::{StatusCondition, StatusContainer, StatusPod};
 pub(super) use pods::{annotate_not_restartable, pods};
@@ -125,6 +127,9 @@ pub struct Status {
     pub agreement: Option<Agreement>,
     /// Stuck execs.
     pub stuck: Vec<Stuck>,
+    /// Active fault rules.
+    #[serde(default)]
+    pub faults: Vec<ActiveFault>,
     /// Whether the built-in kubelet is paused because a kubelet uses the runtime. It starts and
     /// stops no containers then.
     #[serde(default)]

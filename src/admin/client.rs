@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody};
+use super::api::{ClearBody, FaultsBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -119,6 +120,26 @@ impl Client {
         self.whole(answer.into_body()).await
     }
 
+    /// Returns the active fault rules as a JSON array.
+    pub async fn faults(&self) -> Result<Bytes, ClientError> {
+        self.read("/v1/faults").await
+    }
+
+    /// Activates fault rules, all or none. Returns them as a JSON array.
+    pub async fn add_faults(&self, rules: &FaultsBody) -> Result<Bytes, ClientError> {
+        self.post("/v1/faults", rules).await
+    }
+
+    /// Ends fault rules. Returns them, as they were, as a JSON array.
+    pub async fn clear_faults(&self, names: &ClearBody) -> Result<Bytes, ClientError> {
+        self.post("/v1/faults/clear", names).await
+    }
+
+    /// Returns the recorded calls that fault rules would have hit as JSON.
+    pub async fn plan_faults(&self, rules: &FaultsBody) -> Result<Bytes, ClientError> {
+        self.post("/v1/faults/plan", rules).await
+    }
+
     /// Requests the termination of a managed pod.
     pub async fn delete_pod(
         &self,
@@ -155,6 +176,13 @@ impl Client {
     pub async fn follow_events(&self, query: &EventsQuery) -> Result<Followed, ClientError> {
         let answer = self.get(&path("/v1/events/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
+    }
+
+    async fn post(&self, path: &str, body: &impl Serialize) -> Result<Bytes, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.broken(&error))?;
+        let request = Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
+        let answer = self.ask(request.body(Full::from(body))).await?;
+        self.whole(answer.into_body()).await
     }
 
     async fn read(&self, path: &str) -> Result<Bytes, ClientError> {

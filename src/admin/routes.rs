@@ -2,6 +2,7 @@
 
 mod calls;
 mod events;
+mod faults;
 
 use std::convert::Infallible;
 use std::mem;
@@ -13,7 +14,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
@@ -80,6 +81,9 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/calls/follow", get(calls::follow))
         .route("/v1/calls/{id}/explain", get(calls::explain))
         .route("/v1/events", get(events::events))
+        .route("/v1/faults", get(faults::list).post(faults::add))
+        .route("/v1/faults/clear", post(faults::clear))
+        .route("/v1/faults/plan", post(faults::plan))
         .route("/v1/events/follow", get(events::follow))
 }
 
@@ -181,6 +185,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         kills: admin.state.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.state.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
+        faults: admin.state.faults.list().into_iter().map(api::ActiveFault::from).collect(),
         paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         panics: admin.state.metrics.panics.get(),
     })

@@ -52,9 +52,9 @@ pub enum DemoError {
     Leave(#[source] io::Error),
 }
 
-/// Runs the demo for the duration `lasts`, or until a signal or the end of standard output. Removes
-/// all files. Returns the exit code: 0, or the code of the signal.
-pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
+/// Runs the demo with fault rules for the duration `lasts`, or until a signal or the end of
+/// standard output. Removes all files. Returns the exit code: 0, or the code of the signal.
+pub async fn demo(lasts: Duration, faults: FaultSettings) -> Result<u8, DemoError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let dir = PrivateDir::create("probeshim-demo.")?;
@@ -85,7 +85,7 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         role: OperatingMode::Kubelet,
         state: Some(dir.path().to_owned()),
         state_source: StateDirSource::Default,
-        faults: FaultSettings::default(),
+        faults,
     };
     let mut shim = Shim::open(settings).await?;
     let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };

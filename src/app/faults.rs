@@ -30,7 +30,7 @@ pub(super) fn start(
     let FaultSettings { flags, configured, file } = settings;
     let faults = FaultRules::default();
     faults.connect(node);
-    faults.add(flags, RuleSource::Flag)?;
+    faults.add(flags, RuleSource::Flag, "--fault")?;
     faults.set_configured(configured)?;
     tokio::spawn(faults.clone().expire());
     if let Some(file) = file {
@@ -46,12 +46,12 @@ async fn watch(file: PathBuf, faults: FaultRules, mut hangups: Option<Signal>) {
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = version(&file).await;
     loop {
-        let is_asked = tokio::select! {
+        let is_requested = tokio::select! {
             Some(()) = hung_up(&mut hangups) => true,
             _ = looks.tick() => false,
         };
         let current = version(&file).await;
-        if is_asked || current != known {
+        if is_requested || current != known {
             known = current;
             read_again(&file, &faults).await;
         }

@@ -4,6 +4,7 @@ mod demo;
 mod embedded_runtime;
 mod error;
 mod faults;
+mod faulty_runtime;
 mod handover;
 mod image_hint;
 mod kubelet;

@@ -1,16 +1,18 @@
 //! `probeshim runtime`: runs procrun without a relay.
 
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::error::SECOND_INSTANCE;
+use super::error::{RunError, SECOND_INSTANCE};
+use super::faulty_runtime::FaultyRuntime;
 use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
 use crate::build_info;
-use crate::config::RuntimeSettings;
+use crate::config::{FaultSettings, PrivateDir, PrivateDirError, RuntimeSettings};
 use crate::procrun::Procrun;
 use crate::socket::{BindError, BindMode, bind};
 
@@ -34,6 +36,12 @@ pub enum RuntimeError {
     /// An operation of the operating system failed.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// The directory of the inner socket cannot be used.
+    #[error(transparent)]
+    PrivateDir(#[from] PrivateDirError),
+    /// The fault rules, or the relay that injects them, cannot be started.
+    #[error(transparent)]
+    Faults(#[from] RunError),
 }
 
 /// Serves until SIGTERM or SIGINT, then stops all containers.
@@ -49,7 +57,8 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
         (listening, procrun) => (listening?, procrun?),
     };
     let stop = CancellationToken::new();
-    let serving = procrun.serve(listening.listener, stop.clone());
+    let Front { listener, dir: private_dir, relay } = front(listening.listener, settings.faults)?;
+    let serving = procrun.serve(listener, stop.clone());
     info!(version = build_info::full_version(), listen = %settings.listen, root = %dir.display(), "procrun started");
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
@@ -58,6 +67,9 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     }
     // The socket is removed first, so that no client connects while containers are stopped.
     drop(listening.claim);
+    if let Some(relay) = relay {
+        relay.end().await?;
+    }
     stop.cancel();
     tokio::select! {
         signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
@@ -66,5 +78,28 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
             info!("procrun stopped");
         }
     }
+    if let Some(dir) = private_dir {
+        dir.remove()?;
+    }
     Ok(())
+}
+
+/// The socket on which procrun serves, and the relay in front of it if there are fault rules.
+struct Front {
+    listener: UnixListener,
+    dir: Option<PrivateDir>,
+    relay: Option<FaultyRuntime>,
+}
+
+/// Starts a relay between the clients and procrun, if there are fault rules.
+fn front(clients: UnixListener, faults: FaultSettings) -> Result<Front, RuntimeError> {
+    if faults.flags.is_empty() {
+        return Ok(Front { listener: clients, dir: None, relay: None });
+    }
+    let dir = PrivateDir::create("probeshim-runtime.")?;
+    let upstream = dir.socket("procrun.sock")?;
+    let listener = UnixListener::bind(upstream.as_path())?;
+    listener.set_nonblocking(true)?;
+    let relay = FaultyRuntime::start(clients, upstream, faults)?;
+    Ok(Front { listener, dir: Some(dir), relay: Some(relay) })
 }

@@ -28,16 +28,16 @@ use super::signals::has_terminal;
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
-use crate::config::{OperatingMode, ServerConfig};
+use crate::config::{FaultSettings, OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
 use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
-use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
+use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
-use crate::policy::NodeView;
+use crate::policy::{FaultRules, NodeView};
 use crate::probe::SpecResolver;
 use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
@@ -80,42 +80,27 @@ impl Shim {
         let store = open_store(&config).await;
         let listeners = Listeners::open(&config).await;
         let (store, listeners) = both(store, listeners)?;
-        let state = store.as_ref().map(|store| store.state.clone());
-        let client_pods = store.as_ref().map(|store| store.client_pods.clone());
+        let (state, client_pods) =
+            store.as_ref().map(|store| (store.state.clone(), store.client_pods.clone())).unzip();
         let redact = config.exec.redact_commands;
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
         let metrics = new_metrics(traces.clone());
         let runtime = MeteredChannel::new(&config.relay.upstream);
         let restarts_client_pods = config.role == OperatingMode::Restart;
-        let tap_config =
-            tap::TapConfig { hands_on_requests: restarts_client_pods, ..tap::TapConfig::default() };
+        let tap_config = tap::TapConfig { hands_on_requests: restarts_client_pods, ..Default::default() };
         let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
         let call_ids = CallIds::starting_at(first_call);
-        let shared = Shared {
-            role: config.role,
-            redact,
-            specs: config.specs,
-            runtime: runtime.clone(),
-            metrics: metrics.clone(),
-            events: events.clone(),
-            internal_calls: tap.internal_calls(call_ids.clone()),
-            kubelet: Arc::default(),
-        };
+        let internal_calls = tap.internal_calls(call_ids.clone());
+        let shared =
+            Shared::new(config.role, redact, config.specs, &runtime, &metrics, &events, internal_calls);
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
         let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone())?;
-        let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
+        let (prober, prober_handle) =
+            prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
-        let (specs, specs_rx) = watch::channel(shared.specs.clone());
-        let node = NodeView {
-            inventory: inventory_rx.clone(),
-            specs: specs_rx,
-            calls: shared.internal_calls.clone(),
-        };
-        let faults =
-            faults::start(config.faults, node, config.role != OperatingMode::Kubelet && !has_terminal())?;
-        let restarted_pods = client_pods.as_ref().filter(|_| restarts_client_pods);
+        let (faults, specs) = shared.start_faults(config.faults, inventory_rx.clone())?;
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let api_state = ApiState {
             calls: calls.clone(),
@@ -126,7 +111,8 @@ impl Shim {
             stuck: stuck_rx,
             prober: prober.clone(),
             kubelet: shared.kubelet.clone(),
-            client_pods: restarted_pods.map(ClientPods::pods),
+            client_pods: client_pods.as_ref().filter(|_| restarts_client_pods).map(ClientPods::pods),
+            faults: faults.clone(),
             journal: journal.clone(),
             state: state.clone(),
             runtime: runtime.clone(),
@@ -137,8 +123,8 @@ impl Shim {
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
-        let watched = config.watch_runtime.then_some(runtime);
         let handover = journal.clone().map(|journal| (call_ids.clone(), journal));
+        let watched = config.watch_runtime.then_some(runtime);
         let inputs = Inputs {
             decoder,
             runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
@@ -162,17 +148,9 @@ impl Shim {
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
         let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
-        let prober_handle = prober_thread.as_ref().map(|prober| prober.thread.clone());
-        let (listener, tap) = (listeners.relay.listener, Arc::new(tap));
-        let relay = Relay::start(
-            listener,
-            config.relay,
-            tap,
-            Arc::new(faults.clone()),
-            metrics.relay,
-            call_ids,
-            drain.clone(),
-        )?;
+        let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(faults));
+        let relay =
+            Relay::start(listener, config.relay, tap, policy, metrics.relay, call_ids, drain.clone())?;
         let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
         Ok(Self {
             info: listeners.info,
@@ -268,6 +246,19 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(
+        role: OperatingMode,
+        redact: bool,
+        specs: SpecResolver,
+        runtime: &MeteredChannel,
+        metrics: &ApiMetrics,
+        events: &Arc<EventRecorder>,
+        internal_calls: InternalCalls,
+    ) -> Self {
+        let (runtime, metrics, events) = (runtime.clone(), metrics.clone(), events.clone());
+        Self { role, redact, specs, runtime, metrics, events, internal_calls, kubelet: Arc::default() }
+    }
+
     /// Starts the prober, unless the enforcement mode is `off`.
     fn start_prober(
         &self,
@@ -301,6 +292,20 @@ impl Shared {
         let events = self.events.clone();
         let deps = KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store };
         Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
+    }
+
+    /// Activates the fault rules. Returns them, and the channel of the specs that they see.
+    fn start_faults(
+        &self,
+        settings: FaultSettings,
+        inventory: watch::Receiver<Arc<Inventory>>,
+    ) -> Result<(FaultRules, watch::Sender<SpecResolver>), RunError> {
+        let (specs, specs_rx) = watch::channel(self.specs.clone());
+        let (calls, events) = (self.internal_calls.clone(), self.events.clone());
+        let node = NodeView { inventory, specs: specs_rx, calls, events };
+        // Without a terminal, SIGHUP asks for the configuration.
+        let reads_on_hangup = self.role != OperatingMode::Kubelet && !has_terminal();
+        Ok((faults::start(settings, node, reads_on_hangup)?, specs))
     }
 
     /// Returns the restarter of client pods; `None` unless the mode is `Restart`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::BoundedDuration;
+use crate::config::{BoundedDuration, FaultFlag, FaultSettings, Problems};
 
 /// Flags of `demo`.
 #[derive(Debug, Args)]
@@ -12,12 +12,17 @@ pub struct Demo {
     /// Duration of the demo, 1s to 24h
     #[arg(long = "for", value_name = "DURATION", default_value = "30s", allow_hyphen_values = true)]
     lasts: BoundedDuration<1>,
+
+    /// Fault to inject into calls, in the form METHOD KEY=VALUE…: TERM -> TERM…, such as "ExecSync
+    /// pod=default/web: 2*off -> delay(3s)". The calls of the demo's own kubelet are selected with
+    /// client=probeshim. May be repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    fault: Vec<FaultFlag>,
 }
 
 impl Demo {
-    /// Returns the duration of the demo.
-    #[must_use]
-    pub fn duration(&self) -> Duration {
-        self.lasts.into()
+    /// Returns the duration and the fault rules of the demo. The error has all problems.
+    pub fn settings(self) -> Result<(Duration, FaultSettings), Problems> {
+        Ok((self.lasts.into(), FaultSettings::of_flags(self.fault)?))
     }
 }

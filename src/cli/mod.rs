@@ -15,6 +15,7 @@ mod doctor;
 mod events;
 mod exec;
 mod explain;
+mod fault;
 mod findings;
 mod follow;
 mod get;
@@ -69,6 +70,7 @@ pub use doctor::DoctorCommand;
 pub use events::EventsCommand;
 pub use exec::ExecCommand;
 pub use explain::ExplainCommand;
+pub use fault::FaultCommand;
 pub use get::GetCommand;
 pub use install::{ConfirmCommand, InstallCommand};
 pub use logs::LogsCommand;
@@ -190,6 +192,20 @@ pub enum CliCommand {
     /// for play and run --enforce restart. Each change is recorded as an event, with the process
     /// that requested it.
     Mode(ModeCommand),
+
+    /// Make calls slow, fail, hang or return something else
+    ///
+    /// A rule selects calls and says what happens to them, in the form METHOD KEY=VALUE…: TERM ->
+    /// TERM…, such as "ExecSync pod=default/web-*: 2*off -> 1*hang -> delay(500ms)". Keys that
+    /// select calls: namespace, pod, container, image, label.NAME, command (a regular expression),
+    /// client, probe. Keys that select occasions, counted for each container: from, to (times since
+    /// the activation), after, first, every, percentage, seed. at=after applies the actions after
+    /// the runtime has executed the call. Actions: delay(DURATION[, JITTER]), abort(CODE[,
+    /// MESSAGE]), hang, drop, refuse, goaway, exit(CODE[, STDOUT[, STDERR]]),
+    /// set(request|response.PATH=VALUE), remove(PATH); for streams truncate(N[, CODE]), repeat(N),
+    /// delayEach(DURATION), reverse(N). Each rule ends by itself. The guide docs/guides/faults.md
+    /// has examples.
+    Fault(FaultCommand),
 
     /// Validate manifests and the configuration by the rules of Kubernetes, and show their probes
     ///

@@ -11,17 +11,19 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 18] = [
+const UNCHECKED: [&str; 21] = [
     "command",
     "config",
     "container",
     "dir",
+    "file",
     "manifests",
     "metrics_client_ca",
     "metrics_tls_cert",
     "metrics_tls_key",
     "metrics_token_review",
     "name",
+    "names",
     "namespace",
     "paths",
     "peer",
@@ -29,6 +31,7 @@ const UNCHECKED: [&str; 18] = [
     "pod_logs",
     "pods",
     "root",
+    "rule",
     "state_dir",
 ];
 

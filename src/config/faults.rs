@@ -27,9 +27,14 @@ pub struct FaultFlag(FaultRule);
 const UNNAMED: &str = "flag";
 
 impl FaultSettings {
-    /// Names the rules of flags that have no name, and checks that all names differ.
-    pub(super) fn new(flags: Vec<FaultFlag>, file: &mut File, validator: &mut Validator) -> Self {
-        let configured = std::mem::take(&mut file.faults);
+    /// Names the rules of flags that have no name, and checks that all names differ. `file` is the
+    /// configuration file with the rules `configured`.
+    pub(super) fn new(
+        flags: Vec<FaultFlag>,
+        configured: Vec<FaultRule>,
+        file: Option<PathBuf>,
+        validator: &mut Validator,
+    ) -> Self {
         let mut rules: Vec<FaultRule> = Vec::new();
         for (number, FaultFlag(mut rule)) in (1..).zip(flags) {
             if &*rule.name == UNNAMED {
@@ -42,7 +47,16 @@ impl FaultSettings {
                 rules.push(rule);
             }
         }
-        Self { flags: rules, configured, file: file.path.take() }
+        Self { flags: rules, configured, file }
+    }
+}
+
+impl FaultSettings {
+    /// Creates settings of flags only. The error has all problems.
+    pub fn of_flags(flags: Vec<FaultFlag>) -> Result<Self, Problems> {
+        let mut validator = Validator::default();
+        let settings = Self::new(flags, Vec::new(), None, &mut validator);
+        if validator.problems.is_empty() { Ok(settings) } else { Err(Problems(validator.problems)) }
     }
 }
 
@@ -60,4 +74,25 @@ pub fn read_faults(path: &Path, around: &Environment) -> Result<Vec<FaultRule>, 
     let mut flags = Flags { config: Some(path.to_owned()), ..Flags::default() };
     let file = File::read(&mut flags, around, &mut validator);
     if validator.problems.is_empty() { Ok(file.faults) } else { Err(Problems(validator.problems)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_rules_of_the_examples_are_valid_and_short() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/faults");
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let rules = read_faults(&path, &Environment::detect()).unwrap_or_else(|error| panic!("{error}"));
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#') && *line != "faults:").count();
+            assert!((1..=8).contains(&lines), "{} has {lines} lines", path.display());
+            names.extend(rules.into_iter().map(|rule| rule.name.to_string()));
+        }
+        names.sort_unstable();
+        assert_eq!(names.len(), 12, "{names:?}");
+    }
 }

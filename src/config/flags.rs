@@ -111,8 +111,8 @@ pub struct Flags {
     pub never_kill: Vec<Selector>,
 
     /// Fault to inject into calls, in the form METHOD KEY=VALUE…: TERM -> TERM…, such as "ExecSync
-    /// pod=default/web-*: 2*off -> 1*hang -> delay(500ms)". It lives as long as probeshim; `probeshim
-    /// fault` adds faults that end by themselves. May be repeated
+    /// pod=default/web-*: 2*off -> 1*hang -> delay(500ms)". It lives as long as probeshim;
+    /// `probeshim fault` adds faults that end by themselves. May be repeated
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub fault: Vec<FaultFlag>,
 

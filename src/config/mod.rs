@@ -179,13 +179,13 @@ impl Settings {
     /// merged.
     fn from_flags(
         flags: Flags,
-        mut file: File,
+        file: File,
         mut validator: Validator,
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
-        let faults = FaultSettings::new(flags.fault, &mut file, &mut validator);
-        let File { rules, kubelet, mut protected, .. } = file;
+        let File { rules, kubelet, mut protected, faults, path } = file;
+        let faults = FaultSettings::new(flags.fault, faults, path, &mut validator);
         let is_activated = around.is_activated && purpose == Purpose::Run;
         let listen = match flags.listen {
             None if is_activated => None,

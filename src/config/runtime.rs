@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, whole_number};
-use super::{Environment, InstanceArg, Problems};
+use super::{Environment, FaultFlag, FaultSettings, InstanceArg, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -55,6 +55,12 @@ pub struct RuntimeFlags {
     #[arg(long, value_name = "SCOPE", allow_hyphen_values = true, value_enum, default_value_t)]
     pub exec_timeout_kills: TimeoutKillScope,
 
+    /// Fault to inject into calls, in the form METHOD KEY=VALUE…: TERM -> TERM…, such as "ExecSync
+    /// pod=default/web-*: 2*off -> 1*hang -> delay(500ms)". It lives as long as the runtime. May be
+    /// repeated
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
+    pub fault: Vec<FaultFlag>,
+
     /// Log filter: a level (off, error, warn, info, debug, trace), or targets with levels, such as
     /// probeshim::procrun=debug
     #[arg(long, value_name = "FILTER", allow_hyphen_values = true, default_value = "info")]
@@ -70,6 +76,8 @@ pub struct RuntimeSettings {
     pub procrun: procrun::ProcrunConfig,
     /// Settings of the log.
     pub log: telemetry::LogConfig,
+    /// Fault rules.
+    pub faults: FaultSettings,
 }
 
 impl RuntimeSettings {
@@ -84,7 +92,10 @@ impl RuntimeSettings {
         let root = flags.root.map(|DirPath(root)| root).or_else(|| {
             validator.default_from("--root", around.state_dir().map(|state| state.join("procrun")))
         });
-        let (Some(listen), Some(root)) = (listen, root) else { return Err(Problems(validator.problems)) };
+        let faults = FaultSettings::new(flags.fault, Vec::new(), None, &mut validator);
+        let (Some(listen), Some(root), true) = (listen, root, validator.problems.is_empty()) else {
+            return Err(Problems(validator.problems));
+        };
         let io_drain_timeout = Duration::from(flags.drain_exec_sync_io_timeout);
         let procrun = procrun::ProcrunConfig {
             exec_delay: flags.exec_delay.into(),
@@ -94,6 +105,6 @@ impl RuntimeSettings {
             exec_timeout_kills: flags.exec_timeout_kills,
             ..procrun::ProcrunConfig::new(root)
         };
-        Ok(Self { listen, procrun, log: flags.log })
+        Ok(Self { listen, procrun, log: flags.log, faults })
     }
 }

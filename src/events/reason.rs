@@ -97,6 +97,10 @@ pub const KILL_RATE_LIMITED: &str = "KillRateLimited";
 pub const SELECTOR_MATCHES_NOTHING: &str = "SelectorMatchesNothing";
 /// The enforcement mode was switched.
 pub const ENFORCEMENT_MODE_CHANGED: &str = "EnforcementModeChanged";
+/// A fault rule was activated.
+pub const FAULT_ACTIVATED: &str = "FaultActivated";
+/// A fault rule has ended.
+pub const FAULT_ENDED: &str = "FaultEnded";
 /// A sandbox runs.
 pub const SANDBOX_STARTED: &str = "SandboxStarted";
 /// A sandbox has stopped.
@@ -153,7 +157,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 72] = [
+pub const ALL: [&str; 74] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -198,6 +202,8 @@ pub const ALL: [&str; 72] = [
     KILL_RATE_LIMITED,
     SELECTOR_MATCHES_NOTHING,
     ENFORCEMENT_MODE_CHANGED,
+    FAULT_ACTIVATED,
+    FAULT_ENDED,
     SANDBOX_STARTED,
     SANDBOX_STOPPED,
     SANDBOX_REMOVED,

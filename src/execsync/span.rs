@@ -57,6 +57,10 @@ fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str,
         known.push(("probeshim.timeout_seconds", Value::Int(exec.timeout_seconds)));
         known.extend(exec.result.map(|result| ("process.exit.code", Value::Int(result.exit_code.into()))));
     }
+    if let Some(marks) = call.marks.as_deref() {
+        let names = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
+        known.push(("probeshim.faults", Value::Texts(names)));
+    }
     if let Some(insight) = insight {
         let probe = insight.identity.label();
         known.extend(probe.map(|probe| ("probeshim.probe", Value::Text(probe.to_owned()))));

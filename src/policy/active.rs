@@ -30,7 +30,7 @@ pub(super) struct ActiveRule {
     /// Cancelled when the rule ends.
     pub(super) ended: CancellationToken,
     pub(super) seed: u64,
-    counts: Mutex<Counts>,
+    counts: Mutex<HitCounts>,
 }
 
 /// Source of an active rule.
@@ -44,9 +44,9 @@ pub enum RuleSource {
     Command,
 }
 
-/// What a rule has counted.
+/// Counters of a rule.
 #[derive(Debug, Default)]
-struct Counts {
+struct HitCounts {
     /// Calls and occasions, by container.
     by_container: HashMap<String, Counter>,
     hits: u64,
@@ -118,7 +118,7 @@ impl ActiveRule {
         (counts.hits, counts.calls.iter().copied().collect())
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, HitCounts> {
         // Counters stay valid whatever panicked.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -74,14 +74,14 @@ impl CallMatch {
                 let names = || ProbeType::ALL.map(ProbeType::name).join(", ");
                 self.probe = Some(probe.ok_or_else(|| format!("must be one of {}", names()))?);
             }
-            _ => match key.strip_prefix(LABEL).filter(|label| !label.is_empty()) {
-                Some(label) => self.selector.labels.push((label.to_owned(), WildMatch::new(value))),
-                None => {
-                    let hint = did_you_mean(key, Self::KEYS);
-                    let known = Self::KEYS.join(", ");
-                    return Err(format!("has an unknown key{hint}; the keys are {known} and label.NAME"));
-                }
-            },
+            _ => {
+                let label = key.strip_prefix(LABEL).filter(|label| !label.is_empty());
+                let label = label.ok_or_else(|| {
+                    let (hint, known) = (did_you_mean(key, Self::KEYS), Self::KEYS.join(", "));
+                    format!("has an unknown key{hint}; the keys are {known} and label.NAME")
+                })?;
+                self.selector.labels.push((label.to_owned(), WildMatch::new(value)));
+            }
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl CallMatch {
 
     /// Returns whether calls of probeshim itself may be selected.
     pub(super) fn selects_own_calls(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.to_string() == OWN_CLIENT)
+        self.client.as_ref().is_some_and(|client| *client == WildMatch::new(OWN_CLIENT))
     }
 
     /// Returns whether the selection depends on the pod, container or image of a call.
@@ -170,7 +170,7 @@ fn methods(text: &str) -> Result<Vec<Method>, String> {
     for part in text.split('|') {
         let pattern = WildMatch::new(part);
         let before = found.len();
-        found.extend(Method::from_name(part).into_iter());
+        found.extend(Method::from_name(part));
         if before == found.len() {
             found.extend(Method::all().filter(|method| pattern.matches(method.name())));
         }

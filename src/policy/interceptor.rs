@@ -7,16 +7,18 @@ use tokio::time::Instant;
 
 use super::active::ActiveRule;
 use super::effects::AppliedAction;
-use super::rules::{FaultRules, NodeView, RuleIndex};
+use super::index::RuleIndex;
+use super::metrics::FaultMetrics;
+use super::node_view::NodeView;
 use super::target::{RequestNames, Target};
 use crate::cri::Method;
-use crate::manifest::ExecPurpose;
 use crate::relay::{CallInfo, Decision, Interception, Interceptor};
 
 /// The interceptor of a call to a method for which there are rules.
 #[derive(Debug)]
 pub(super) struct FaultInterceptor {
-    pub(super) rules: FaultRules,
+    pub(super) node: Option<Arc<NodeView>>,
+    pub(super) metrics: FaultMetrics,
     pub(super) index: Arc<RuleIndex>,
     pub(super) method: Method,
     pub(super) info: Arc<CallInfo>,
@@ -32,9 +34,9 @@ impl FaultInterceptor {
     async fn interception(self, request: Option<Bytes>) -> Interception {
         let frame = request.as_deref().unwrap_or_default();
         let names = RequestNames::read(self.method, frame);
-        let target = match self.rules.node() {
-            Some(node) => find(node, names, self.needs_object()).await,
-            None => Target::unknown(names),
+        let target = match &self.node {
+            Some(node) => node.find(names, self.needs_object()).await,
+            None => Target::new(names),
         };
         let (now, key) = (Instant::now(), target.counter_key());
         let mut call = Interception::default();
@@ -46,6 +48,7 @@ impl FaultInterceptor {
                 let (rule, place) = (&active.rule.name, active.rule.when.place);
                 let applied = AppliedAction { rule, action, place, ended: &active.ended, random };
                 applied.apply(self.method, request.as_ref(), &mut call);
+                self.metrics.add(action);
             }
         }
         call
@@ -65,31 +68,7 @@ impl FaultInterceptor {
                 .as_ref()
                 .is_none_or(|regex| target.command_line().is_some_and(|line| regex.is_match(&line)))
             && matches.probe.is_none_or(|probe| {
-                self.rules.node().is_some_and(|node| is_probe(node, target, probe.into()))
+                self.node.as_ref().is_some_and(|node| node.is_probe(target, probe.into()))
             })
     }
-}
-
-/// Finds the objects that a request names. Objects that clients have just created are known once
-/// the calls that created them are processed.
-async fn find(node: &NodeView, names: RequestNames, is_needed: bool) -> Target {
-    let found = Target::find(names, &node.inventory.borrow());
-    match found {
-        Ok(target) => target,
-        Err(names) if is_needed && node.calls.flush().await => {
-            let found = Target::find(names, &node.inventory.borrow());
-            found.unwrap_or_else(Target::unknown)
-        }
-        Err(names) => Target::unknown(names),
-    }
-}
-
-/// Returns whether an `ExecSync` has the command and timeout of a probe of its container.
-fn is_probe(node: &NodeView, target: &Target, purpose: ExecPurpose) -> bool {
-    let (Some(sandbox), Some(container)) = (&target.sandbox, &target.container) else { return false };
-    let Some((command, timeout)) = target.exec() else { return false };
-    let known = node.specs.borrow().known_execs(sandbox, container);
-    known
-        .iter()
-        .any(|known| known.purpose == purpose && known.command == command && known.timeout_seconds == timeout)
 }

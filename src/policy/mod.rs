@@ -10,12 +10,21 @@ mod active;
 mod call_match;
 mod effects;
 mod fault;
+mod index;
 mod interceptor;
+mod metrics;
+mod node_view;
+mod plan;
 mod rules;
 mod target;
 
 pub use active::RuleSource;
 pub use call_match::CallMatch;
 pub(crate) use fault::rules;
-pub use fault::{Action, FaultRule, Place, RuleError, Step, StreamAction, When};
-pub use rules::{FaultRules, FaultStatus, MAX_RULES, NodeView};
+pub use fault::{Action, FaultRule, FaultStep, Place, RuleError, StreamAction, When};
+pub use node_view::NodeView;
+pub use plan::{Plan, PlannedCall};
+pub use rules::{FaultRules, FaultStatus, MAX_RULES};
+
+#[cfg(test)]
+mod tests;

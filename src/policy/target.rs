@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cri::{FieldMessage, MessageSide, Method, unary_message};
 use crate::inventory::{Container, Inventory, Sandbox};
 
-/// What the request of a call names.
+/// Names and ids in the request of a call.
 #[derive(Debug, Default)]
 pub(super) struct RequestNames {
     pub(super) container_id: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct RequestNames {
     pub(super) timeout_seconds: i64,
 }
 
-/// What a call is about, from its request and from the node.
+/// The object of a call, from its request and from the node.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) sandbox: Option<Arc<Sandbox>>,
@@ -67,26 +67,20 @@ impl RequestNames {
 }
 
 impl Target {
-    /// Finds the objects that a request names. Returns the names back if an object is unknown.
-    pub(super) fn find(names: RequestNames, inventory: &Inventory) -> Result<Self, RequestNames> {
-        let container = names.container_id.as_deref().map(|id| inventory.container(id).cloned());
-        let container = match container {
-            Some(None) => return Err(names),
-            found => found.flatten(),
-        };
-        let of_container = container.as_deref().and_then(|container| inventory.sandbox_of(container));
-        let named = names.sandbox_id.as_deref().map(|id| inventory.sandbox(id));
-        let sandbox = match (of_container, named) {
-            (None, Some(None)) => return Err(names),
-            (None, named) => named.flatten(),
-            (found, _) => found,
-        };
-        Ok(Self { sandbox: sandbox.cloned(), container, names })
+    /// Creates a target from the names of a request, whose objects are unknown.
+    pub(super) fn new(names: RequestNames) -> Self {
+        Self { names, ..Self::default() }
     }
 
-    /// Creates a target from the names only.
-    pub(super) fn unknown(names: RequestNames) -> Self {
-        Self { names, ..Self::default() }
+    /// Finds the objects that the request names. Returns whether all are known.
+    pub(super) fn find(&mut self, inventory: &Inventory) -> bool {
+        let RequestNames { container_id, sandbox_id, .. } = &self.names;
+        self.container = container_id.as_deref().and_then(|id| inventory.container(id)).cloned();
+        let of_container = self.container.as_deref().and_then(|container| inventory.sandbox_of(container));
+        let by_id = sandbox_id.as_deref().and_then(|id| inventory.sandbox(id));
+        self.sandbox = of_container.or(by_id).cloned();
+        let is_known = |id: &Option<String>, is_found| id.is_none() || is_found;
+        is_known(container_id, self.container.is_some()) && is_known(sandbox_id, self.sandbox.is_some())
     }
 
     /// Returns namespace, pod, container and image, as far as they are known.
@@ -155,7 +149,7 @@ mod tests {
         let bytes = message.encode_to_vec();
         let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
         let frame = [&[0], &length[..], &bytes].concat();
-        Target::unknown(RequestNames::read(Method::from_name(method).unwrap(), &frame))
+        Target::new(RequestNames::read(Method::from_name(method).unwrap(), &frame))
     }
 
     fn pod() -> v1::PodSandboxConfig {
@@ -204,7 +198,7 @@ mod tests {
     fn a_request_that_cannot_be_read_names_nothing() {
         let method = Method::from_name("ExecSync").unwrap();
         for frame in [&b""[..], b"\0\0\0\0\x02\xff\xff", b"\x01\0\0\0\0"] {
-            let target = Target::unknown(RequestNames::read(method, frame));
+            let target = Target::new(RequestNames::read(method, frame));
             assert_eq!((target.names(), target.object_id()), ([None; 4], None));
         }
     }

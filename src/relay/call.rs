@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::body_tap::{BodyTap, ObserverRef};
+use super::marks::CallMarks;
 use super::metrics::{Limit, RelayMetrics};
 use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
 use super::outcome::CallOutcome;
 use super::peer::Peer;
-use super::policy::{CallMarks, CallPolicy, Interceptor};
+use super::policy::{CallPolicy, Interceptor};
 use super::turn::Turns;
 use crate::cri::{MethodName, StatusMessage};
 use crate::terminal::sanitize;

@@ -16,7 +16,7 @@ use super::backlog::{Backlog, HeldHead};
 use super::body_tap::BodyTap;
 use super::call::{CallEnd, CallInFlight};
 use super::changed_response::{ClientSide, ResponseChanges};
-use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
+use super::outcome::{CallOutcome, ExchangeResult, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
 use crate::cri::{Code, StatusMessage};
 
@@ -36,20 +36,6 @@ pub(super) enum SettledCall {
     /// The upstream connection broke during the call. The client's connection must be closed, and
     /// the stream released only after that.
     Lost(SendResponse<Bytes>),
-    /// The policy closes the client's connection.
-    Disconnected,
-}
-
-/// Result of an exchange.
-pub(super) enum ExchangeResult {
-    /// The response is complete, with its gRPC code if it has one.
-    Answered(Option<Code>),
-    /// The client reset the stream, or closed its connection.
-    ClientReset(Reason),
-    /// Upstream reset the stream before it sent a response.
-    ResetUnanswered(Reason),
-    /// Upstream did not finish the call.
-    Failed(UpstreamFailure),
     /// The policy closes the client's connection.
     Disconnected,
 }
@@ -95,17 +81,17 @@ pub(super) async fn forward(
     let (head, body) = request.into_parts();
     let request = PendingRequest { head, body, beginning: Bytes::new() };
     let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call, None).await;
-    settle(call, outcome, respond)
+    settle(call, &outcome, respond)
 }
 
 /// Records the result of a call. Returns the work that is left.
 pub(super) fn settle(
     mut call: CallInFlight,
-    outcome: ExchangeResult,
+    outcome: &ExchangeResult,
     mut respond: SendResponse<Bytes>,
 ) -> SettledCall {
-    call.end.note(CallOutcome::from(&outcome));
-    match outcome {
+    call.end.note(CallOutcome::from(outcome));
+    match *outcome {
         ExchangeResult::Answered(_) => SettledCall::Done,
         ExchangeResult::ClientReset(_) => SettledCall::ResetByClient,
         ExchangeResult::ResetUnanswered(reason) => {
@@ -251,27 +237,5 @@ async fn finish_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     });
     if let Some(reason) = given_up.await {
         upload.reset(reason);
-    }
-}
-
-impl ExchangeResult {
-    /// Returns the result of a call that failed before any part of its response was passed on.
-    pub(super) fn on_no_response(failure: UpstreamFailure) -> Self {
-        match failure {
-            UpstreamFailure::Reset(reason) => Self::ResetUnanswered(reason),
-            UpstreamFailure::Refused | UpstreamFailure::Lost => Self::Failed(failure),
-        }
-    }
-}
-
-impl From<&ExchangeResult> for CallOutcome {
-    fn from(outcome: &ExchangeResult) -> Self {
-        match *outcome {
-            ExchangeResult::Answered(code) => Self::Completed(code),
-            ExchangeResult::ClientReset(reason) => Self::ClientReset(reason),
-            ExchangeResult::ResetUnanswered(reason) => Self::UpstreamReset(reason),
-            ExchangeResult::Failed(failure) => failure.into(),
-            ExchangeResult::Disconnected => Self::ConnectionLost,
-        }
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use super::call::CallInFlight;
 use super::changed_response::{ClientSide, ResponseChanges};
-use super::forward::{Backlogs, ExchangeResult, PendingRequest, SettledCall, exchange, settle};
+use super::forward::{Backlogs, PendingRequest, SettledCall, exchange, settle};
 use super::grpc_frames::frame_length;
-use super::outcome::reason_of_client;
+use super::outcome::{ExchangeResult, reason_of_client};
 use super::policy::{Effect, Hold, Interception, Interceptor};
 
 /// Maximum bytes of a request's message that the policy reads, with its gRPC frame. A longer
@@ -29,7 +29,7 @@ pub(super) async fn intercept(
     backlogs: Backlogs,
 ) -> SettledCall {
     let result = decide(&mut call, interceptor, request, &mut respond, upstream, &backlogs).await;
-    settle(call, result.unwrap_or_else(|end| end), respond)
+    settle(call, &result.unwrap_or_else(|end| end), respond)
 }
 
 async fn decide(

@@ -26,6 +26,7 @@ mod connection;
 mod grpc_frames;
 mod h2_settings;
 mod intercept;
+mod marks;
 mod metrics;
 mod observer;
 mod peer;
@@ -50,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 use crate::socket::SocketPath;
 
 pub use capture::{Capture, CaptureBudget, CaptureError};
+pub use marks::{CallMarks, FaultMark};
 pub use metrics::RelayMetrics;
 pub use observer::{
     BodyStats, CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent, TraceContext,
@@ -57,8 +59,8 @@ pub use observer::{
 pub use outcome::CallOutcome;
 pub use peer::Peer;
 pub use policy::{
-    CallMarks, CallPolicy, Decision, Effect, Ending, FaultMark, Hold, Interception, Interceptor,
-    MessageEffect, NoPolicy,
+    CallPolicy, Decision, Effect, Ending, Hold, Interception, Interceptor, MessageEdit, MessageEffect,
+    NoPolicy,
 };
 
 pub use call::CallIds;

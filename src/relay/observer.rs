@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::capture::{Capture, CaptureBudget};
+use super::marks::CallMarks;
 use super::outcome::CallOutcome;
 use super::peer::Peer;
-use super::policy::CallMarks;
 use crate::cri::{MethodName, StatusMessage};
 
 /// Maximum bytes that are kept of a `traceparent`. Version 00 has 55; other versions may have more.

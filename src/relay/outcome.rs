@@ -1,7 +1,7 @@
 //! Outcomes of calls and sessions, and the translation of the end on one side for the other side.
 //!
 //! A direction of a call ends with a [`PipeEnd`](super::pipe::PipeEnd). Both directions together
-//! end with an `ExchangeResult` (in `forward`). That result determines a [`CallOutcome`] for
+//! end with an [`ExchangeResult`]. That result determines a [`CallOutcome`] for
 //! observers, and a [`SettledCall`](super::forward::SettledCall), the work that the session still
 //! has to do. [`UpstreamFailure`] is a failure that upstream caused. [`DisconnectReason`] is the
 //! reason for the end of a session.
@@ -28,6 +28,21 @@ pub enum CallOutcome {
     ConnectionLost,
     /// The client's connection ended during the call.
     ClientGone,
+}
+
+/// Result of an exchange.
+#[derive(Debug)]
+pub(super) enum ExchangeResult {
+    /// The response is complete, with its gRPC code if it has one.
+    Answered(Option<Code>),
+    /// The client reset the stream, or closed its connection.
+    ClientReset(Reason),
+    /// Upstream reset the stream before it sent a response.
+    ResetUnanswered(Reason),
+    /// Upstream did not finish the call.
+    Failed(UpstreamFailure),
+    /// The policy closes the client's connection.
+    Disconnected,
 }
 
 /// Reason why upstream did not finish a call.
@@ -90,6 +105,28 @@ impl UpstreamFailure {
 /// error.
 pub(super) fn reason_of_client(error: &Error) -> Reason {
     error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
+}
+
+impl ExchangeResult {
+    /// Returns the result of a call that failed before any part of its response was passed on.
+    pub(super) fn on_no_response(failure: UpstreamFailure) -> Self {
+        match failure {
+            UpstreamFailure::Reset(reason) => Self::ResetUnanswered(reason),
+            UpstreamFailure::Refused | UpstreamFailure::Lost => Self::Failed(failure),
+        }
+    }
+}
+
+impl From<&ExchangeResult> for CallOutcome {
+    fn from(outcome: &ExchangeResult) -> Self {
+        match *outcome {
+            ExchangeResult::Answered(code) => Self::Completed(code),
+            ExchangeResult::ClientReset(reason) => Self::ClientReset(reason),
+            ExchangeResult::ResetUnanswered(reason) => Self::UpstreamReset(reason),
+            ExchangeResult::Failed(failure) => failure.into(),
+            ExchangeResult::Disconnected => Self::ConnectionLost,
+        }
+    }
 }
 
 impl From<UpstreamFailure> for CallOutcome {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use super::marks::CallMarks;
 use super::observer::CallInfo;
 use super::peer::Peer;
 
@@ -39,7 +40,7 @@ pub trait Interceptor: Send {
 /// A decision that may have to wait.
 pub type Decision = Pin<Box<dyn Future<Output = Interception> + Send>>;
 
-/// What happens to a call. The default forwards the call unchanged.
+/// The effects on a call. The default forwards the call unchanged.
 #[derive(Default)]
 pub struct Interception {
     /// The request's message that is forwarded in place of the client's, with its gRPC frame.
@@ -92,7 +93,7 @@ pub enum Ending {
 pub enum MessageEffect {
     /// Replaces each message, with its gRPC frame. A message for which the function returns `None`
     /// stays unchanged.
-    Edit(Box<dyn Fn(&[u8]) -> Option<Bytes> + Send + Sync>),
+    Edit(MessageEdit),
     /// Ends the response after this number of messages.
     Truncate(usize, Box<tonic::Status>),
     /// Sends each message this number of times.
@@ -103,23 +104,8 @@ pub enum MessageEffect {
     Reverse(usize),
 }
 
-/// Marks of a call that the policy affected.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallMarks {
-    /// The faults that were injected.
-    pub faults: Vec<FaultMark>,
-    /// The names of the other policies that affected the call: `limit`, `coalesce` or `pause`.
-    pub policies: Vec<Arc<str>>,
-}
-
-/// A fault that was injected into a call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FaultMark {
-    /// Name of the rule.
-    pub name: Arc<str>,
-    /// The action of the rule.
-    pub action: Arc<str>,
-}
+/// Changes a message, with its gRPC frame; `None` if it stays unchanged.
+pub type MessageEdit = Box<dyn Fn(&[u8]) -> Option<Bytes> + Send + Sync>;
 
 /// The policy that intercepts no call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,14 +114,6 @@ pub struct NoPolicy;
 impl CallPolicy for NoPolicy {
     fn interceptor(&self, _: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
         None
-    }
-}
-
-impl CallMarks {
-    /// Returns whether the call was not affected.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.policies.is_empty()
     }
 }
 

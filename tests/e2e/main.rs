@@ -4,6 +4,7 @@
 
 mod clients;
 mod execs;
+mod faults;
 mod images;
 mod killing;
 mod kubelet;

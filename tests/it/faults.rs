@@ -3,6 +3,7 @@
 mod actions;
 mod selection;
 mod streams;
+mod upstream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ impl Faulty {
         let parsed = numbered.map(|(number, text)| {
             FaultRule::parse(&format!("rule-{number}"), text, lifetime, false).unwrap()
         });
-        rules.add(parsed.collect(), RuleSource::Flag).unwrap();
+        rules.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
         let shim = shim_with_policy(Arc::new(rules.clone()));
         let (client, connection, runtime) = shim.joined().await;
         Self { rules, client, connection, runtime, shim }

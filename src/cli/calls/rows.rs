@@ -23,7 +23,7 @@ pub(super) fn render(calls: &[ListedCall], screen: Screen, now: Timestamp) -> St
     Table::new(columns(), screen).render(&rows)
 }
 
-pub(super) fn columns() -> [Column; 12] {
+pub(super) fn columns() -> [Column; 13] {
     [
         Column::numeric("ID").expected_width("10000"),
         Column::text("TIME (UTC)").expected_width("13:09:32.123"),
@@ -36,6 +36,7 @@ pub(super) fn columns() -> [Column; 12] {
         Column::text("PEER").expected_width("kubelet[12345]").optional(),
         Column::numeric("MARGIN").optional().omit_empty(),
         Column::text("SLOWEST PHASE").expected_width("start 88 %").optional().omit_empty(),
+        Column::text("AFFECTED BY").omit_empty(),
         Column::text("SUBJECT").expected_width("0123456789abc timeout 1s"),
     ]
 }
@@ -58,6 +59,7 @@ pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
         Cell::new(peer(call.peer.as_ref())),
         margin(call),
         Cell::new(dominant_phase(call)),
+        affected_by(call),
         Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
     ]
 }
@@ -80,8 +82,17 @@ fn row_in_flight(call: &CallInFlight, now: Timestamp) -> Vec<Cell> {
         Cell::new(peer(call.peer.as_ref())),
         Cell::new(""),
         Cell::new(call.phase.as_deref().unwrap_or_default()),
+        Cell::new(""),
         Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
     ]
+}
+
+/// Returns the names of the fault rules and policies that affected a call.
+fn affected_by(call: &Call) -> Cell {
+    let faults = call.faults.iter().map(|fault| fault.name.as_str());
+    let mut names: Vec<&str> = faults.chain(call.policy.iter().map(String::as_str)).collect();
+    names.dedup();
+    Cell::styled(names.join(" "), AnsiColor::Magenta.on_default())
 }
 
 fn style_of_code(code: &str) -> Style {

@@ -20,7 +20,7 @@ use super::identity::ProbeMatch;
 use super::phases::{MissingEvents, PhaseDurations, Phases};
 use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
-use crate::relay::{CallOutcome, Peer};
+use crate::relay::{CallOutcome, FaultMark, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::format::{self, duration};
 
@@ -35,6 +35,7 @@ const MAX_LINES: usize = 20;
 pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
     let mut sentences = vec![describe_call(call)];
+    sentences.extend(faults(call));
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
         sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
@@ -66,7 +67,17 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
 
 /// Quotes the status message with which the runtime rejected a call.
 fn status_message(call: &Call) -> Vec<String> {
-    call.message.as_deref().map(|message| quoted("The runtime's message was", message)).unwrap_or_default()
+    let title = if call.marks.is_some() { "The status message was" } else { "The runtime's message was" };
+    call.message.as_deref().map(|message| quoted(title, message)).unwrap_or_default()
+}
+
+/// Describes the faults that were injected into a call.
+fn faults(call: &Call) -> Vec<String> {
+    let marks = call.marks.iter().flat_map(|marks| &marks.faults);
+    let sentence = |mark: &FaultMark| {
+        format!("probeshim injected a fault into this call: {}, of the rule {}.", mark.action, mark.name)
+    };
+    marks.map(sentence).collect()
 }
 
 /// Quotes the output of a command that probeshim executed.

@@ -21,7 +21,7 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Largest number of copies of a message, and of messages in reverse order.
 const MAX_MESSAGES: usize = 1_000;
 
-/// What happens to a call.
+/// An effect on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Delays the call by a fixed duration, and up to `jitter` more or less.
@@ -96,6 +96,43 @@ impl Action {
         "set(request|response.PATH=VALUE)",
         "remove(request|response.PATH)",
     ];
+
+    /// Names of the actions.
+    pub const NAMES: [&str; 13] = [
+        "delay",
+        "abort",
+        "hang",
+        "drop",
+        "refuse",
+        "goaway",
+        "truncate",
+        "repeat",
+        "delayEach",
+        "reverse",
+        "exit",
+        "set",
+        "remove",
+    ];
+
+    /// Returns the name of the action.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Delay { .. } => "delay",
+            Self::Abort { .. } => "abort",
+            Self::Hang => "hang",
+            Self::Drop => "drop",
+            Self::Refuse => "refuse",
+            Self::GoAway => "goaway",
+            Self::Stream(StreamAction::Truncate(..)) => "truncate",
+            Self::Stream(StreamAction::Repeat(_)) => "repeat",
+            Self::Stream(StreamAction::DelayEach(_)) => "delayEach",
+            Self::Stream(StreamAction::Reverse(_)) => "reverse",
+            Self::Exit { .. } => "exit",
+            Self::Set(..) => "set",
+            Self::Remove(..) => "remove",
+        }
+    }
 
     /// Creates an action from its name and arguments in the one-line form.
     pub fn new(name: &str, args: &[String]) -> Result<Self, RuleError> {
@@ -220,34 +257,32 @@ impl fmt::Display for Action {
             MessageSide::Request => "request",
             MessageSide::Response => "response",
         };
-        let (name, args) = match self {
+        let args = match self {
             Self::Delay { delay, jitter } => {
                 let jitter = Some(*jitter).filter(|jitter| !jitter.is_zero());
-                ("delay", [Some(*delay), jitter].into_iter().flatten().map(format_duration).collect())
+                [Some(*delay), jitter].into_iter().flatten().map(format_duration).collect()
             }
             Self::Abort { code, message, details } => {
                 let details = BASE64_STANDARD.encode(details);
-                ("abort", without_empty_end([cri::Code::from(*code).to_string(), message.clone(), details]))
+                without_empty_end([cri::Code::from(*code).to_string(), message.clone(), details])
             }
-            Self::Hang => ("hang", Vec::new()),
-            Self::Drop => ("drop", Vec::new()),
-            Self::Refuse => ("refuse", Vec::new()),
-            Self::GoAway => ("goaway", Vec::new()),
+            Self::Hang | Self::Drop | Self::Refuse | Self::GoAway => Vec::new(),
             Self::Stream(StreamAction::Truncate(count, code)) => {
                 let code = Some(*code).filter(|code| *code != Code::Ok);
                 let code = code.map(|code| cri::Code::from(code).to_string());
-                ("truncate", [Some(count.to_string()), code].into_iter().flatten().collect())
+                [Some(count.to_string()), code].into_iter().flatten().collect()
             }
-            Self::Stream(StreamAction::Repeat(count)) => ("repeat", vec![count.to_string()]),
-            Self::Stream(StreamAction::DelayEach(delay)) => ("delayEach", vec![format_duration(*delay)]),
-            Self::Stream(StreamAction::Reverse(count)) => ("reverse", vec![count.to_string()]),
+            Self::Stream(StreamAction::Repeat(count) | StreamAction::Reverse(count)) => {
+                vec![count.to_string()]
+            }
+            Self::Stream(StreamAction::DelayEach(delay)) => vec![format_duration(*delay)],
             Self::Exit { code, stdout, stderr } => {
-                ("exit", without_empty_end([code.to_string(), stdout.clone(), stderr.clone()]))
+                without_empty_end([code.to_string(), stdout.clone(), stderr.clone()])
             }
-            Self::Set(which, path, value) => ("set", vec![format!("{}.{path}={value}", side(which))]),
-            Self::Remove(which, path) => ("remove", vec![format!("{}.{path}", side(which))]),
+            Self::Set(which, path, value) => vec![format!("{}.{path}={value}", side(which))],
+            Self::Remove(which, path) => vec![format!("{}.{path}", side(which))],
         };
-        f.write_str(&written(name, &args))
+        f.write_str(&written(self.name(), &args))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::action::Action;
 use super::one_line::{self, OneLine, StepError};
 use super::when::When;
-use super::{FaultRule, RuleError, Step, check_name};
+use super::{FaultRule, FaultStep, RuleError, check_name};
 use crate::duration;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::policy::call_match::CallMatch;
@@ -68,9 +68,8 @@ pub(super) fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<F
     match rule.validated(all) {
         Ok(rule) => Some(rule),
         Err(error) => {
-            let node = node.field("rule").or_else(|| node.field("do"));
-            let reason = error.to_string();
-            node.map(|node| node.error(reason, problems));
+            let part = node.field("rule").or_else(|| node.field("do"));
+            part.as_ref().unwrap_or(node).error(error.to_string(), problems);
             None
         }
     }
@@ -155,7 +154,7 @@ fn word(field: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
 }
 
 /// Reads `do`: an action, several in order, or a list of steps.
-fn steps(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<Step> {
+fn steps(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<FaultStep> {
     let Some(node) = node.field("do") else {
         node.missing("do", "must be an action, such as delay: 500ms", problems);
         return Vec::new();
@@ -181,36 +180,20 @@ fn steps(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<Step> {
 }
 
 /// Reads one step: its actions, and the number of times.
-fn step(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Step {
-    let mut step = Step { times: None, actions: Vec::new() };
+fn step(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> FaultStep {
+    let mut step = FaultStep { times: None, actions: Vec::new() };
     if node.object(problems).is_none() {
         return step;
     }
-    let known = [
-        "times",
-        "off",
-        "delay",
-        "abort",
-        "hang",
-        "drop",
-        "refuse",
-        "goaway",
-        "truncate",
-        "repeat",
-        "delayEach",
-        "reverse",
-        "exit",
-        "set",
-        "remove",
-    ];
+    let known: Vec<&str> = ["times", "off"].into_iter().chain(Action::NAMES).collect();
     node.deny_unknown(&known, problems);
     let range = 1..=i64::from(i32::MAX);
     step.times =
         node.field("times").and_then(|times| times.number(range, "must be a whole number from 1", problems));
-    // The order of `known` is that of the actions: a delay comes before the end of the call.
-    for name in &known[2..] {
+    // The order of the names is that of the actions: a delay comes before the end of the call.
+    for name in Action::NAMES {
         let Some(field) = node.field(name) else { continue };
-        match (*name, field.value()) {
+        match (name, field.value()) {
             ("hang" | "drop" | "refuse" | "goaway", Value::Bool(is_set)) => {
                 if *is_set {
                     add(&mut step, &field, name, &[], problems);
@@ -266,7 +249,7 @@ fn arguments(name: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Ve
     values.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-fn add(step: &mut Step, node: &Cursor<'_>, name: &str, args: &[String], problems: &mut Vec<Violation>) {
+fn add(step: &mut FaultStep, node: &Cursor<'_>, name: &str, args: &[String], problems: &mut Vec<Violation>) {
     match Action::new(name, args) {
         Ok(action) => step.actions.push(action),
         Err(RuleError { reason, .. }) => node.error(reason, problems),

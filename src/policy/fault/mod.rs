@@ -28,14 +28,14 @@ pub struct FaultRule {
     /// The occasions on which selected calls are affected.
     pub when: When,
     /// The actions, in the order in which the occasions use them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<FaultStep>,
     /// Time after which the rule ends; `None` if it lives as long as the process.
     pub lifetime: Option<Duration>,
 }
 
 /// Actions for a number of occasions.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct FaultStep {
     /// Number of occasions; `None` for all further ones.
     pub times: Option<u64>,
     /// The actions, in order; empty if the calls are not affected.
@@ -59,9 +59,9 @@ impl RuleError {
 }
 
 impl FaultRule {
-    /// Parses the one-line form `METHOD KEY=VALUE…: TERM -> TERM…`, such as
-    /// `ExecSync pod=default/web-*: 2*off -> 1*hang -> delay(500ms)`. `name` is used if the text has
-    /// none. `all` permits a rule that selects every call of every client, as `all=true` does.
+    /// Parses the one-line form `METHOD KEY=VALUE…: TERM -> TERM…`, such as `ExecSync
+    /// pod=default/web-*: 2*off -> 1*hang -> delay(500ms)`. `name` is used if the text has none.
+    /// `all` permits a rule that selects every call of every client, as `all=true` does.
     pub fn parse(name: &str, text: &str, lifetime: Option<Duration>, all: bool) -> Result<Self, RuleError> {
         let OneLine { name: own_name, all: own_all, matches, when, steps } = one_line::parse(text)?;
         let name = own_name.as_deref().unwrap_or(name).into();

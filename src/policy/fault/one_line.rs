@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::when::When;
-use super::{RuleError, Step};
+use super::{FaultStep, RuleError};
 use crate::policy::call_match::CallMatch;
 
 /// Form of a rule, for errors.
@@ -18,29 +18,29 @@ pub(super) struct OneLine {
     pub(super) all: bool,
     pub(super) matches: CallMatch,
     pub(super) when: When,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<FaultStep>,
 }
 
 /// Parses the criteria and the steps of a rule.
 pub(super) fn parse(text: &str) -> Result<OneLine, RuleError> {
     let wrong = |reason: &str| RuleError::new(format!("rule {text:?}"), reason);
     let mut scanner = Scanner { rest: text };
-    let mut words = Vec::new();
+    let mut parts = Vec::new();
     loop {
         let word = scanner.word().map_err(|reason| wrong(&reason))?;
         match word.strip_suffix(':') {
-            Some("") if !words.is_empty() => break,
+            Some("") if !parts.is_empty() => break,
             Some(last) if scanner.ended_plain(text) && !last.is_empty() => {
-                words.push(last.to_owned());
+                parts.push(last.to_owned());
                 break;
             }
             _ if word.is_empty() => return Err(wrong(FORM)),
-            _ => words.push(word),
+            _ => parts.push(word),
         }
     }
     let mut rule = OneLine::default();
     let mut known: Vec<&str> = Vec::new();
-    for (index, word) in words.iter().enumerate() {
+    for (index, word) in parts.iter().enumerate() {
         let (key, value) = match word.split_once('=') {
             Some(pair) => pair,
             None if index == 0 => ("method", word.as_str()),
@@ -74,7 +74,7 @@ impl OneLine {
 }
 
 /// Parses terms that are separated by `->`.
-pub(super) fn steps(text: &str) -> Result<Vec<Step>, StepError> {
+pub(super) fn steps(text: &str) -> Result<Vec<FaultStep>, StepError> {
     let mut steps = Vec::new();
     let mut scanner = Scanner { rest: text };
     loop {
@@ -93,7 +93,7 @@ pub(super) fn steps(text: &str) -> Result<Vec<Step>, StepError> {
             let reason = "must be a whole number from 1";
             return Err(StepError::Rule(RuleError::new("the number before *", reason)));
         }
-        steps.push(Step { times, actions });
+        steps.push(FaultStep { times, actions });
         if !scanner.takes("->") {
             break;
         }
@@ -184,7 +184,7 @@ impl Scanner<'_> {
                 '\'' | '"' => {
                     let (inner, rest) = self.rest.split_once(char)?;
                     if !was_quoted {
-                        arg = arg.trim_start().to_owned();
+                        arg.drain(..arg.len() - arg.trim_start().len());
                     }
                     arg.push_str(inner);
                     (self.rest, was_quoted) = (rest, true);

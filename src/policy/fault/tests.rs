@@ -7,9 +7,9 @@ fn parse(text: &str) -> Result<FaultRule, RuleError> {
     FaultRule::parse("test", text, None, false)
 }
 
-fn read(rule: serde_json::Value) -> Result<FaultRule, Vec<String>> {
+fn read(rule: &serde_json::Value) -> Result<FaultRule, Vec<String>> {
     let mut problems = Vec::new();
-    let read = document::rule(&Cursor::root("", &rule), &mut problems);
+    let read = document::rule(&Cursor::root("", rule), &mut problems);
     match read {
         Some(rule) if problems.is_empty() => Ok(rule),
         _ => Err(problems.iter().map(ToString::to_string).collect()),
@@ -26,6 +26,7 @@ fn the_one_line_form_of_a_rule_is_read_and_written() {
         "GetContainerEvents after=2 first=5 every=3: delayEach(1m0s)+truncate(4, INTERNAL)",
         "Status: set(response.status.conditions[1].status=false)+remove(response.info)",
         "PullImage from=10s to=1m0s: abort(UNKNOWN, \"it's full\", AAE=)",
+        "Status: set('response.info[config]=a b')",
         "Stream*: repeat(2)",
         "GetContainerEvents: reverse(3)",
         "StartContainer client=crictl: drop",
@@ -35,14 +36,18 @@ fn the_one_line_form_of_a_rule_is_read_and_written() {
         let rule = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let written = rule.to_string();
         assert_eq!(parse(&written).unwrap().to_string(), written, "{text}");
-        let mut words: Vec<&str> = text.split(' ').collect();
+        let mut parts: Vec<&str> = text.split(' ').collect();
         let mut written: Vec<&str> = written.split(' ').collect();
         // The order of the criteria is fixed.
-        words.sort_unstable_by_key(|word| word.trim_end_matches(':'));
+        parts.sort_unstable_by_key(|word| word.trim_end_matches(':'));
         written.sort_unstable_by_key(|word| word.trim_end_matches(':'));
-        let plain = |words: Vec<&str>| words.concat().replace(':', "");
-        assert_eq!(plain(words), plain(written));
+        let plain = |parts: Vec<&str>| parts.concat().replace(':', "");
+        assert_eq!(plain(parts), plain(written));
     }
+    assert_eq!(
+        parse("Status: set( response.info[config]='a b' )").unwrap().to_string(),
+        "Status: set('response.info[config]=a b')"
+    );
     assert_eq!(
         parse("execsync pod=default/web-*: delay(0.5)").unwrap().to_string(),
         "execsync namespace=default pod=web-*: delay(500ms)"
@@ -78,7 +83,7 @@ fn a_rule_in_a_document_equals_its_one_line_form() {
         let mut document = document;
         document["name"] = json!("test");
         document["for"] = json!("10m");
-        let rule = read(document).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+        let rule = read(&document).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
         assert_eq!(rule.to_string(), parse(text).unwrap().to_string());
         assert_eq!(rule.lifetime, Some(Duration::from_mins(10)));
     }
@@ -142,7 +147,7 @@ fn an_invalid_rule_has_an_error_with_the_value_and_what_is_allowed() {
 
 #[test]
 fn an_invalid_rule_in_a_document_has_all_errors_with_their_paths() {
-    let problems = read(json!({
+    let problems = read(&json!({
         "name": "a b", "match": {"method": "ExecSink", "pods": "x", "command": "("},
         "when": {"percentage": 101, "sometimes": true}, "do": {"delay": "soon", "abort": "MAYBE", "hang": 1},
     }))

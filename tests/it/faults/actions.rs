@@ -81,7 +81,7 @@ async fn a_call_hangs_until_its_rule_is_cleared() {
             faulty.answer(&exec_request(), exec_response(0)).await;
         }
         faulty.has_hit().await;
-        faulty.rules.clear(&["rule-1".to_owned()]).unwrap();
+        faulty.rules.clear(&["rule-1".to_owned()], "the test").unwrap();
         if place == "before" {
             faulty.answer(&exec_request(), exec_response(0)).await;
         }
@@ -143,9 +143,9 @@ async fn a_client_receives_goaway_and_its_call_is_refused() {
 #[tokio::test]
 async fn connections_are_refused_until_the_rule_is_cleared() {
     let faulty = Faulty::with(&["* client=crictl: refuse"]).await;
-    faulty.rules.clear(&[]).unwrap();
+    faulty.rules.clear(&[], "the test").unwrap();
     let rule = FaultRule::parse("refuse", "* client=probeshim first=2: refuse", None, false).unwrap();
-    faulty.rules.add(vec![rule], RuleSource::Command).unwrap();
+    faulty.rules.add(vec![rule], RuleSource::Command, "the test").unwrap();
     for _ in 0..2 {
         let stream = faulty.shim.connect().await;
         soon(stream.readable()).await.unwrap();

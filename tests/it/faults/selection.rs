@@ -132,12 +132,12 @@ async fn a_name_that_an_active_rule_has_is_refused() {
     let faulty = Faulty::with(&["ExecSync: hang", "Status: hang"]).await;
     let again = FaultRule::parse("rule-1", "Version: hang", None, false).unwrap();
     let new = FaultRule::parse("new", "Version: hang", None, false).unwrap();
-    let error = faulty.rules.add(vec![new, again], RuleSource::Command).unwrap_err();
+    let error = faulty.rules.add(vec![new, again], RuleSource::Command, "the test").unwrap_err();
     assert!(error.to_string().contains("\"rule-1\" is the name of an active rule"), "{error}");
-    let error = faulty.rules.clear(&["rule-2".to_owned(), "rule-9".to_owned()]).unwrap_err();
+    let error = faulty.rules.clear(&["rule-2".to_owned(), "rule-9".to_owned()], "the test").unwrap_err();
     assert_eq!(error.to_string(), "name \"rule-9\" is no active rule; active are rule-1, rule-2");
     assert_eq!(faulty.rules.list().len(), 2, "an error changes nothing");
-    let ended = soon(async { faulty.rules.clear(&[]) }).await.unwrap();
+    let ended = soon(async { faulty.rules.clear(&[], "the test") }).await.unwrap();
     assert_eq!(ended.len(), 2);
     assert!(faulty.rules.list().is_empty());
 }

@@ -1,0 +1,127 @@
+//! Routes of fault rules: they are listed, activated, ended and planned.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
+
+use super::{ApiContext, RequestError};
+use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
+use crate::admin::listener::Caller;
+use crate::admin::state::Admin;
+use crate::execsync::{CallRecord, ProbeMatch};
+use crate::history::{Filter, Selection};
+use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource};
+
+/// Longest lifetime of a rule.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+pub(super) async fn list(State(admin): ApiContext) -> Json<Vec<ActiveFault>> {
+    Json(active(&admin, |_| true))
+}
+
+/// Activates rules, all or none, and returns them.
+pub(super) async fn add(
+    State(admin): ApiContext,
+    Extension(caller): Extension<Caller>,
+    body: Body<FaultsBody>,
+) -> Result<Json<Vec<ActiveFault>>, RequestError> {
+    let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
+    let rules = parsed(&admin, &rules)?;
+    if let Some(rule) = rules
+        .iter()
+        .find(|rule| rule.lifetime.is_none_or(|lifetime| lifetime.is_zero() || lifetime > MAX_LIFETIME))
+    {
+        let reason = "needs a lifetime above 0s and up to 24h, such as --for 10m: each rule ends by itself";
+        return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
+    }
+    let names: HashSet<Arc<str>> = rules.iter().map(|rule| rule.name.clone()).collect();
+    admin
+        .state
+        .faults
+        .add(rules, RuleSource::Command, &requester(&caller))
+        .map_err(|error| invalid(&error))?;
+    Ok(Json(active(&admin, |name| names.contains(name))))
+}
+
+/// Ends rules, and returns them as they were.
+pub(super) async fn clear(
+    State(admin): ApiContext,
+    Extension(caller): Extension<Caller>,
+    body: Body<ClearBody>,
+) -> Result<Json<Vec<ActiveFault>>, RequestError> {
+    let Json(ClearBody { names }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
+    let ended = admin.state.faults.clear(&names, &requester(&caller)).map_err(|error| invalid(&error))?;
+    Ok(Json(ended.into_iter().map(ActiveFault::from).collect()))
+}
+
+/// Returns the recorded calls that rules would have hit.
+pub(super) async fn plan(
+    State(admin): ApiContext,
+    body: Body<FaultsBody>,
+) -> Result<Json<FaultPlan>, RequestError> {
+    let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
+    let rules = parsed(&admin, &rules)?;
+    let mut records = admin.state.calls.select(&Filter::default(), Selection::All);
+    records.sort_unstable_by_key(|record| record.call.id);
+    let inventory = admin.state.inventory.borrow().clone();
+    // The comparison of thousands of calls takes milliseconds.
+    let planned = tokio::task::spawn_blocking(move || {
+        let probes: Vec<Vec<&'static str>> = records.iter().map(|record| probes(record)).collect();
+        let mut plan = FaultPlan { considered: records.len(), unknown: 0, hits: Vec::new() };
+        for rule in &rules {
+            let calls = records.iter().zip(&probes);
+            let calls = calls.map(|(record, probes)| PlannedCall { call: &record.call, probes });
+            let Plan { hits, unknown } = Plan::new(rule, fastrand::u64(..), calls, &inventory);
+            plan.unknown += unknown;
+            plan.hits.extend(hits.into_iter().filter_map(|(id, actions)| {
+                let at = records.binary_search_by_key(&id, |record| record.call.id).ok()?;
+                Some(PlannedHit { rule: rule.name.to_string(), actions, call: (&*records[at]).into() })
+            }));
+        }
+        plan
+    });
+    let plan = planned.await;
+    plan.map(Json).map_err(|error| RequestError::BadRequest(format!("the plan failed: {error}")))
+}
+
+/// Parses rules. A rule without a name receives one that no active rule has.
+fn parsed(admin: &Admin, rules: &[FaultBody]) -> Result<Vec<FaultRule>, RequestError> {
+    let mut taken: HashSet<String> = admin.state.faults.list().into_iter().map(|known| known.name).collect();
+    taken.extend(rules.iter().filter_map(|rule| rule.name.clone()));
+    let mut new_names = (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
+    let mut parsed = Vec::new();
+    for rule in rules {
+        let name = rule.name.clone().or_else(|| new_names.next());
+        let lifetime = rule.for_ms.map(Duration::from_millis);
+        let rule = FaultRule::parse(&name.unwrap_or_default(), &rule.rule, lifetime, rule.all);
+        parsed.push(rule.map_err(|error| invalid(&error))?);
+    }
+    Ok(parsed)
+}
+
+fn active(admin: &Admin, is_wanted: impl Fn(&str) -> bool) -> Vec<ActiveFault> {
+    let active = admin.state.faults.list().into_iter();
+    active.filter(|rule| is_wanted(&rule.name)).map(ActiveFault::from).collect()
+}
+
+/// Returns the types of the probes and hooks to which a call is attributed.
+fn probes(record: &CallRecord) -> Vec<&'static str> {
+    match record.analysis.as_deref().map(|analysis| &analysis.identity) {
+        Some(ProbeMatch::Matched { uses, .. }) => uses.iter().map(|used| used.name()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn requester(caller: &Caller) -> String {
+    caller.peer.as_ref().map_or_else(|| "an unknown client".to_owned(), ToString::to_string)
+}
+
+fn invalid(error: &RuleError) -> RequestError {
+    RequestError::BadRequest(error.to_string())
+}

@@ -1,0 +1,48 @@
+//! The state of the node, with which the rules find the objects of calls.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::target::{RequestNames, Target};
+use crate::events::EventRecorder;
+use crate::inventory::Inventory;
+use crate::manifest::ExecPurpose;
+use crate::probe::SpecResolver;
+use crate::tap::InternalCalls;
+
+/// The state of the node, as the rules see it.
+#[derive(Debug)]
+pub struct NodeView {
+    /// Sandboxes and containers.
+    pub inventory: watch::Receiver<Arc<Inventory>>,
+    /// Probes and hooks.
+    pub specs: watch::Receiver<SpecResolver>,
+    /// Handle by which the processing of earlier calls is awaited.
+    pub calls: InternalCalls,
+    /// Receives the activation and the end of rules.
+    pub events: Arc<EventRecorder>,
+}
+
+impl NodeView {
+    /// Finds the objects that a request names. Objects that clients have just created are known
+    /// once the calls that created them are processed, which is awaited if `is_needed`.
+    pub(super) async fn find(&self, names: RequestNames, is_needed: bool) -> Target {
+        let mut target = Target::new(names);
+        let is_known = target.find(&self.inventory.borrow());
+        if !is_known && is_needed && self.calls.flush().await {
+            target.find(&self.inventory.borrow());
+        }
+        target
+    }
+
+    /// Returns whether an `ExecSync` has the command and timeout of a probe of its container.
+    pub(super) fn is_probe(&self, target: &Target, purpose: ExecPurpose) -> bool {
+        let (Some(sandbox), Some(container)) = (&target.sandbox, &target.container) else { return false };
+        let Some((command, timeout)) = target.exec() else { return false };
+        let known = self.specs.borrow().known_execs(sandbox, container);
+        known.iter().any(|known| {
+            known.purpose == purpose && known.command == command && known.timeout_seconds == timeout
+        })
+    }
+}
