@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use super::error::{RunError, both};
-use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo};
+use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo, TokenReview};
 use crate::authorization::{ApiServer, TokenAuthorizer};
 use crate::config::{MetricsSettings, ServerConfig, TokenReviewSource};
 use crate::socket::{self, BindMode, BoundListener, SocketPath, bind, from_systemd};
@@ -129,7 +129,7 @@ async fn open_metrics(settings: &MetricsSettings) -> Result<MetricsEndpoint, Run
     }
     let access = match api_server.map(TokenAuthorizer::new) {
         None => MetricsAccess::Connected,
-        Some(tokens) => MetricsAccess::CertificateOrToken(Box::new(tokens)),
+        Some(tokens) => MetricsAccess::CertificateOrToken(Box::new(TokenReview::new(tokens))),
     };
     Ok(MetricsEndpoint { listener, tls: tls.map(Arc::new), access })
 }
