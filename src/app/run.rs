@@ -62,7 +62,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
 
     service_manager::ready(&format!("serving {} for {upstream}", shim.info.listen));
     let admin = Client::new(admin);
-    // The mode that records pods of clients keeps them in a store, which one process can have.
+    // With `--enforce restart`, one process at a time can open the store of client pods.
     let has_store = recorder.is_some();
     let successor = loop {
         tokio::select! {
@@ -128,7 +128,7 @@ async fn hand_over(shim: &mut Shim, admin: &Client, has_store: bool) -> Option<u
     };
     match start_successor(shim, successor, socket, admin, has_store).await {
         Ok(pid) => return Some(pid),
-        Err(error) => error!(%error, "no successor has started: this process serves on"),
+        Err(error) => error!(%error, "no successor has started: this process continues to serve"),
     }
     if let Err(error) = shim.reclaim().await {
         error!(%error, "the API is not served until probeshim starts again");
