@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
-use super::listeners::{ApiAddresses, ApiListeners, Listeners};
+use super::listeners::{ApiAddress, ApiEndpoint, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::start_watchdog;
@@ -53,7 +53,7 @@ pub(super) struct Shim {
     /// Servers of the API; `None` while their addresses are left to a successor.
     servers: Option<Servers>,
     admin: Arc<Admin>,
-    api_addresses: ApiAddresses,
+    api_addresses: Vec<ApiAddress>,
     engine_task: Option<JoinHandle<()>>,
     /// Ids of calls, and the journal in which a successor finds the next id. The journal's thread
     /// ends once the journal is dropped.
@@ -122,7 +122,7 @@ impl Shim {
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
-        let servers = Servers::open(listeners.relay.claim, listeners.api, admin.clone())?;
+        let servers = Servers::open(listeners.relay.claim, listeners.api, &admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
         let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
@@ -203,8 +203,8 @@ impl Shim {
     /// Serves the API at the released addresses again, because no successor has started.
     pub(super) async fn reclaim(&mut self) -> Result<(), RunError> {
         if self.servers.is_none() {
-            let listeners = ApiListeners::open(&self.api_addresses).await?;
-            self.servers = Some(Servers::open(None, listeners, self.admin.clone())?);
+            let endpoints = ApiEndpoint::open_possible(&self.api_addresses).await;
+            self.servers = Some(Servers::open(None, endpoints, &self.admin)?);
             if let Some((_, journal)) = self.handover.clone() {
                 drop(spawn_blocking(move || journal.resume()));
             }

@@ -255,6 +255,10 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
             AnsiColor::Red.on_default(),
         )
     });
+    let api_failures = status
+        .api_failures
+        .iter()
+        .map(|failure| ("not served", failure.clone(), AnsiColor::Yellow.on_default()));
     let metrics = status.metrics.clone().map(|metrics| ("metrics", metrics, Style::new()));
     let up = format::age(&status.started, now);
     [
@@ -283,6 +287,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     .into_iter()
     .chain(counts(status, now))
     .chain(metrics)
+    .chain(api_failures)
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))

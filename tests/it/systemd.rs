@@ -1,5 +1,6 @@
 //! probeshim as a service of systemd: notifications, the watchdog, and upgrades without a gap.
 
+mod api_addresses;
 mod handover;
 
 use std::collections::BTreeSet;
@@ -55,9 +56,10 @@ impl Service {
     ) -> Self {
         let notifications = UnixDatagram::bind(place.at("notify.sock")).unwrap();
         let passed = UnixListener::bind(place.at("shim.sock")).unwrap();
+        let http = if more.contains(&"--http") { "" } else { "--http off" };
         let script = format!(
             "exec 3<&0 </dev/null; {environment} NOTIFY_SOCKET={} LISTEN_FDS=1 LISTEN_PID=$$ exec {} run --upstream {} \
-             --admin {} --config {} --state-dir {} --http off {}",
+             --admin {} --config {} --state-dir {} {http} {}",
             place.at("notify.sock").display(),
             program.display(),
             runtime.display(),
