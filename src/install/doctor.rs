@@ -9,6 +9,7 @@ use super::paths::{InstalledUnit, Paths};
 use super::plan::{explicit_upstream, listen_for, service_settings};
 use super::preflight::node_findings;
 use super::record::{InstallRecord, KubeletRecord};
+use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
 use super::systemctl::{ServiceManager, property};
 use super::units::UnitSettings;
@@ -27,7 +28,7 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         record.as_ref().is_none_or(|record| record.kubelet.is_some())
     });
     let explicit = explicit_upstream(None, of_node, record.as_ref())?;
-    let settings = service_settings(explicit.clone())?.shim;
+    let settings = service_settings(paths, explicit.clone())?.shim;
     let upstream = settings.relay.upstream;
     let listen = listen_for(&upstream);
     let mut findings = node_findings(paths, manager, &upstream, &listen).await;
@@ -45,6 +46,7 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
     let units = UnitSettings {
         upstream: explicit.as_ref(),
         listen: &listen,
+        access: SocketAccess::of_socket(paths, &upstream).unwrap_or(SocketAccess::ROOT).with_names(paths),
         mode: settings.role,
         drain_timeout: settings.relay.drain_timeout,
         kubelet: switch,

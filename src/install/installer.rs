@@ -37,8 +37,14 @@ impl Installer<'_> {
         self.make(&steps)?;
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         (self.report)(&format!("{socket} listens on {}", plan.listen));
-        if steps.iter().any(|step| step.runs("reload", service)) {
+        let runs = |command: &str| steps.iter().any(|step| step.runs(command, service));
+        if runs("reload") {
             (self.report)(&format!("{service} is replaced; calls in flight finish in the old process"));
+        }
+        if runs("restart") {
+            (self.report)(&format!(
+                "{service} is restarted, because its unit has changed; new connections wait until it serves"
+            ));
         }
         record.listen = plan.listen.to_string();
         record.write(self.paths)?;

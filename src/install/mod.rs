@@ -23,6 +23,8 @@ mod paths;
 mod plan;
 mod preflight;
 mod record;
+mod running_service;
+mod socket_access;
 mod steps;
 mod switch;
 mod systemctl;

@@ -10,6 +10,7 @@ use super::node::NodeKubelet;
 use super::paths::Paths;
 use super::preflight::node_findings;
 use super::record::InstallRecord;
+use super::socket_access::SocketAccess;
 use super::switch::{InstalledFile, KubeletSwitch};
 use super::systemctl::ServiceManager;
 use super::units::UnitSettings;
@@ -48,6 +49,8 @@ pub struct InstallPlan {
     pub(super) upstream: SocketPath,
     /// Socket on which systemd listens.
     pub(super) listen: SocketPath,
+    /// Owner and mode of that socket.
+    pub(super) access: SocketAccess,
     /// The admin socket.
     pub(super) admin: SocketPath,
     pub(super) mode: OperatingMode,
@@ -75,7 +78,7 @@ impl InstallPlan {
             None
         };
         let explicit_upstream = explicit_upstream(options.upstream, kubelet.as_ref(), record.as_ref())?;
-        let settings = service_settings(explicit_upstream.clone())?.shim;
+        let settings = service_settings(paths, explicit_upstream.clone())?.shim;
         let upstream = settings.relay.upstream;
         let listen = listen_for(&upstream);
         let mut findings = node_findings(paths, manager, &upstream, &listen).await;
@@ -92,6 +95,7 @@ impl InstallPlan {
             program,
             program_changes,
             explicit_upstream,
+            access: SocketAccess::of_socket(paths, &upstream).unwrap_or(SocketAccess::ROOT).with_names(paths),
             upstream,
             listen,
             admin: settings.admin,
@@ -122,17 +126,22 @@ impl InstallPlan {
         self.kubelet.as_ref().map(|kubelet| &kubelet.switch).or_else(earlier)
     }
 
-    /// Returns the units.
-    pub(super) fn units(&self) -> Vec<InstalledFile> {
-        let settings = UnitSettings {
+    /// Returns the settings of the units.
+    pub(super) fn unit_settings(&self) -> UnitSettings<'_> {
+        UnitSettings {
             upstream: self.explicit_upstream.as_ref(),
             listen: &self.listen,
+            access: self.access,
             mode: self.mode,
             drain_timeout: self.drain_timeout,
             kubelet: self.switch(),
             confirm_within: self.confirm_within,
-        };
-        settings.files()
+        }
+    }
+
+    /// Returns the units.
+    pub(super) fn units(&self) -> Vec<InstalledFile> {
+        self.unit_settings().files()
     }
 
     /// Returns the files that switch the kubelet; none if it is not to be switched.
@@ -162,8 +171,12 @@ pub(super) fn explicit_upstream(
 
 /// Returns the settings that the service has: those of the configuration file, without the
 /// variables of the user's shell.
-pub(super) fn service_settings(upstream: Option<SocketPath>) -> Result<Settings, InstallError> {
+pub(super) fn service_settings(
+    paths: &Paths,
+    upstream: Option<SocketPath>,
+) -> Result<Settings, InstallError> {
     let environment = Environment {
+        config_home: paths.at("/etc"),
         is_activated: true,
         runtime_endpoint: None,
         state_dir_variable: None,
