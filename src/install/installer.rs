@@ -64,7 +64,7 @@ impl Installer<'_> {
         if let Some(kubelet) = &plan.kubelet {
             let switch = kubelet.switch.clone();
             let confirmed = record.kubelet.is_some_and(|known| known.confirmed && known.switch == switch);
-            record.kubelet = Some(KubeletRecord { switch, confirmed });
+            record.kubelet = Some(KubeletRecord { switch, confirmed, reverted: false });
         }
         record.write(self.paths)?;
         Ok(record)
@@ -101,7 +101,7 @@ impl Installer<'_> {
     pub fn revert(&self) -> Result<(), InstallError> {
         self.manager.run(&["start", InstalledUnit::Bypass.name()])?;
         self.manager.run(&["disable", "--now", InstalledUnit::Revert.name()])?;
-        Ok(())
+        Ok(InstallRecord::set_reverted(self.paths)?)
     }
 
     /// Makes steps.

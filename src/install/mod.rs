@@ -24,6 +24,7 @@ mod plan;
 mod preflight;
 mod record;
 mod running_service;
+mod service_findings;
 mod socket_access;
 mod steps;
 mod switch;

@@ -1,5 +1,7 @@
 //! Installs and uninstalls below a directory, with a manager of units that can fail at each step.
 
+mod service;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
@@ -100,8 +102,7 @@ impl TestNode {
         let plan = self.plan().await?;
         let installer = Installer { paths: &self.paths, manager: &self.manager, report };
         installer.install(&plan)?;
-        let deadline_passed = Installer::switch_kubelet(&installer, &plan);
-        deadline_passed.await.map(drop)
+        installer.switch_kubelet(&plan).await.map(drop)
     }
 
     async fn plan(&self) -> Result<InstallPlan, InstallError> {
