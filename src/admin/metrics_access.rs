@@ -22,18 +22,18 @@ pub enum MetricsAccess {
     Connected,
     /// Clients with a certificate that TLS has verified, and clients with a bearer token that an
     /// API server accepts.
-    CertificateOrToken(Box<TokenReview>),
+    CertificateOrToken(Box<TokenAccess>),
 }
 
 /// Permission of clients with a bearer token.
 #[derive(Debug)]
-pub struct TokenReview {
+pub struct TokenAccess {
     tokens: TokenAuthorizer,
     /// Log of clients that were refused because the API server did not answer.
     log: RefusalLog,
 }
 
-impl TokenReview {
+impl TokenAccess {
     /// Creates the permission from that of the API server.
     #[must_use]
     pub fn new(tokens: TokenAuthorizer) -> Self {

@@ -23,7 +23,7 @@ mod state;
 mod users;
 
 pub use client::{Client, ClientError, Followed};
-pub use metrics_access::{MetricsAccess, TokenReview};
+pub use metrics_access::{MetricsAccess, TokenAccess};
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 pub use users::AdminUsers;

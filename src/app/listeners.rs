@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::error::{RunError, both};
 use super::handover::predecessor_runs;
-use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo, TokenReview};
+use crate::admin::{AdminUsers, MetricsAccess, MetricsEndpoint, ServerInfo, TokenAccess};
 use crate::authorization::{ApiServer, TokenAuthorizer};
 use crate::config::{MetricsSettings, ServerConfig, TokenReviewSource};
 use crate::socket::{self, BindMode, BoundListener, SocketPath, bind, from_systemd};
@@ -228,7 +228,7 @@ async fn open_metrics(settings: &MetricsSettings) -> Result<MetricsEndpoint, Run
     }
     let access = match api_server.map(TokenAuthorizer::new) {
         None => MetricsAccess::Connected,
-        Some(tokens) => MetricsAccess::CertificateOrToken(Box::new(TokenReview::new(tokens))),
+        Some(tokens) => MetricsAccess::CertificateOrToken(Box::new(TokenAccess::new(tokens))),
     };
     Ok(MetricsEndpoint { listener, tls: tls.map(Arc::new), access })
 }

@@ -40,7 +40,7 @@ impl Servers {
             match listener {
                 Ok(listener) => {
                     admin.set_failure(address.name(), None);
-                    let server = ApiServer::new(listener, &bound_paths)?;
+                    let server = ReadyListener::new(listener, &bound_paths)?;
                     servers.spawn(server.serve(admin.clone()));
                 }
                 Err(error) => {
@@ -61,13 +61,13 @@ impl Servers {
 
 /// A listener that can be served. The path of the admin socket is removed when the servers are
 /// closed.
-enum ApiServer {
+enum ReadyListener {
     Admin(UnixListener, AdminUsers),
     Public(TcpListener),
     Metrics(MetricsEndpoint),
 }
 
-impl ApiServer {
+impl ReadyListener {
     fn new(listener: ApiListener, bound_paths: &BoundPaths) -> io::Result<Self> {
         Ok(match listener {
             ApiListener::Admin(bound, users) => {
@@ -113,11 +113,11 @@ async fn open_changed(
     address: &ApiAddress,
     reason: &str,
     bound_paths: &BoundPaths,
-) -> Result<ApiServer, String> {
+) -> Result<ReadyListener, String> {
     loop {
         sleep(REOPEN_INTERVAL).await;
         let opened = address.open().await;
-        let opened = opened.and_then(|listener| Ok(ApiServer::new(listener, bound_paths)?));
+        let opened = opened.and_then(|listener| Ok(ReadyListener::new(listener, bound_paths)?));
         match opened.map_err(|error| error.to_string()) {
             Err(error) if error == reason => {}
             opened => return opened,

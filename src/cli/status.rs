@@ -347,6 +347,15 @@ mod tests {
     }
 
     #[test]
+    fn the_status_has_the_reason_why_an_address_is_not_served() {
+        let mut status = status(&json!([]), &json!([]));
+        status.api_failures = vec!["--http: cannot listen on 127.0.0.1:9754".to_owned()];
+        let plain = Screen { width: None, colour: false, utf8: true };
+        let shown = table(&status, "2026-11-24T13:00:00Z".parse().unwrap(), plain);
+        assert!(shown.contains("not served   --http: cannot listen on 127.0.0.1:9754\n"), "{shown}");
+    }
+
+    #[test]
     fn the_status_says_that_probes_do_not_run_in_the_mode_off() {
         let probe = json!({
             "type": "liveness", "handler": "exec", "source": "manifest", "result": "failure", "run": 9, "threshold": 3,
