@@ -80,7 +80,7 @@ pub async fn demo(lasts: Duration) -> Result<u8, DemoError> {
         journal: None,
         traces: None,
         watch_runtime: true,
-        role: OperatingMode::Kubelet,
+        operating_mode: OperatingMode::Kubelet,
         state: Some(dir.path().to_owned()),
         state_source: StateDirSource::Default,
     };

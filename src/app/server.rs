@@ -84,13 +84,12 @@ impl Shim {
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
         let metrics = new_metrics(traces.clone());
         let runtime = MeteredChannel::new(&config.relay.upstream);
-        let restarts_client_pods = config.role == OperatingMode::Restart;
-        let tap_config =
-            tap::TapConfig { hands_on_requests: restarts_client_pods, ..tap::TapConfig::default() };
+        let restarts_client_pods = config.operating_mode == OperatingMode::Restart;
+        let tap_config = tap::TapConfig { hands_on_requests: restarts_client_pods, ..Default::default() };
         let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
         let call_ids = CallIds::starting_at(first_call);
         let shared = Shared {
-            role: config.role,
+            operating_mode: config.operating_mode,
             redact,
             specs: config.specs,
             runtime: runtime.clone(),
@@ -125,7 +124,8 @@ impl Shim {
         let servers = Servers::open(listeners.relay.claim, listeners.api, &admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
-        let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
+        let updates =
+            SpecUpdates::start(config.operating_mode, config.sources, shared.specs.clone(), &events);
         let watched = config.watch_runtime.then_some(runtime);
         let handover = journal.clone().map(|journal| (call_ids.clone(), journal));
         let inputs = Inputs {
@@ -235,7 +235,7 @@ impl Shim {
 
 /// Settings and handles that several parts share.
 struct Shared {
-    role: OperatingMode,
+    operating_mode: OperatingMode,
     /// Whether commands are left out of messages.
     redact: bool,
     specs: SpecResolver,
@@ -261,7 +261,7 @@ impl Shared {
             specs: self.specs.clone(),
             metrics: self.metrics.prober.clone(),
             inspect_requests,
-            skip_start_jitter: self.role == OperatingMode::Kubelet,
+            skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
             enforcement,
         };
         let internal_calls = self.internal_calls.clone();
@@ -275,7 +275,7 @@ impl Shared {
         prober: Option<ProbeManager>,
         spec_updates: Option<mpsc::Sender<SpecResolver>>,
     ) -> Option<KubeletStarter> {
-        let store = store.filter(|_| self.role != OperatingMode::Observe)?;
+        let store = store.filter(|_| self.operating_mode != OperatingMode::Observe)?;
         let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
         let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact);
         let events = self.events.clone();
@@ -285,7 +285,7 @@ impl Shared {
 
     /// Returns the restarter of client pods; `None` unless the mode is `Restart`.
     fn restarter(&self) -> Option<Restarter> {
-        (self.role == OperatingMode::Restart)
+        (self.operating_mode == OperatingMode::Restart)
             .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
     }
 }

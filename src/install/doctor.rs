@@ -111,7 +111,7 @@ impl ServiceConfig {
             upstream: self.explicit_upstream.as_ref(),
             listen: &self.listen,
             access: access.unwrap_or(SocketAccess::ROOT).with_names(paths),
-            mode: self.server.role,
+            operating_mode: self.server.operating_mode,
             drain_timeout: self.server.relay.drain_timeout,
             kubelet: record.kubelet.as_ref().map(|kubelet| &kubelet.switch),
             confirm_within: ANY_TIME,

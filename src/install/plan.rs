@@ -53,7 +53,7 @@ pub struct InstallPlan {
     pub(super) access: SocketAccess,
     /// The admin socket.
     pub(super) admin: SocketPath,
-    pub(super) mode: OperatingMode,
+    pub(super) operating_mode: OperatingMode,
     pub(super) drain_timeout: Duration,
     /// The kubelet to switch.
     pub(super) kubelet: Option<NodeKubelet>,
@@ -99,7 +99,7 @@ impl InstallPlan {
             upstream,
             listen,
             admin: settings.admin,
-            mode: settings.role,
+            operating_mode: settings.operating_mode,
             drain_timeout: settings.relay.drain_timeout,
             kubelet,
             record,
@@ -132,7 +132,7 @@ impl InstallPlan {
             upstream: self.explicit_upstream.as_ref(),
             listen: &self.listen,
             access: self.access,
-            mode: self.mode,
+            operating_mode: self.operating_mode,
             drain_timeout: self.drain_timeout,
             kubelet: self.switch(),
             confirm_within: self.confirm_within,

@@ -31,7 +31,7 @@ pub enum ServiceManagerError {
 
 impl ServiceManager for Systemd {
     fn run(&self, arguments: &[&str]) -> Result<String, ServiceManagerError> {
-        // Pagers and colours would be meant for a person.
+        // A pager would wait for input.
         let output = Command::new("systemctl").arg("--no-pager").args(arguments).output()?;
         let Output { status, stdout, stderr } = output;
         if status.success() {

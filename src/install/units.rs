@@ -43,7 +43,7 @@ pub(super) struct UnitSettings<'a> {
     /// Owner and mode of that socket.
     pub(super) access: SocketAccess,
     /// The control that probeshim has over pods, by the configuration file.
-    pub(super) mode: OperatingMode,
+    pub(super) operating_mode: OperatingMode,
     /// Time that calls in flight have to finish.
     pub(super) drain_timeout: Duration,
     /// The change of the kubelet, if it is switched.
@@ -153,7 +153,7 @@ impl UnitSettings<'_> {
     /// its predecessor.
     fn process(&self) -> String {
         let upstream = self.upstream.map(|upstream| format!(" --upstream {upstream}")).unwrap_or_default();
-        let hardening = match self.mode {
+        let hardening = match self.operating_mode {
             OperatingMode::Observe => OBSERVER_HARDENING,
             OperatingMode::Restart | OperatingMode::Kubelet => "",
         };
@@ -233,14 +233,14 @@ mod tests {
 
     use super::*;
 
-    fn units(mode: OperatingMode, kubelet: Option<&KubeletSwitch>) -> Vec<InstalledFile> {
+    fn units(operating_mode: OperatingMode, kubelet: Option<&KubeletSwitch>) -> Vec<InstalledFile> {
         let upstream = SocketPath::parse("/run/containerd/containerd.sock").unwrap();
         let listen = SocketPath::parse("/run/probeshim/probeshim.sock").unwrap();
         let settings = UnitSettings {
             upstream: Some(&upstream),
             listen: &listen,
             access: SocketAccess::ROOT,
-            mode,
+            operating_mode,
             drain_timeout: Duration::from_secs(30),
             kubelet,
             confirm_within: Duration::from_secs(60),
@@ -310,7 +310,7 @@ mod tests {
             upstream: Some(&upstream),
             listen: &listen,
             access: SocketAccess::ROOT,
-            mode: OperatingMode::Observe,
+            operating_mode: OperatingMode::Observe,
             drain_timeout: Duration::from_secs(30),
             kubelet: None,
             confirm_within: Duration::from_secs(60),
@@ -320,7 +320,7 @@ mod tests {
             UnitSettings { drain_timeout: Duration::ZERO, kubelet: Some(&switch), ..settings.clone() };
         assert_ne!(supervised.service(), settings.service());
         assert_eq!(supervised.digest(), settings.digest());
-        let restarting = UnitSettings { mode: OperatingMode::Restart, ..settings.clone() };
+        let restarting = UnitSettings { operating_mode: OperatingMode::Restart, ..settings.clone() };
         let another = UnitSettings { upstream: Some(&listen), ..settings.clone() };
         for other in [restarting, another] {
             assert_ne!(other.digest(), settings.digest());
