@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::InstallError;
 use super::confirm::{Confirmation, switch_state};
 use super::files::has_content;
-use super::finding::Finding;
+use super::finding::{Finding, REINSTALL};
 use super::node::NodeKubelet;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::{explicit_upstream, listen_for, service_settings};
@@ -22,9 +22,6 @@ use crate::socket::SocketPath;
 /// Time for the confirmation in the units that are compared. It is part of the timer only, which is
 /// not compared.
 const ANY_TIME: Duration = Duration::from_secs(60);
-
-/// Remedy of an incomplete or outdated installation.
-pub(super) const REINSTALL: &str = "run: probeshim install";
 
 const REINSTALL_KUBELET: &str = "run: probeshim install --kubelet";
 const KUBELET_REMEDY: &str = "`probeshim install` works without the kubelet; `install --kubelet` does not";

@@ -6,8 +6,7 @@ use tokio::time::timeout;
 
 use super::InstallError;
 use super::checks::runtime_version;
-use super::doctor::REINSTALL;
-use super::finding::Finding;
+use super::finding::{Finding, REINSTALL};
 use super::paths::{InstalledUnit, Paths};
 use super::running_service::RunningService;
 use super::socket_access::SocketAccess;

@@ -208,9 +208,10 @@ fn bypass(switch: &KubeletSwitch) -> String {
     )
 }
 
-/// Returns a script that runs a command at the second hang within [`HANG_INTERVAL`]. The start limit
-/// does not count hangs: each takes longer than a start limit of a minute allows. The script runs
-/// after each end of the process. It needs no probeshim, and has no single quotes.
+/// Returns a script that runs a command at the second hang within [`HANG_INTERVAL`].
+///
+/// A start limit of a minute does not count hangs: systemd needs ten seconds or more to find one.
+/// The script runs after each end of the process. It needs no probeshim, and has no single quotes.
 fn on_second_hang(file: &str, command: &str) -> String {
     format!(
         "case $SERVICE_RESULT in watchdog|timeout) ;; *) exit 0 ;; esac; last=; read -r last 2>/dev/null <{file}; \

@@ -24,7 +24,7 @@ impl TestNode {
         self.manager.active_state.set(Some("active"));
     }
 
-    /// Installs, and returns what systemd was asked to do with the service.
+    /// Installs, and returns the commands of systemd for the service.
     async fn steps_on_service(&self) -> Vec<String> {
         self.fail_at(None);
         self.install().await.unwrap();
