@@ -27,9 +27,11 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::new()?;
     let mut handover = HandoverSignal::new()?;
     raise_nofile_limit();
+    service_manager::starting();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let (listen, state_source) = (settings.listen.clone(), settings.state_source);
     let mut shim = Shim::open(settings).await?;
+    service_manager::starting();
     // A socket that systemd passes has a path too.
     let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
     let recorder = match shim.kubelet_starter.take().zip(listen) {

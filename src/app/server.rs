@@ -22,7 +22,7 @@ use super::kubelet::KubeletStarter;
 use super::listeners::{ApiAddress, ApiEndpoint, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
-use super::service_manager::start_watchdog;
+use super::service_manager::{start_watchdog, starting};
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
@@ -322,6 +322,7 @@ impl Recording {
         traces: Option<&TraceConfig>,
         redact: bool,
     ) -> Result<Self, RunError> {
+        starting();
         let calls = Arc::new(CallHistory::new(history::Limits::default()));
         let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
         let events = Arc::new(EventRecorder::new(redact));
