@@ -32,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const SIGNALS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that a successor has to serve calls, as systemd gives it to a service.
-const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time in which a killed successor is waited for.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -217,7 +217,7 @@ mod tests {
         let error = serves(pid, &admin).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("the successor with pid {pid} did not serve within 30s, and was killed")
+            format!("the successor with pid {pid} did not serve within 60s, and was killed")
         );
         assert_eq!(hanging.wait().await.unwrap().signal(), Some(Signal::KILL.as_raw()));
     }

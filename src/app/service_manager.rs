@@ -15,7 +15,7 @@ const VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 /// Time that systemd gives to each part of the start, like that to the whole start in the unit.
-const START_EXTENSION: Duration = Duration::from_secs(30);
+const START_EXTENSION: Duration = Duration::from_secs(60);
 
 /// Notifies systemd that a part of the start has ended. On a slow node each part has the time that
 /// the unit gives to the start: only a hang reaches the limit.

@@ -19,7 +19,7 @@ const WATCHDOG: &str = "10s";
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
 /// Time that the process has to serve calls after its start.
-const START_TIMEOUT: &str = "30s";
+const START_TIMEOUT: &str = "60s";
 
 /// Time that a hung process has to end after SIGABRT.
 const ABORT_TIMEOUT: &str = "10s";

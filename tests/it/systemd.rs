@@ -162,7 +162,7 @@ async fn systemd_is_notified_when_clients_are_served_and_when_the_drain_starts()
     let mut service = Service::start(runtime.socket.as_path(), &[]).await;
     // The parts of a slow start have a limit each.
     for _ in 0..3 {
-        assert_eq!(service.notification().await, format!("{EXTENSION}30000000"));
+        assert_eq!(service.notification().await, format!("{EXTENSION}60000000"));
     }
     let ready = service.notified().await;
     let expected = format!("READY=1\nSTATUS=serving unix://{}", service.running.socket.display());
