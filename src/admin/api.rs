@@ -105,6 +105,9 @@ pub struct Status {
     /// `--metrics-listen`.
     #[serde(default)]
     pub metrics: Option<String>,
+    /// Reasons why addresses of the API are not served yet. Opening them is tried again.
+    #[serde(default)]
+    pub api_failures: Vec<String>,
     /// Status of the runtime.
     pub upstream: UpstreamStatus,
     /// Numbers of client connections.

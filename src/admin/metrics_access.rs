@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use tracing::warn;
 
 use super::listener::Caller;
+use super::refusal_log::RefusalLog;
 use crate::authorization::{AccessDecision, METRICS_PATH, TokenAuthorizer};
 use crate::terminal::sanitize;
 
@@ -21,7 +22,23 @@ pub enum MetricsAccess {
     Connected,
     /// Clients with a certificate that TLS has verified, and clients with a bearer token that an
     /// API server accepts.
-    CertificateOrToken(Box<TokenAuthorizer>),
+    CertificateOrToken(Box<TokenAccess>),
+}
+
+/// Permission of clients with a bearer token.
+#[derive(Debug)]
+pub struct TokenAccess {
+    tokens: TokenAuthorizer,
+    /// Log of clients that were refused because the API server did not answer.
+    log: RefusalLog,
+}
+
+impl TokenAccess {
+    /// Creates the permission from that of the API server.
+    #[must_use]
+    pub fn new(tokens: TokenAuthorizer) -> Self {
+        Self { tokens, log: RefusalLog::default() }
+    }
 }
 
 /// Answers requests of clients that may read the metrics, and refuses all others, as the kubelet
@@ -32,12 +49,12 @@ pub(super) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let MetricsAccess::CertificateOrToken(tokens) = &*access else { return next.run(request).await };
+    let MetricsAccess::CertificateOrToken(review) = &*access else { return next.run(request).await };
     if caller.has_certificate {
         return next.run(request).await;
     }
     let Some(token) = bearer_token(request.headers()) else { return unauthenticated() };
-    match tokens.decide(token).await {
+    match review.tokens.decide(token).await {
         Ok(AccessDecision::Allowed) => next.run(request).await,
         Ok(AccessDecision::Unauthenticated) => unauthenticated(),
         Ok(AccessDecision::Forbidden { user }) => {
@@ -46,7 +63,9 @@ pub(super) async fn check(
             (StatusCode::FORBIDDEN, reason).into_response()
         }
         Err(error) => {
-            warn!(%error, "a client of the metrics is refused: the API server cannot review its token");
+            if let Some(requests) = review.log.add() {
+                warn!(%error, requests, "clients of the metrics are refused: the API server cannot review their tokens");
+            }
             (StatusCode::SERVICE_UNAVAILABLE, "the API server cannot review the token; see the log\n")
                 .into_response()
         }

@@ -15,6 +15,7 @@ mod listener;
 mod metric_reference;
 mod metrics_access;
 mod readiness;
+mod refusal_log;
 mod routes;
 mod server;
 mod slots;
@@ -22,7 +23,7 @@ mod state;
 mod users;
 
 pub use client::{Client, ClientError, Followed};
-pub use metrics_access::MetricsAccess;
+pub use metrics_access::{MetricsAccess, TokenAccess};
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 pub use users::AdminUsers;

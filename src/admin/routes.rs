@@ -162,6 +162,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         listen: admin.info.listen.clone(),
         http: admin.info.http.map(|address| format!("http://{address}")),
         metrics: admin.info.metrics.clone(),
+        api_failures: admin.failures(),
         upstream: readiness::check_upstream(&admin.state.runtime).await,
         connections: api::Connections {
             open: admin.state.metrics.relay.connections_open(),

@@ -1,7 +1,8 @@
 //! Data sources of the API.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use prometheus_client::metrics::counter::Counter;
@@ -120,6 +121,8 @@ pub struct Admin {
     pub(super) probe_metrics: Vec<Registry>,
     /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
+    /// Addresses of the API that cannot be opened yet, with the reasons.
+    failures: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Admin {
@@ -131,6 +134,20 @@ impl Admin {
         state.faults.register(&mut metrics);
         let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
-        Self { info, state, metrics, probe_metrics, followers }
+        Self { info, state, metrics, probe_metrics, followers, failures: Mutex::default() }
+    }
+
+    /// Records why an address of the API cannot be opened; `None` once it is open.
+    pub fn set_failure(&self, address: &'static str, failure: Option<String>) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(failure) => failures.insert(address, failure),
+            None => failures.remove(address),
+        };
+    }
+
+    /// Returns why addresses of the API cannot be opened yet.
+    pub(super) fn failures(&self) -> Vec<String> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

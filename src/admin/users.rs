@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -16,10 +16,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::api::ErrorBody;
+use super::refusal_log::RefusalLog;
 use super::{API_HEADER, API_VERSION};
 use crate::relay::Peer;
 
@@ -29,9 +30,6 @@ const MAX_REFUSALS: usize = 32;
 
 /// Maximum duration of a connection that receives a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Minimum interval between log lines about refused connections.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Users who may connect to the admin socket.
 #[derive(Clone, Debug, Default)]
@@ -47,15 +45,7 @@ pub(super) struct UserListener {
     listener: UnixListener,
     users: AdminUsers,
     refusals: Arc<Semaphore>,
-    log: Arc<Mutex<RefusalLog>>,
-}
-
-/// Limits the number of log lines about refused connections.
-#[derive(Debug, Default)]
-struct RefusalLog {
-    last: Option<Instant>,
-    /// Number of refused connections since the last line.
-    unreported: u64,
+    log: RefusalLog,
 }
 
 impl AdminUsers {
@@ -64,35 +54,22 @@ impl AdminUsers {
     }
 }
 
-impl RefusalLog {
-    /// Returns the number of connections to report, or `None` if a line was written recently.
-    fn add(&mut self, now: Instant) -> Option<u64> {
-        self.unreported += 1;
-        if self.last.is_some_and(|last| now < last + LOG_INTERVAL) {
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.unreported))
-    }
-}
-
 impl UserListener {
     pub(super) fn new(listener: UnixListener, users: AdminUsers) -> Self {
         let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
-        Self { listener, users, refusals, log: Arc::default() }
+        Self { listener, users, refusals, log: RefusalLog::default() }
     }
 
     fn refuse(&self, stream: UnixStream) {
         let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
-        let reported = self.log.lock().unwrap_or_else(PoisonError::into_inner).add(Instant::now());
-        if let Some(connections) = reported {
+        if let Some(connections) = self.log.add() {
             let client = Peer::from_socket(&stream).map_or_else(|| "?".to_owned(), |peer| peer.to_string());
             warn!(%client, connections, "a user without permission is refused at the admin socket; see --allow-uid");
         }
         let Ok(permit) = self.refusals.clone().try_acquire_owned() else { return };
         let reason = match uid {
             Some(uid) => format!(
-                "uid {uid} may not use the admin socket: permitted are root and the user of probeshim; the flag \
+                "uid {uid} may not use the admin socket: root and the user of probeshim are permitted; the flag \
                  --allow-uid {uid} of probeshim permits this user too"
             ),
             None => "the kernel does not report the user of this connection".to_owned(),
@@ -144,15 +121,5 @@ mod tests {
         {
             assert_eq!(users.permit(uid), expected, "{uid}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_refusals_have_one_log_line_for_each_interval() {
-        let mut log = RefusalLog::default();
-        assert_eq!(log.add(Instant::now()), Some(1));
-        assert_eq!((log.add(Instant::now()), log.add(Instant::now())), (None, None));
-        tokio::time::advance(LOG_INTERVAL).await;
-        assert_eq!(log.add(Instant::now()), Some(3));
-        assert_eq!(log.add(Instant::now()), None);
     }
 }

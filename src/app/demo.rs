@@ -82,7 +82,7 @@ pub async fn demo(lasts: Duration, faults: FaultSettings) -> Result<u8, DemoErro
         journal: None,
         traces: None,
         watch_runtime: true,
-        role: OperatingMode::Kubelet,
+        operating_mode: OperatingMode::Kubelet,
         state: Some(dir.path().to_owned()),
         state_source: StateDirSource::Default,
         faults,

@@ -80,7 +80,7 @@ pub enum RunError {
 
 impl RunError {
     /// Joins errors into one without nesting.
-    fn several(errors: impl Iterator<Item = Self>) -> Self {
+    pub(super) fn several(errors: impl Iterator<Item = Self>) -> Self {
         let flat = errors.flat_map(|error| match error {
             Self::Several(errors) => errors,
             single => vec![single],

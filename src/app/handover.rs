@@ -11,7 +11,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use procfs::process::Process;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
@@ -30,6 +30,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that a successor has to catch signals.
 const SIGNALS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time that a successor has to serve calls, as systemd gives it to a service.
+const SERVE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time in which a killed successor is waited for.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between checks of the progress of a successor.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -74,6 +80,9 @@ pub(super) enum HandoverError {
     /// The successor has ended before it served.
     #[error("the successor with pid {0} ended during its start; its last messages have the reason")]
     Ended(u32),
+    /// The successor did not serve in time.
+    #[error("the successor with pid {0} did not serve within {SERVE_TIMEOUT:?}, and was killed")]
+    Hung(u32),
 }
 
 /// The program that takes over.
@@ -116,8 +125,18 @@ impl Successor {
 }
 
 /// Waits until a successor answers on the admin socket: it serves calls from then on. Fails if the
-/// successor ends.
+/// successor ends. Kills a successor that takes longer than the timeout: without an end it would
+/// prevent each further upgrade, and its sockets would stay in use.
 pub(super) async fn serves(pid: u32, admin: &Client) -> Result<(), HandoverError> {
+    if let Ok(served) = timeout(SERVE_TIMEOUT, answers(pid, admin)).await {
+        return served;
+    }
+    kill(pid).await;
+    Err(HandoverError::Hung(pid))
+}
+
+/// Waits until the process that answers on the admin socket has a pid. Fails if that process ends.
+async fn answers(pid: u32, admin: &Client) -> Result<(), HandoverError> {
     loop {
         let status = admin.status().await.ok();
         let status = status.and_then(|status| serde_json::from_slice::<Status>(&status).ok());
@@ -129,6 +148,19 @@ pub(super) async fn serves(pid: u32, admin: &Client) -> Result<(), HandoverError
         }
         sleep(CHECK_INTERVAL).await;
     }
+}
+
+/// Kills a process, and waits for its end. A process that waits for a disk ends only with the disk.
+async fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let ended = async {
+        while process_status(pid).is_some() {
+            sleep(CHECK_INTERVAL).await;
+        }
+    };
+    let _ = timeout(KILL_TIMEOUT, ended).await;
 }
 
 /// Waits until a successor catches SIGUSR2. By default the signal ends a process, so systemd may
@@ -171,7 +203,24 @@ fn program_path(argument: Option<OsString>, link: PathBuf) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+    use crate::socket::SocketPath;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_successor_that_hangs_during_its_start_is_killed() {
+        let mut hanging = Command::new("sleep").arg("infinity").spawn().unwrap();
+        let pid = hanging.id().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let admin = Client::new(SocketPath::new(&dir.path().join("admin.sock")).unwrap());
+        let error = serves(pid, &admin).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the successor with pid {pid} did not serve within 60s, and was killed")
+        );
+        assert_eq!(hanging.wait().await.unwrap().signal(), Some(Signal::KILL.as_raw()));
+    }
 
     #[test]
     fn an_upgraded_program_is_found_at_the_path_of_the_old_one() {

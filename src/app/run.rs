@@ -27,9 +27,11 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = ShutdownSignals::of_service()?;
     let mut handover = HandoverSignal::new()?;
     raise_nofile_limit();
+    service_manager::starting();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let (listen, state_source) = (settings.listen.clone(), settings.state_source);
     let mut shim = Shim::open(settings).await?;
+    service_manager::starting();
     // A socket that systemd passes has a path too.
     let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
     let recorder = match shim.kubelet_starter.take().zip(listen) {
@@ -62,7 +64,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
 
     service_manager::ready(&format!("serving {} for {upstream}", shim.info.listen));
     let admin = Client::new(admin);
-    // The mode that records pods of clients keeps them in a store, which one process can have.
+    // With `--enforce restart`, one process at a time can open the store of client pods.
     let has_store = recorder.is_some();
     let successor = loop {
         tokio::select! {
@@ -128,7 +130,7 @@ async fn hand_over(shim: &mut Shim, admin: &Client, has_store: bool) -> Option<u
     };
     match start_successor(shim, successor, socket, admin, has_store).await {
         Ok(pid) => return Some(pid),
-        Err(error) => error!(%error, "no successor has started: this process serves on"),
+        Err(error) => error!(%error, "no successor has started: this process continues to serve"),
     }
     if let Err(error) = shim.reclaim().await {
         error!(%error, "the API is not served until probeshim starts again");

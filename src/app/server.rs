@@ -20,10 +20,10 @@ use tracing::warn;
 use super::error::{RunError, both};
 use super::faults;
 use super::kubelet::KubeletStarter;
-use super::listeners::{ApiAddresses, ApiListeners, Listeners};
+use super::listeners::{ApiAddress, ApiEndpoint, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
-use super::service_manager::start_watchdog;
+use super::service_manager::{start_watchdog, starting};
 use super::signals::has_terminal;
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
@@ -56,7 +56,7 @@ pub(super) struct Shim {
     /// Servers of the API; `None` while their addresses are left to a successor.
     servers: Option<Servers>,
     admin: Arc<Admin>,
-    api_addresses: ApiAddresses,
+    api_addresses: Vec<ApiAddress>,
     engine_task: Option<JoinHandle<()>>,
     /// Ids of calls, and the journal in which a successor finds the next id. The journal's thread
     /// ends once the journal is dropped.
@@ -87,13 +87,12 @@ impl Shim {
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
         let metrics = new_metrics(traces.clone());
         let runtime = MeteredChannel::new(&config.relay.upstream);
-        let restarts_client_pods = config.role == OperatingMode::Restart;
+        let restarts_client_pods = config.operating_mode == OperatingMode::Restart;
         let tap_config = tap::TapConfig { hands_on_requests: restarts_client_pods, ..Default::default() };
         let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
         let call_ids = CallIds::starting_at(first_call);
-        let internal_calls = tap.internal_calls(call_ids.clone());
-        let shared =
-            Shared::new(config.role, redact, config.specs, &runtime, &metrics, &events, internal_calls);
+        let (mode, internal_calls) = (config.operating_mode, tap.internal_calls(call_ids.clone()));
+        let shared = Shared::new(mode, redact, config.specs, &runtime, &metrics, &events, internal_calls);
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
         let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone())?;
         let (prober, prober_handle) =
@@ -119,10 +118,10 @@ impl Shim {
             metrics: metrics.clone(),
         };
         let admin = Arc::new(Admin::new(listeners.info.clone(), api_state));
-        let servers = Servers::open(listeners.relay.claim, listeners.api, admin.clone())?;
+        let servers = Servers::open(listeners.relay.claim, listeners.api, &admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
-        let updates = SpecUpdates::start(config.role, config.sources, shared.specs.clone(), &events);
+        let updates = SpecUpdates::start(mode, config.sources, shared.specs.clone(), &events);
         let handover = journal.clone().map(|journal| (call_ids.clone(), journal));
         let watched = config.watch_runtime.then_some(runtime);
         let inputs = Inputs {
@@ -201,8 +200,8 @@ impl Shim {
     /// Serves the API at the released addresses again, because no successor has started.
     pub(super) async fn reclaim(&mut self) -> Result<(), RunError> {
         if self.servers.is_none() {
-            let listeners = ApiListeners::open(&self.api_addresses).await?;
-            self.servers = Some(Servers::open(None, listeners, self.admin.clone())?);
+            let endpoints = ApiEndpoint::open_possible(&self.api_addresses).await;
+            self.servers = Some(Servers::open(None, endpoints, &self.admin)?);
             if let Some((_, journal)) = self.handover.clone() {
                 drop(spawn_blocking(move || journal.resume()));
             }
@@ -233,7 +232,7 @@ impl Shim {
 
 /// Settings and handles that several parts share.
 struct Shared {
-    role: OperatingMode,
+    operating_mode: OperatingMode,
     /// Whether commands are left out of messages.
     redact: bool,
     specs: SpecResolver,
@@ -247,7 +246,7 @@ struct Shared {
 
 impl Shared {
     fn new(
-        role: OperatingMode,
+        operating_mode: OperatingMode,
         redact: bool,
         specs: SpecResolver,
         runtime: &MeteredChannel,
@@ -256,7 +255,16 @@ impl Shared {
         internal_calls: InternalCalls,
     ) -> Self {
         let (runtime, metrics, events) = (runtime.clone(), metrics.clone(), events.clone());
-        Self { role, redact, specs, runtime, metrics, events, internal_calls, kubelet: Arc::default() }
+        Self {
+            operating_mode,
+            redact,
+            specs,
+            runtime,
+            metrics,
+            events,
+            internal_calls,
+            kubelet: Arc::default(),
+        }
     }
 
     /// Starts the prober, unless the enforcement mode is `off`.
@@ -272,7 +280,7 @@ impl Shared {
             specs: self.specs.clone(),
             metrics: self.metrics.prober.clone(),
             inspect_requests,
-            skip_start_jitter: self.role == OperatingMode::Kubelet,
+            skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
             enforcement,
         };
         let internal_calls = self.internal_calls.clone();
@@ -286,7 +294,7 @@ impl Shared {
         prober: Option<ProbeManager>,
         spec_updates: Option<mpsc::Sender<SpecResolver>>,
     ) -> Option<KubeletStarter> {
-        let store = store.filter(|_| self.role != OperatingMode::Observe)?;
+        let store = store.filter(|_| self.operating_mode != OperatingMode::Observe)?;
         let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
         let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact);
         let events = self.events.clone();
@@ -304,13 +312,13 @@ impl Shared {
         let (calls, events) = (self.internal_calls.clone(), self.events.clone());
         let node = NodeView { inventory, specs: specs_rx, calls, events };
         // Without a terminal, SIGHUP asks for the configuration.
-        let reads_on_hangup = self.role != OperatingMode::Kubelet && !has_terminal();
+        let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
         Ok((faults::start(settings, node, reads_on_hangup)?, specs))
     }
 
     /// Returns the restarter of client pods; `None` unless the mode is `Restart`.
     fn restarter(&self) -> Option<Restarter> {
-        (self.role == OperatingMode::Restart)
+        (self.operating_mode == OperatingMode::Restart)
             .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
     }
 }
@@ -347,6 +355,7 @@ impl Recording {
         traces: Option<&TraceConfig>,
         redact: bool,
     ) -> Result<Self, RunError> {
+        starting();
         let calls = Arc::new(CallHistory::new(history::Limits::default()));
         let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
         let events = Arc::new(EventRecorder::new(redact));

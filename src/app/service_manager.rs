@@ -14,6 +14,16 @@ use tracing::{info, warn};
 const VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
+/// Time that systemd gives to each part of the start, like that to the whole start in the unit.
+const START_EXTENSION: Duration = Duration::from_secs(60);
+
+/// Notifies systemd that a part of the start has ended. On a slow node each part has the time that
+/// the unit gives to the start: only a hang reaches the limit.
+pub(super) fn starting() {
+    let extension = u32::try_from(START_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+    notify(&[NotifyState::ExtendTimeoutUsec(extension)]);
+}
+
 /// Notifies systemd that clients are served. `status` is shown by `systemctl status`.
 pub(super) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);

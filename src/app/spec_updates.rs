@@ -23,12 +23,12 @@ pub(super) struct SpecUpdates {
 impl SpecUpdates {
     /// Watches the sources of specs, unless the built-in kubelet sends its own.
     pub(super) fn start(
-        role: OperatingMode,
+        operating_mode: OperatingMode,
         sources: SpecSources,
         specs: SpecResolver,
         events: &Arc<EventRecorder>,
     ) -> Self {
-        match role {
+        match operating_mode {
             OperatingMode::Kubelet => {
                 let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
                 Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default() }

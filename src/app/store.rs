@@ -21,7 +21,7 @@ const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// at the end of its drain. Meanwhile it answers the watchdog of systemd.
 pub(super) async fn open_store(config: &ServerConfig) -> Result<Option<ClientPodStore>, RunError> {
     let Some(dir) = &config.state else { return Ok(None) };
-    if config.role == OperatingMode::Observe {
+    if config.operating_mode == OperatingMode::Observe {
         return Ok(ClientPodStore::open_if_used(dir));
     }
     let mut watchdog = None;

@@ -268,6 +268,10 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
             AnsiColor::Red.on_default(),
         )
     });
+    let api_failures = status
+        .api_failures
+        .iter()
+        .map(|failure| ("not served", failure.clone(), AnsiColor::Yellow.on_default()));
     let metrics = status.metrics.clone().map(|metrics| ("metrics", metrics, Style::new()));
     let up = format::age(&status.started, now);
     [
@@ -296,6 +300,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     .into_iter()
     .chain(counts(status, now))
     .chain(metrics)
+    .chain(api_failures)
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))
@@ -353,6 +358,15 @@ mod tests {
         let now = "2026-11-24T13:00:00Z".parse().unwrap();
         assert_screens("status", |screen| table(&status(&pods, &stuck), now, screen));
         assert_screens("status_without_pods", |screen| table(&status(&json!([]), &json!([])), now, screen));
+    }
+
+    #[test]
+    fn the_status_has_the_reason_why_an_address_is_not_served() {
+        let mut status = status(&json!([]), &json!([]));
+        status.api_failures = vec!["--http: cannot listen on 127.0.0.1:9754".to_owned()];
+        let plain = Screen { width: None, colour: false, utf8: true };
+        let shown = table(&status, "2026-11-24T13:00:00Z".parse().unwrap(), plain);
+        assert!(shown.contains("not served   --http: cannot listen on 127.0.0.1:9754\n"), "{shown}");
     }
 
     #[test]

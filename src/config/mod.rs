@@ -102,7 +102,7 @@ pub struct ServerConfig {
     /// Whether probeshim lists pods and containers and subscribes to the runtime's events.
     pub watch_runtime: bool,
     /// The operating mode: the control that probeshim has over pods.
-    pub role: OperatingMode,
+    pub operating_mode: OperatingMode,
     /// The state directory; `None` only in the mode `Observe`, if there is no default.
     pub state: Option<PathBuf>,
     /// The source of the path of the state directory.
@@ -210,7 +210,7 @@ impl Settings {
             validator.error("--watch-runtime", Some("off"), reason);
         }
         protected.extend(flags.never_kill);
-        let role = match (purpose, mode) {
+        let operating_mode = match (purpose, mode) {
             (Purpose::Play, _) => OperatingMode::Kubelet,
             (Purpose::Run, EnforcementMode::Restart) => OperatingMode::Restart,
             (Purpose::Run, _) => OperatingMode::Observe,
@@ -222,7 +222,7 @@ impl Settings {
         };
         let state = match flags.state_dir {
             Some(DirPath(state)) => Some(state),
-            None if role == OperatingMode::Observe => around.state_dir().ok(),
+            None if operating_mode == OperatingMode::Observe => around.state_dir().ok(),
             None => validator.default_from("--state-dir", around.state_dir()),
         };
         let journal = validator.journal(state.as_deref(), flags.record_limit, around);
@@ -259,7 +259,7 @@ impl Settings {
             journal,
             traces: flags.otlp_endpoint.map_or(collector, |OrOff(config)| config),
             watch_runtime,
-            role,
+            operating_mode,
             state,
             state_source,
             faults,

@@ -28,7 +28,7 @@ pub(super) fn bypass(switch: &KubeletSwitch) -> String {
 }
 
 /// Returns the path of a program of the system.
-fn program(name: &str) -> String {
+pub(super) fn program(name: &str) -> String {
     let dirs = ["/usr/bin", "/bin"];
     let found = dirs.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| Path::new("/usr/bin").join(name)).display().to_string()

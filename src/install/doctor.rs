@@ -1,22 +1,31 @@
 //! Diagnoses a node: what an installation would need, and whether an installation is complete.
 
+use std::time::Duration;
+
 use super::InstallError;
 use super::confirm::{Confirmation, switch_state};
 use super::files::has_content;
-use super::finding::Finding;
+use super::finding::{Finding, REINSTALL};
 use super::node::NodeKubelet;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::{explicit_upstream, listen_for, service_settings};
 use super::preflight::node_findings;
 use super::record::{InstallRecord, KubeletRecord};
+use super::service_findings::service_findings;
+use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
 use super::systemctl::{ServiceManager, property};
 use super::units::UnitSettings;
+use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
 /// Time for the confirmation in the units that are compared. It is part of the timer only, which is
 /// not compared.
-const ANY_TIME: std::time::Duration = std::time::Duration::from_secs(60);
+const ANY_TIME: Duration = Duration::from_secs(60);
+
+const REINSTALL_KUBELET: &str = "run: probeshim install --kubelet";
+const KUBELET_REMEDY: &str = "`probeshim install` works without the kubelet; `install --kubelet` does not";
+const CONFIG_REMEDY: &str = "correct the configuration; then run: probeshim install";
 
 /// Checks the node, and the installation if there is one.
 pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec<Finding>, InstallError> {
@@ -26,46 +35,87 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         // An installation without the kubelet has the runtime of the configuration.
         record.as_ref().is_none_or(|record| record.kubelet.is_some())
     });
-    let explicit = explicit_upstream(None, of_node, record.as_ref())?;
-    let settings = service_settings(explicit.clone())?.shim;
-    let upstream = settings.relay.upstream;
-    let listen = listen_for(&upstream);
-    let mut findings = node_findings(paths, manager, &upstream, &listen).await;
-    match &kubelet {
-        Ok(Some(kubelet)) => findings.extend(kubelet.findings(&listen)),
-        Ok(None) => findings.push(Finding::ok("kubelet", "this node has none")),
-        Err(error) => findings.push(Finding::warning("kubelet", error.to_string(), KUBELET_REMEDY)),
+    let mut findings = Vec::new();
+    let config = match ServiceConfig::read(paths, of_node, record.as_ref()) {
+        Ok(config) => {
+            findings.extend(node_findings(paths, manager, config.upstream(), &config.listen).await);
+            Some(config)
+        }
+        // It is the most frequent reason why a service does not start.
+        Err(error) => {
+            findings.push(Finding::failed("configuration", error.to_string(), CONFIG_REMEDY));
+            None
+        }
+    };
+    // An installation has recorded its socket.
+    let recorded = record.as_ref().and_then(|record| SocketPath::parse(&record.listen).ok());
+    let listen = config.as_ref().map(|config| config.listen.clone()).or(recorded);
+    match (&kubelet, &listen) {
+        (Ok(Some(kubelet)), Some(listen)) => findings.extend(kubelet.findings(listen)),
+        (Ok(Some(_)), None) => {}
+        (Ok(None), _) => findings.push(Finding::ok("kubelet", "this node has none")),
+        (Err(error), _) => findings.push(Finding::warning("kubelet", error.to_string(), KUBELET_REMEDY)),
     }
     let Some(record) = record else {
         findings.push(Finding::ok("installation", "probeshim is not installed as a service"));
         return Ok(findings);
     };
     findings.push(program(paths));
-    let switch = record.kubelet.as_ref().map(|kubelet| &kubelet.switch);
-    let units = UnitSettings {
-        upstream: explicit.as_ref(),
-        listen: &listen,
-        mode: settings.role,
-        drain_timeout: settings.relay.drain_timeout,
-        kubelet: switch,
-        confirm_within: ANY_TIME,
-    };
-    findings.push(unit_files(paths, &units));
-    for unit in [InstalledUnit::Socket, InstalledUnit::Service] {
-        findings.push(unit_state(manager, unit));
+    if let Some(config) = &config {
+        let units = config.unit_settings(paths, &record);
+        findings.push(unit_files(paths, &units));
+        findings.extend(service_findings(paths, manager, &config.server, &units).await?);
     }
-    if let Some(recorded) = &record.kubelet {
+    if let Some((recorded, listen)) = record.kubelet.as_ref().zip(listen) {
         let kubelet = kubelet.ok().flatten();
         findings.extend(kubelet.as_ref().and_then(|kubelet| changed(&recorded.switch, &kubelet.switch)));
         let has_timer = property(manager, InstalledUnit::Revert.name(), "ActiveState")? == "active";
-        findings.push(change(paths, recorded, kubelet.as_ref(), &listen, has_timer)?);
+        findings.push(endpoint(paths, recorded, kubelet.as_ref(), &listen, has_timer)?);
     }
     Ok(findings)
 }
 
-const KUBELET_REMEDY: &str = "`probeshim install` works without the kubelet; `install --kubelet` does not";
-const REINSTALL: &str = "run: probeshim install";
-const REINSTALL_KUBELET: &str = "run: probeshim install --kubelet";
+/// The configuration that the service has.
+struct ServiceConfig {
+    server: ServerConfig,
+    /// Socket of the runtime; `None` if the configuration file names it.
+    explicit_upstream: Option<SocketPath>,
+    /// Socket on which systemd listens.
+    listen: SocketPath,
+}
+
+impl ServiceConfig {
+    fn read(
+        paths: &Paths,
+        kubelet: Option<&NodeKubelet>,
+        record: Option<&InstallRecord>,
+    ) -> Result<Self, InstallError> {
+        let explicit_upstream = explicit_upstream(None, kubelet, record)?;
+        let server = service_settings(paths, explicit_upstream.clone())?.shim;
+        let listen = listen_for(&server.relay.upstream);
+        Ok(Self { server, explicit_upstream, listen })
+    }
+
+    fn upstream(&self) -> &SocketPath {
+        &self.server.relay.upstream
+    }
+
+    /// Returns the settings of the units that this program writes.
+    fn unit_settings<'a>(&'a self, paths: &Paths, record: &'a InstallRecord) -> UnitSettings<'a> {
+        let access = SocketAccess::of_socket(paths, self.upstream());
+        // The runtime may have stopped. The socket of probeshim still has the access of its socket.
+        let access = access.or_else(|| SocketAccess::of_socket(paths, &self.listen));
+        UnitSettings {
+            upstream: self.explicit_upstream.as_ref(),
+            listen: &self.listen,
+            access: access.unwrap_or(SocketAccess::ROOT).with_names(paths),
+            operating_mode: self.server.operating_mode,
+            drain_timeout: self.server.relay.drain_timeout,
+            kubelet: record.kubelet.as_ref().map(|kubelet| &kubelet.switch),
+            confirm_within: ANY_TIME,
+        }
+    }
+}
 
 fn program(paths: &Paths) -> Finding {
     let path = Paths::program().display();
@@ -93,22 +143,6 @@ fn unit_files(paths: &Paths, settings: &UnitSettings<'_>) -> Finding {
     Finding::warning(CHECK, detail, REINSTALL)
 }
 
-fn unit_state(manager: &dyn ServiceManager, unit: InstalledUnit) -> Finding {
-    let (check, name) = match unit {
-        InstalledUnit::Socket => ("socket unit", unit.name()),
-        _ => ("service unit", unit.name()),
-    };
-    match property(manager, name, "ActiveState") {
-        Ok(state) if state == "active" => Finding::ok(check, format!("{name} is active")),
-        Ok(state) => Finding::failed(
-            check,
-            format!("{name} is {state}"),
-            format!("see why: journalctl --unit {name}; then {REINSTALL}"),
-        ),
-        Err(error) => Finding::failed(check, error.to_string(), REINSTALL),
-    }
-}
-
 /// Compares the kubelet's own command line with that of the time of the installation. An upgrade
 /// may have changed it.
 fn changed(recorded: &KubeletSwitch, now: &KubeletSwitch) -> Option<Finding> {
@@ -133,8 +167,8 @@ fn changed(recorded: &KubeletSwitch, now: &KubeletSwitch) -> Option<Finding> {
     })
 }
 
-/// Returns the state of the change of the kubelet.
-fn change(
+/// Returns whether the kubelet uses probeshim, as the installation has configured it.
+fn endpoint(
     paths: &Paths,
     recorded: &KubeletRecord,
     kubelet: Option<&NodeKubelet>,
@@ -164,10 +198,16 @@ fn change(
             "the change is not confirmed: it is reverted after its time, or after the next start of the node",
             "keep it: probeshim confirm",
         ),
+        (Some(Confirmation::Reverted) | None, _) if recorded.reverted => Finding::ok(
+            CHECK,
+            format!(
+                "{unit} uses the runtime's own socket: `install` reverted the change after a failed check or Ctrl-C"
+            ),
+        ),
         (Some(Confirmation::Reverted) | None, _) => Finding::failed(
             CHECK,
             format!(
-                "{unit} was pointed back at the runtime: not confirmed in time, or probeshim crashed repeatedly"
+                "{unit} was pointed back at the runtime: not confirmed in time, or probeshim crashed or hung repeatedly"
             ),
             format!("see why: journalctl --unit probeshim; then {REINSTALL_KUBELET}"),
         ),

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Remedy of an incomplete or outdated installation.
+pub(super) const REINSTALL: &str = "run: probeshim install";
+
 /// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

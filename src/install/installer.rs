@@ -30,8 +30,14 @@ impl Installer<'_> {
         self.make(&steps)?;
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         (self.report)(&format!("{socket} listens on {}", plan.listen));
-        if steps.iter().any(|step| step.runs("reload", service)) {
+        let runs = |command: &str| steps.iter().any(|step| step.runs(command, service));
+        if runs("reload") {
             (self.report)(&format!("{service} is replaced; calls in flight finish in the old process"));
+        }
+        if runs("restart") {
+            (self.report)(&format!(
+                "{service} is restarted, because its unit has changed; new connections wait until it serves"
+            ));
         }
         record.listen = plan.listen.to_string();
         record.write(self.paths)?;
@@ -52,7 +58,7 @@ impl Installer<'_> {
             let switch = kubelet.switch.clone();
             let is_same = |known: KubeletRecord| known.confirmed && known.switch == switch;
             let confirmed = !plan.socket_changes() && record.kubelet.is_some_and(is_same);
-            record.kubelet = Some(KubeletRecord { switch, confirmed });
+            record.kubelet = Some(KubeletRecord { switch, confirmed, reverted: false });
         }
         record.write(self.paths)?;
         Ok(record)
@@ -95,6 +101,9 @@ impl Installer<'_> {
             self.manager.run(&["start", InstalledUnit::Bypass.name()])?;
         }
         self.manager.run(&["disable", "--now", InstalledUnit::Revert.name()])?;
+        if is_switched {
+            InstallRecord::set_reverted(self.paths)?;
+        }
         Ok(is_switched)
     }
 

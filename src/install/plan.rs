@@ -11,6 +11,7 @@ use super::node::{NodeKubelet, reload_changed_unit};
 use super::paths::Paths;
 use super::preflight::{bypass_finding, node_findings};
 use super::record::InstallRecord;
+use super::socket_access::SocketAccess;
 use super::switch::{InstalledFile, KubeletSwitch};
 use super::systemctl::ServiceManager;
 use super::units::UnitSettings;
@@ -51,9 +52,11 @@ pub struct InstallPlan {
     pub(super) upstream: SocketPath,
     /// Socket on which systemd listens.
     pub(super) listen: SocketPath,
+    /// Owner and mode of that socket.
+    pub(super) access: SocketAccess,
     /// The admin socket.
     pub(super) admin: SocketPath,
-    pub(super) mode: OperatingMode,
+    pub(super) operating_mode: OperatingMode,
     pub(super) drain_timeout: Duration,
     /// The kubelet to switch.
     pub(super) kubelet: Option<NodeKubelet>,
@@ -84,7 +87,7 @@ impl InstallPlan {
             None
         };
         let explicit_upstream = explicit_upstream(options.upstream, kubelet.as_ref(), record.as_ref())?;
-        let settings = service_settings(explicit_upstream.clone())?.shim;
+        let settings = service_settings(paths, explicit_upstream.clone())?.shim;
         let upstream = settings.relay.upstream;
         let listen = listen_for(&upstream);
         if let Some(record) = record.as_ref().filter(|_| !options.kubelet) {
@@ -100,10 +103,11 @@ impl InstallPlan {
             program,
             program_changes,
             explicit_upstream,
+            access: SocketAccess::of_socket(paths, &upstream).unwrap_or(SocketAccess::ROOT).with_names(paths),
             upstream,
             listen,
             admin: settings.admin,
-            mode: settings.role,
+            operating_mode: settings.operating_mode,
             drain_timeout: settings.relay.drain_timeout,
             kubelet,
             record,
@@ -136,17 +140,22 @@ impl InstallPlan {
         self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string())
     }
 
-    /// Returns the units.
-    pub(super) fn units(&self) -> Vec<InstalledFile> {
-        let settings = UnitSettings {
+    /// Returns the settings of the units.
+    pub(super) fn unit_settings(&self) -> UnitSettings<'_> {
+        UnitSettings {
             upstream: self.explicit_upstream.as_ref(),
             listen: &self.listen,
-            mode: self.mode,
+            access: self.access,
+            operating_mode: self.operating_mode,
             drain_timeout: self.drain_timeout,
             kubelet: self.switch(),
             confirm_within: self.confirm_within,
-        };
-        settings.files()
+        }
+    }
+
+    /// Returns the units.
+    pub(super) fn units(&self) -> Vec<InstalledFile> {
+        self.unit_settings().files()
     }
 
     /// Returns the files that switch the kubelet; none if it is not to be switched.
@@ -207,8 +216,12 @@ pub(super) fn explicit_upstream(
 
 /// Returns the settings that the service has: those of the configuration file, without the
 /// variables of the user's shell.
-pub(super) fn service_settings(upstream: Option<SocketPath>) -> Result<Settings, InstallError> {
+pub(super) fn service_settings(
+    paths: &Paths,
+    upstream: Option<SocketPath>,
+) -> Result<Settings, InstallError> {
     let environment = Environment {
+        config_home: paths.at("/etc"),
         is_activated: true,
         runtime_endpoint: None,
         state_dir_variable: None,

@@ -42,6 +42,9 @@ pub(super) struct KubeletRecord {
     pub(super) switch: KubeletSwitch,
     /// Whether the change was confirmed.
     pub(super) confirmed: bool,
+    /// Whether `install` has reverted the change, because a check failed or the user wanted it.
+    #[serde(default)]
+    pub(super) reverted: bool,
 }
 
 /// A record that cannot be read or written.
@@ -107,6 +110,15 @@ impl InstallRecord {
         record.write(paths)
     }
 
+    /// Records that `install` has reverted the change of the kubelet.
+    pub(super) fn set_reverted(paths: &Paths) -> Result<(), RecordError> {
+        let Some(mut record) = Self::read(paths)? else { return Ok(()) };
+        if let Some(kubelet) = &mut record.kubelet {
+            kubelet.reverted = true;
+        }
+        record.write(paths)
+    }
+
     /// Removes the record.
     pub(super) fn remove(paths: &Paths) -> io::Result<bool> {
         remove_file(&paths.at(Paths::record()))
@@ -141,7 +153,7 @@ mod tests {
         assert_eq!(InstallRecord::read(&paths).unwrap(), None);
         let mut record = record();
         let switch = KubeletSwitch::ExtraArgs { unit: "kubelet.service".into(), previous: "-v=2".into() };
-        record.kubelet = Some(KubeletRecord { switch, confirmed: false });
+        record.kubelet = Some(KubeletRecord { switch, confirmed: false, reverted: false });
         record.write(&paths).unwrap();
         assert_eq!(InstallRecord::read(&paths).unwrap().as_ref(), Some(&record));
         assert_eq!(record.created_dirs, [Paths::state()]);

@@ -1,16 +1,15 @@
 //! Steps of an installation. A dry run shows the same steps that an installer makes.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::InstallError;
 use super::files::{copy_program, has_content, write_file};
-use super::node::main_pid;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
+use super::running_service::RunningService;
+use super::socket_access::SocketAccess;
 use super::switch::InstalledFile;
 use super::systemctl::{ServiceManager, property};
-use crate::regular_file::path_of_deleted;
 
 /// A step that changes the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +18,8 @@ pub(super) enum Step {
     CopyProgram(PathBuf),
     /// Writes a file, unless it has its content already.
     Write(InstalledFile),
+    /// Changes owner and mode of a socket that exists.
+    SetAccess(PathBuf, SocketAccess),
     /// Runs `systemctl` with arguments.
     Systemctl(Vec<String>),
 }
@@ -30,7 +31,9 @@ impl Step {
 
     /// Returns whether the step makes `systemctl` run a command on a unit.
     pub(super) fn runs(&self, command: &str, unit: &str) -> bool {
-        matches!(self, Self::Systemctl(arguments) if arguments[..] == [command, unit])
+        let Self::Systemctl(arguments) = self else { return false };
+        let (first, last) = (arguments.first(), arguments.last());
+        first.is_some_and(|first| first == command) && last.is_some_and(|last| last == unit)
     }
 
     /// Describes the step.
@@ -41,6 +44,9 @@ impl Step {
             Self::Write(file) => {
                 let lines = file.text.lines().map(|line| format!("\n    {line}").trim_end().to_owned());
                 format!("write {}{}", file.path.display(), lines.collect::<String>())
+            }
+            Self::SetAccess(socket, SocketAccess { uid, gid, mode }) => {
+                format!("set owner {uid}:{gid} and mode {mode:04o} of {}", socket.display())
             }
             Self::Systemctl(arguments) => format!("systemctl {}", arguments.join(" ")),
         }
@@ -64,6 +70,10 @@ impl Step {
                 written.map_err(InstallError::file("write", &file.path))?;
                 Ok(Some(file.path.clone()))
             }
+            Self::SetAccess(socket, access) => {
+                access.apply(&paths.at(socket)).map_err(InstallError::file("change", socket))?;
+                Ok(None)
+            }
             Self::Systemctl(arguments) => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 manager.run(&arguments)?;
@@ -74,8 +84,9 @@ impl Step {
 }
 
 impl InstallPlan {
-    /// Returns the steps that install the program and its units, and start them. A running service
-    /// is replaced without a gap.
+    /// Returns the steps that install the program and its units, and start them. A new program
+    /// replaces a running one without a gap. If the unit has other settings for the process, it is
+    /// restarted instead: a successor would inherit the settings of its predecessor.
     pub(super) fn install_steps(
         &self,
         paths: &Paths,
@@ -105,9 +116,20 @@ impl InstallPlan {
         }
         steps.push(Step::systemctl(["enable", "--now", socket]));
         steps.push(Step::systemctl(["enable", service]));
-        if socket_changes || property(manager, service, "ActiveState")? != "active" {
+        let access = SocketAccess::of_socket(paths, &self.listen);
+        if !socket_changes && access.is_some_and(|access| access != self.access) {
+            steps.push(Step::SetAccess(self.listen.as_path().to_owned(), self.access));
+        }
+        let running = RunningService::find(paths, manager)?;
+        let has_other_unit =
+            |running: &RunningService| running.has_other_unit(&self.unit_settings().digest());
+        if socket_changes {
             steps.push(Step::systemctl(["start", "--no-block", service]));
-        } else if changed || is_replaced(paths, manager, service)? {
+        } else if running.as_ref().is_some_and(has_other_unit) {
+            steps.push(Step::systemctl(["restart", "--no-block", service]));
+        } else if property(manager, service, "ActiveState")? != "active" {
+            steps.push(Step::systemctl(["start", "--no-block", service]));
+        } else if changed || running.is_some_and(|running| running.is_replaced) {
             steps.push(Step::systemctl(["reload", service]));
         }
         Ok(steps)
@@ -154,12 +176,4 @@ fn start_timer() -> [Step; 2] {
 /// Returns whether a file has its content already.
 fn is_written(paths: &Paths, file: &InstalledFile) -> bool {
     has_content(&paths.at(&file.path), file.text.as_bytes())
-}
-
-/// Returns whether the program of a running unit was replaced on disk, for example by
-/// `make install`.
-fn is_replaced(paths: &Paths, manager: &dyn ServiceManager, unit: &str) -> Result<bool, InstallError> {
-    let Some(pid) = main_pid(manager, unit)? else { return Ok(false) };
-    let program = fs::read_link(paths.at(format!("/proc/{pid}/exe")));
-    Ok(program.is_ok_and(|program| path_of_deleted(&program).is_some()))
 }

@@ -2,6 +2,7 @@
 
 mod manager;
 mod plan;
+mod service;
 mod trial;
 
 use std::cell::RefCell;

@@ -1,5 +1,6 @@
 //! probeshim as a service of systemd: notifications, the watchdog, and upgrades without a gap.
 
+mod api_addresses;
 mod handover;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,9 @@ use tokio::net::UnixDatagram;
 use crate::playing::{POLITE, pod};
 use crate::procrun::Runtime;
 use crate::program::{Answer, Place, Running};
+
+/// Notification of the progress of a start.
+const EXTENSION: &str = "EXTEND_TIMEOUT_USEC=";
 
 /// A probeshim whose socket and notifications belong to a stand-in for systemd.
 struct Service {
@@ -55,9 +59,10 @@ impl Service {
     ) -> Self {
         let notifications = UnixDatagram::bind(place.at("notify.sock")).unwrap();
         let passed = UnixListener::bind(place.at("shim.sock")).unwrap();
+        let http = if more.contains(&"--http") { "" } else { "--http off" };
         let script = format!(
             "exec 3<&0 </dev/null; {environment} NOTIFY_SOCKET={} LISTEN_FDS=1 LISTEN_PID=$$ exec {} run --upstream {} \
-             --admin {} --config {} --state-dir {} --http off {}",
+             --admin {} --config {} --state-dir {} {http} {}",
             place.at("notify.sock").display(),
             program.display(),
             runtime.display(),
@@ -76,11 +81,12 @@ impl Service {
         SocketPath::new(&self.running.socket).unwrap()
     }
 
-    /// Returns the next notification. Answers to the watchdog are left out.
+    /// Returns the next notification. Answers to the watchdog and progress of the start are left
+    /// out.
     async fn notified(&self) -> String {
         loop {
             let text = self.notification().await;
-            if text != "WATCHDOG=1" {
+            if text != "WATCHDOG=1" && !text.starts_with(EXTENSION) {
                 return text;
             }
         }
@@ -154,6 +160,10 @@ impl Drop for Service {
 async fn systemd_is_notified_when_clients_are_served_and_when_the_drain_starts() {
     let runtime = Runtime::start();
     let mut service = Service::start(runtime.socket.as_path(), &[]).await;
+    // The parts of a slow start have a limit each.
+    for _ in 0..3 {
+        assert_eq!(service.notification().await, format!("{EXTENSION}60000000"));
+    }
     let ready = service.notified().await;
     let expected = format!("READY=1\nSTATUS=serving unix://{}", service.running.socket.display());
     assert!(ready.starts_with(&expected), "{ready}");
@@ -202,6 +212,6 @@ async fn play_notifies_systemd_and_neither_its_command_nor_its_containers_can() 
     while let Ok(length) = notifications.try_recv(&mut buffer) {
         received.push(String::from_utf8_lossy(&buffer[..length]).lines().next().unwrap().to_owned());
     }
-    received.retain(|text| text != "WATCHDOG=1");
+    received.retain(|text| text != "WATCHDOG=1" && !text.starts_with(EXTENSION));
     assert_eq!(received, ["READY=1", "STOPPING=1"]);
 }

@@ -42,6 +42,7 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
         ("uninstall-interrupted", 0),
         ("install-fourth", 0),
         ("uninstall", 0),
+        ("install-observer", 0),
         ("install-restart", 0),
         ("uninstall-restart", 0),
     ] {
@@ -68,12 +69,22 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     shows("doctor-installed", "kubelet.service uses probeshim");
     shows("status-installed", "ready        yes");
     shows("calls-installed", "kubelet[");
+    for check in ["units", "socket access", "process", "call", "status"] {
+        let line = text("doctor-installed").lines().find(|line| line.contains(check)).map(str::to_owned);
+        assert!(
+            line.as_ref().is_some_and(|line| line.starts_with("ok")),
+            "{check}: {}",
+            text("doctor-installed")
+        );
+    }
+    assert_eq!(text("access"), "root:adm 660\nroot:adm 660");
     let calls = outcome.json("calls.json");
     let calls = calls.as_array().unwrap();
     assert!(calls.iter().any(|call| call["method"] == "ExecSync" && call["code"] == "OK"), "{calls:?}");
     assert_eq!(text("pids-after"), text("pids-before"));
 
     // Five crashes in a minute lead to the bypass.
+    assert_eq!(text("crashes"), "5");
     shows("state-bypassed", "ActiveState=failed");
     shows("doctor-bypassed", "kubelet.service was pointed back at the runtime");
 
@@ -96,6 +107,9 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     assert_eq!(text("endpoint-removed"), RUNTIME);
     assert_eq!(text("units-after"), "");
     assert_same_tree(&outcome);
+
+    // A service in another mode is restarted, since a successor would keep the mount namespace.
+    shows("install-restart", "probeshim.service is restarted, because its unit has changed");
 
     // A mount of a service reaches a container.
     assert_eq!(text("mounts"), "tmpfs 8.0M");

@@ -12,6 +12,7 @@ record() {
 }
 
 start_containerd 2.2
+chgrp adm "$runtime"
 install_kubelet before-1.34
 tree >out/tree-before
 record doctor-before probeshim doctor
@@ -25,6 +26,7 @@ echo "install: confirmed"
 record install probeshim install --kubelet --yes --confirm 10m
 kubelet_endpoint >out/endpoint-installed
 crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock version >out/version
+stat -c '%U:%G %a' "$runtime" /run/probeshim/probeshim.sock >out/access
 record doctor-installed probeshim doctor
 record status-installed probeshim status
 record calls-installed probeshim calls --peer kubelet --last 5
@@ -36,13 +38,18 @@ record install-again probeshim install --kubelet --yes --confirm 10m
 pids >out/pids-after
 
 echo "bypass: five crashes"
-for _ in 1 2 3 4 5 6; do
+# The start of the service is older than a minute, so that it does not count.
+until [ "$(ps -o etimes= -p "$(systemctl show --value --property MainPID probeshim)")" -gt 60 ]; do sleep 1; done
+crashes=0
+until [ "$(systemctl show --value --property ActiveState probeshim)" = failed ]; do
   pid=$(systemctl show --value --property MainPID probeshim)
-  if [ "$pid" = 0 ]; then break; fi
-  kill -KILL "$pid"
-  until [ "$(systemctl show --value --property MainPID probeshim)" != "$pid" ]; do sleep 0.05; done
-  until [ "$(systemctl show --value --property ActiveState probeshim)" != activating ]; do sleep 0.05; done
+  if [ "$pid" != 0 ]; then
+    kill -KILL "$pid"
+    crashes=$((crashes + 1))
+    until [ "$(systemctl show --value --property MainPID probeshim)" != "$pid" ]; do sleep 0.05; done
+  fi
 done
+echo $crashes >out/crashes
 until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
 wait_kubelet
 systemctl show --property ActiveState,Result probeshim >out/state-bypassed
@@ -96,11 +103,17 @@ tree >out/tree-after
 systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after
 
 echo "mounts: units of run --enforce restart and of play have the mount namespace of the host"
+# in_host_namespace: returns whether the service has the mount namespace of the host.
+in_host_namespace() {
+  [ "$(readlink "/proc/$(systemctl show --value --property MainPID probeshim)/ns/mnt")" = "$(readlink /proc/1/ns/mnt)" ]
+}
+record install-observer probeshim install --upstream "$runtime"
+until [ "$(systemctl show --value --property ActiveState probeshim)" = active ]; do sleep 0.2; done
+! in_host_namespace
 mkdir /etc/probeshim
 echo "enforce: restart" >/etc/probeshim/config.yaml
-record install-restart probeshim install --upstream "$runtime"
-until pid=$(systemctl show --value --property MainPID probeshim) && [ "$pid" != 0 ]; do sleep 0.2; done
-[ "$(readlink "/proc/$pid/ns/mnt")" = "$(readlink /proc/1/ns/mnt)" ]
+record install-restart probeshim install
+until in_host_namespace; do sleep 0.2; done
 # A unit for play has the same hardening.
 properties=()
 while read -r line; do properties+=(--property "$line"); done \

@@ -30,4 +30,8 @@ fn no_call_fails_in_twenty_upgrades_and_a_killed_or_hung_service_serves_again() 
     // SIGKILL and the watchdog lead to one restart each.
     assert_eq!(text("watchdog"), "1", "{}", text("journal"));
     assert_eq!(text("state-restarted"), "NRestarts=2\nActiveState=active", "{}", text("journal"));
+    assert_eq!(text("endpoint-restarted"), "unix:///run/probeshim/probeshim.sock");
+
+    // A second hang, also one during the start, points the kubelet back.
+    assert_eq!(text("endpoint-bypassed"), "unix:///run/containerd-2.2/containerd.sock");
 }

@@ -77,3 +77,13 @@ kill -STOP "$before"
 served "$before"
 watchdog_timeouts >out/watchdog
 systemctl show --property ActiveState,NRestarts probeshim >out/state-restarted
+kubelet_endpoint >out/endpoint-restarted
+
+echo "hang: again, at the start"
+printf '#!/bin/sh\nexec sleep infinity\n' >/usr/local/bin/new
+chmod 755 /usr/local/bin/new
+mv /usr/local/bin/new /usr/local/bin/probeshim
+kill -KILL "$(pid)"
+until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.5; done
+wait_kubelet
+kubelet_endpoint >out/endpoint-bypassed

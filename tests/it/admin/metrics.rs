@@ -202,6 +202,14 @@ async fn clients_of_the_metrics_need_a_token_whose_user_may_get_the_metrics() {
     drop(api_server);
     let (code, body) = status(Some("new")).await;
     assert!(code == 503 && body.contains("cannot review the token"), "{code} {body}");
+    // A flood of requests does not fill the log.
+    for _ in 0..20 {
+        assert_eq!(status(Some("another")).await.0, 503);
+    }
+    let warning = "clients of the metrics are refused: the API server cannot review their tokens";
+    shim.logged(warning).await;
+    let lines = shim.lines().iter().filter(|line| line["message"] == warning).count();
+    assert!(lines < 20, "{lines} lines for 21 refused requests");
     assert_eq!(status(Some("scraper")).await.0, 200);
 }
 

@@ -178,7 +178,7 @@ async fn the_admin_socket_serves_the_users_of_the_flag_and_refuses_others_with_t
     assert_eq!(ask(65_534).await.json()["pid"], shim.process.id());
     for _ in 0..3 {
         let refused = ask(65_533).await;
-        let expected = "error: uid 65533 may not use the admin socket: permitted are root and the user of probeshim; \
+        let expected = "error: uid 65533 may not use the admin socket: root and the user of probeshim are permitted; \
                         the flag --allow-uid 65533 of probeshim permits this user too\n";
         assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), expected));
     }

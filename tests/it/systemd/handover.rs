@@ -147,7 +147,7 @@ async fn a_process_whose_successor_ends_during_its_start_serves_on_and_can_be_re
         replace_program(&service, "#!/bin/sh\n[ \"$1\" = --version ]\n");
         let slow = SlowCall::start(&service, &runtime, &container).await;
         send(old, Signal::USR2);
-        service.running.logged("no successor has started: this process serves on").await;
+        service.running.logged("no successor has started: this process continues to serve").await;
         assert_eq!(service.pid().await, old);
         answers(&service, &container).await;
         slow.end().await;
