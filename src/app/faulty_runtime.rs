@@ -28,8 +28,7 @@ pub(super) struct FaultyRuntime {
     relay: Relay,
     drain: CancellationToken,
     _observing: AbortOnDropHandle<()>,
-    /// The rules end with the last handle.
-    _faults: FaultRules,
+    faults: FaultRules,
 }
 
 impl FaultyRuntime {
@@ -59,11 +58,12 @@ impl FaultyRuntime {
         let config = RelayConfig { upstream, drain_timeout: Duration::ZERO };
         let (tap, policy) = (Arc::new(tap), Arc::new(faults.clone()));
         let relay = Relay::start(listener, config, tap, policy, RelayMetrics::default(), ids, drain.clone())?;
-        Ok(Self { relay, drain, _observing: AbortOnDropHandle::new(observing), _faults: faults })
+        Ok(Self { relay, drain, _observing: AbortOnDropHandle::new(observing), faults })
     }
 
     /// Closes all connections of clients.
     pub(super) async fn end(self) -> io::Result<()> {
+        self.faults.end("the end of the runtime");
         self.drain.cancel();
         match self.relay.ended().await {
             Some(_) => Ok(()),

@@ -69,6 +69,7 @@ pub(super) struct Shim {
     state: Option<StateStore>,
     /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
+    faults: FaultRules,
 }
 
 /// Time at the end in which the last observations are decoded and shown.
@@ -147,7 +148,7 @@ impl Shim {
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
         let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
-        let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(faults));
+        let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(faults.clone()));
         let relay =
             Relay::start(listener, config.relay, tap, policy, metrics.relay, call_ids, drain.clone())?;
         let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
@@ -168,12 +169,15 @@ impl Shim {
             prober_thread,
             state,
             kubelet_starter,
+            faults,
         })
     }
 
     /// Stops the prober and the API, removes the paths of all sockets, and starts the drain of the
-    /// relay. Another probeshim can take the paths while calls in flight finish.
+    /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules end, so
+    /// that the drain need not wait for the calls that they hold.
     pub(super) async fn drain(&mut self) {
+        self.faults.end("the end of probeshim");
         drop(self.prober_thread.take());
         self.release(0).await;
         self.drain.cancel();

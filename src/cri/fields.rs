@@ -4,11 +4,13 @@
 mod path;
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use prost::Message as _;
 use prost_reflect::{
-    DynamicMessage, FieldDescriptor, MapKey, MessageDescriptor, MethodDescriptor, ReflectMessage as _, Value,
+    DynamicMessage, FieldDescriptor, MapKey, MessageDescriptor, MethodDescriptor, ReflectMessage as _,
+    ServiceDescriptor, Value,
 };
 
 pub use path::{FieldError, FieldPath};
@@ -31,10 +33,16 @@ pub enum MessageSide {
 #[derive(Clone, Debug)]
 pub struct FieldMessage(DynamicMessage);
 
+/// Descriptors of all methods by their names, which no two methods share.
+static METHODS: LazyLock<HashMap<String, MethodDescriptor>> = LazyLock::new(|| {
+    let services = POOL.services().collect::<Vec<_>>();
+    let methods = services.iter().flat_map(ServiceDescriptor::methods);
+    methods.map(|method| (method.name().to_owned(), method)).collect()
+});
+
 /// Returns the descriptor of a method.
-fn descriptor(method: Method) -> MethodDescriptor {
-    let mut methods = POOL.services().flat_map(|service| service.methods().collect::<Vec<_>>());
-    methods.find(|known| known.name() == method.name()).expect("the CRI defines the method")
+fn descriptor(method: Method) -> &'static MethodDescriptor {
+    METHODS.get(method.name()).expect("the CRI defines the method")
 }
 
 impl Method {

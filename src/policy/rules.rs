@@ -150,6 +150,12 @@ impl FaultRules {
         })
     }
 
+    /// Ends all rules. `cause` is named in their events.
+    pub fn end(&self, cause: &str) {
+        let ended = self.clear(&[], cause);
+        debug_assert!(ended.is_ok(), "each name is that of a rule");
+    }
+
     /// Returns the active rules.
     #[must_use]
     pub fn list(&self) -> Vec<FaultStatus> {
