@@ -23,12 +23,12 @@ type FileVersion = Option<(SystemTime, u64)>;
 /// Activates the rules, and watches the configuration file. `reads_on_hangup`: the file is read
 /// again on SIGHUP too.
 pub(super) fn start(
+    faults: &FaultRules,
     settings: FaultSettings,
     node: NodeView,
     reads_on_hangup: bool,
-) -> Result<FaultRules, RunError> {
+) -> Result<(), RunError> {
     let FaultSettings { flags, configured, file } = settings;
-    let faults = FaultRules::default();
     faults.connect(node);
     faults.add(flags, RuleSource::Flag, "--fault")?;
     faults.set_configured(configured)?;
@@ -37,7 +37,7 @@ pub(super) fn start(
         let hangups = reads_on_hangup.then(|| signal(SignalKind::hangup())).transpose();
         tokio::spawn(watch(file, faults.clone(), hangups.map_err(RunError::System)?));
     }
-    Ok(faults)
+    Ok(())
 }
 
 /// Reads the rules again whenever the file has changed, and on SIGHUP.

@@ -47,7 +47,8 @@ impl FaultyRuntime {
             calls: tap.internal_calls(ids.clone()),
             events: Arc::new(EventRecorder::default()),
         };
-        let faults = faults::start(settings, node, false)?;
+        let faults = FaultRules::default();
+        faults::start(&faults, settings, node, false)?;
         let (inspect_requests, inspect_rx) = mpsc::channel(1);
         let lists = Watcher::start(MeteredChannel::new(&upstream), inspect_rx);
         let observing = tokio::spawn(async move {

@@ -100,7 +100,8 @@ impl Shim {
             prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
-        let (faults, specs) = shared.start_faults(config.faults, inventory_rx.clone())?;
+        let specs = shared.start_faults(config.faults, inventory_rx.clone())?;
+        let faults = shared.faults.clone();
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let api_state = ApiState {
             calls: calls.clone(),
@@ -244,6 +245,7 @@ struct Shared {
     metrics: ApiMetrics,
     events: Arc<EventRecorder>,
     internal_calls: InternalCalls,
+    faults: FaultRules,
     /// Set once the built-in kubelet runs.
     kubelet: Arc<OnceLock<Kubelet>>,
 }
@@ -268,6 +270,7 @@ impl Shared {
             events,
             internal_calls,
             kubelet: Arc::default(),
+            faults: FaultRules::default(),
         }
     }
 
@@ -287,8 +290,9 @@ impl Shared {
             skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
             enforcement,
         };
-        let internal_calls = self.internal_calls.clone();
-        ProberThread::start(&self.runtime, internal_calls, self.redact, self.events.clone(), config).map(Some)
+        let (internal_calls, faults) = (self.internal_calls.clone(), self.faults.clone());
+        let events = self.events.clone();
+        ProberThread::start(&self.runtime, internal_calls, faults, self.redact, events, config).map(Some)
     }
 
     /// Returns the starter of the built-in kubelet; `None` in the mode `Observe`.
@@ -300,24 +304,26 @@ impl Shared {
     ) -> Option<KubeletStarter> {
         let store = store.filter(|_| self.operating_mode != OperatingMode::Observe)?;
         let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
-        let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact);
+        let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact)
+            .with_faults(self.faults.clone());
         let events = self.events.clone();
         let deps = KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store };
         Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
     }
 
-    /// Activates the fault rules. Returns them, and the channel of the specs that they see.
+    /// Activates the fault rules. Returns the channel of the specs that they see.
     fn start_faults(
         &self,
         settings: FaultSettings,
         inventory: watch::Receiver<Arc<Inventory>>,
-    ) -> Result<(FaultRules, watch::Sender<SpecResolver>), RunError> {
+    ) -> Result<watch::Sender<SpecResolver>, RunError> {
         let (specs, specs_rx) = watch::channel(self.specs.clone());
         let (calls, events) = (self.internal_calls.clone(), self.events.clone());
         let node = NodeView { inventory, specs: specs_rx, calls, events };
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
-        Ok((faults::start(settings, node, reads_on_hangup)?, specs))
+        faults::start(&self.faults, settings, node, reads_on_hangup)?;
+        Ok(specs)
     }
 
     /// Returns the restarter of client pods; `None` unless the mode is `Restart`.

@@ -14,8 +14,8 @@ pub struct Demo {
     lasts: BoundedDuration<1>,
 
     /// Fault to inject into calls, in the form METHOD KEY=VALUE…: TERM -> TERM…, such as "ExecSync
-    /// pod=default/web: 2*off -> delay(3s)". The calls of the demo's own kubelet are selected with
-    /// client=probeshim. May be repeated
+    /// client=probeshim pod=demo/steady: 3*off -> exit(1)". All calls of the demo are those of the
+    /// client probeshim. May be repeated
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     fault: Vec<FaultFlag>,
 }

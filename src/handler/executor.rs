@@ -10,6 +10,8 @@ use crate::cri::{
     MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, known_cause, with_timeout,
 };
 use crate::object_ref::{ContainerRef, PodRef};
+use crate::policy::FaultRules;
+use crate::relay::CallMarks;
 use crate::tap::{InternalCalls, KillRecord};
 
 /// Names of a container and its pod.
@@ -28,6 +30,7 @@ pub struct Executor {
     internal_calls: Option<InternalCalls>,
     /// Whether messages show only the program of a command, and no output.
     redacts: bool,
+    faults: FaultRules,
 }
 
 /// Backend of an [`Executor`].
@@ -45,7 +48,13 @@ impl Executor {
     /// internal calls. `redacts` limits messages to the program of a command, and omits its output.
     #[must_use]
     pub fn new(client: MeteredRuntimeClient, internal_calls: Option<InternalCalls>, redacts: bool) -> Self {
-        Self { backend: ExecBackend::Runtime(client), internal_calls, redacts }
+        Self { backend: ExecBackend::Runtime(client), internal_calls, redacts, faults: FaultRules::default() }
+    }
+
+    /// Returns the executor with fault rules, which may select its calls.
+    #[must_use]
+    pub fn with_faults(self, faults: FaultRules) -> Self {
+        Self { faults, ..self }
     }
 
     pub(crate) fn redacts(&self) -> bool {
@@ -64,10 +73,15 @@ impl Executor {
         let internal_calls = self.internal_calls.as_ref();
         let internal_call =
             internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
-        let result = with_timeout(limit, self.backend.exec_sync(request)).await;
-        if let Some(call) = internal_call {
-            call.end_exec(result.as_ref());
-        }
+        let Some(mut call) = internal_call else {
+            let result = with_timeout(limit, self.backend.exec_sync(request)).await;
+            return if self.redacts { result.map_err(|status| redacted(&status)) } else { result };
+        };
+        let (info, mut marks) = (call.info().clone(), CallMarks::default());
+        let exec = |request| self.backend.exec_sync(request);
+        let result = with_timeout(limit, self.faults.apply_to_own(&info, request, &mut marks, exec)).await;
+        call.mark(marks);
+        call.end_exec(result.as_ref());
         if self.redacts { result.map_err(|status| redacted(&status)) } else { result }
     }
 
@@ -85,10 +99,14 @@ impl Executor {
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
-        let result = with_timeout(limit, self.backend.stop_container(request)).await;
-        if let Some(call) = internal_call {
-            call.end(result.as_ref().map(drop));
-        }
+        let stop = |request| self.backend.stop_container(request);
+        let Some(mut call) = internal_call else {
+            return ignore_not_found(with_timeout(limit, stop(request)).await).map(drop);
+        };
+        let (info, mut marks) = (call.info().clone(), CallMarks::default());
+        let result = with_timeout(limit, self.faults.apply_to_own(&info, request, &mut marks, stop)).await;
+        call.mark(marks);
+        call.end(result.as_ref().map(drop));
         ignore_not_found(result).map(drop)
     }
 }
@@ -168,7 +186,12 @@ mod tests {
             + 'static,
         ) -> Self {
             let fake = FakeRuntime { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
-            Self { backend: ExecBackend::Fake(fake), internal_calls: None, redacts: false }
+            Self {
+                backend: ExecBackend::Fake(fake),
+                internal_calls: None,
+                redacts: false,
+                faults: FaultRules::default(),
+            }
         }
 
         /// Returns the executor as one that redacts.

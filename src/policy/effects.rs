@@ -129,7 +129,7 @@ fn stream_effect(action: &StreamAction, ended: &CancellationToken) -> MessageEff
 }
 
 /// Returns a message with its gRPC frame.
-fn frame(message: &[u8]) -> Bytes {
+pub(super) fn frame(message: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(5 + message.len());
     frame.put_u8(0);
     frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));

@@ -14,6 +14,7 @@ mod index;
 mod interceptor;
 mod metrics;
 mod node_view;
+mod own_calls;
 mod plan;
 mod rules;
 mod target;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tonic::Response;
 
 use super::*;
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation, v1};
@@ -15,7 +16,7 @@ use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
 use crate::manifest::{Source as SpecSource, read_manifests};
 use crate::probe::SpecResolver;
-use crate::relay::{CallIds, CallInfo, CallPolicy as _, Interception, Peer};
+use crate::relay::{CallIds, CallInfo, CallMarks, CallPolicy as _, Interception, Peer};
 use crate::tap::{Decoder, Observation, Tap, TapConfig, TapMetrics};
 
 /// Number of calls of the test with many calls. `PROBESHIM_POLICY_CALLS` sets another.
@@ -265,4 +266,34 @@ fn unchanged_rules_of_the_configuration_do_not_begin_again() {
     let error = rules.set_configured(vec![rule("d", "Version: hang")]).unwrap_err();
     assert!(error.to_string().contains("\"d\" is the name of an active rule"), "{error}");
     assert_eq!(names(&rules), ["c", "d"], "an error changes nothing");
+}
+
+#[tokio::test]
+async fn calls_of_probeshim_itself_are_affected_by_rules_that_name_it() {
+    let node = RuleFixture::with(&[
+        "ExecSync client=probeshim container=main: 1*exit(3, '', broken) -> 1*abort(UNAVAILABLE, gone) -> 1*drop -> off",
+        "ExecSync pod=*: abort(UNKNOWN)",
+        "ExecSync client=probeshim container=side at=after: set(response.exit_code=9)+delay(1ms)",
+    ]);
+    let own =
+        Peer { uid: 0, pid: i32::try_from(std::process::id()).ok(), program: Some("probeshim".to_owned()) };
+    let info = Arc::new(CallInfo { peer: Some(Arc::new(own)), ..(*info(1, "ExecSync")).clone() });
+    let call = async |container: &str| {
+        let (mut marks, mut ran) = (CallMarks::default(), false);
+        let answer = |request: v1::ExecSyncRequest| {
+            ran = request.cmd == ["true"];
+            std::future::ready(Ok(Response::new(v1::ExecSyncResponse::default())))
+        };
+        let result = node.rules.apply_to_own(&info, exec(container, &["true"], 1), &mut marks, answer).await;
+        let result = result.map(|response| response.into_inner().exit_code);
+        let names: Vec<String> = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
+        (result.map_err(|status| status.message().to_owned()), names.join(" "), ran)
+    };
+    let first = "rule-1".to_owned();
+    assert_eq!(call("3-main").await, (Ok(3), first.clone(), false));
+    assert_eq!(call("3-main").await, (Err("gone".to_owned()), first.clone(), false));
+    let (result, marks, ran) = call("3-main").await;
+    assert!(result.unwrap_err().contains("connection was closed") && marks == first && !ran);
+    assert_eq!(call("3-main").await, (Ok(0), String::new(), true));
+    assert_eq!(call("3-side").await, (Ok(9), "rule-3 rule-3".to_owned(), true));
 }

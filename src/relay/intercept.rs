@@ -85,7 +85,7 @@ async fn read_message(body: &mut RecvStream) -> Result<Bytes, Error> {
 
 impl Hold {
     /// Waits for the duration, or until the hold is released.
-    pub(super) async fn wait(self) {
+    pub async fn wait(self) {
         let Self { duration, released } = self;
         match duration {
             Some(duration) => {

@@ -18,7 +18,7 @@ use super::metrics::TapMetrics;
 use crate::cri::v1::ExecSyncResponse;
 use crate::cri::{Code, MethodName};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
+use crate::relay::{CallIds, CallInfo, CallMarks, CallOutcome, Peer};
 
 /// Paths of the methods.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
@@ -166,6 +166,17 @@ impl RateWindow {
 }
 
 impl InternalCall {
+    /// Returns the information about the call.
+    #[must_use]
+    pub fn info(&self) -> &Arc<CallInfo> {
+        &self.info
+    }
+
+    /// Marks the call as affected.
+    pub fn mark(&mut self, marks: CallMarks) {
+        self.call.marks = (!marks.is_empty()).then(|| Box::new(marks));
+    }
+
     /// Reports the end of an `ExecSync`. The first part of its output is kept.
     pub fn end_exec(mut self, result: Result<&ExecSyncResponse, &Status>) {
         if let (Some(exec), Ok(response)) = (&mut self.call.exec, result) {
