@@ -67,9 +67,10 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     }
     // The socket is removed first, so that no client connects while containers are stopped.
     drop(listening.claim);
-    if let Some(relay) = relay {
-        relay.end().await?;
-    }
+    let relay_ended = match relay {
+        Some(relay) => relay.end().await,
+        None => Ok(()),
+    };
     stop.cancel();
     tokio::select! {
         signal = signals.next() => warn!(signal = signal.name(), "second signal: ending immediately"),
@@ -81,7 +82,7 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     if let Some(dir) = private_dir {
         dir.remove()?;
     }
-    Ok(())
+    Ok(relay_ended?)
 }
 
 /// The socket on which procrun serves, and the relay in front of it if there are fault rules.

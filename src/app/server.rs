@@ -175,8 +175,8 @@ impl Shim {
     }
 
     /// Stops the prober and the API, removes the paths of all sockets, and starts the drain of the
-    /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules end, so
-    /// that the drain need not wait for the calls that they hold.
+    /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules end,
+    /// so that the drain need not wait for the calls that they hold.
     pub(super) async fn drain(&mut self) {
         self.faults.end("the end of probeshim");
         drop(self.prober_thread.take());

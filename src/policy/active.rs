@@ -1,7 +1,7 @@
 //! An active rule: its lifetime, counters and hits.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -47,8 +47,8 @@ pub enum RuleSource {
 /// Counters of a rule.
 #[derive(Debug, Default)]
 struct HitCounts {
-    /// Calls and occasions, by container.
-    by_container: HashMap<String, Counter>,
+    /// Calls and occasions, by the hash of the container's names, which clients may choose freely.
+    by_container: HashMap<u64, Counter>,
     hits: u64,
     /// Ids of the calls that were hit last.
     calls: VecDeque<u64>,
@@ -88,23 +88,22 @@ impl ActiveRule {
         !self.ended.is_cancelled() && self.expires.is_none_or(|(expires, _)| now < expires)
     }
 
-    /// Counts a selected call of a container. Returns the actions that apply to it, each with a
-    /// number from 0 to 1 for its jitter.
-    pub(super) fn occur(&self, key: &str, call: u64, now: Instant) -> Vec<(&Action, f64)> {
+    /// Counts a selected call, or a connection, of a container. Returns the actions that apply to
+    /// it, each with a number from 0 to 1 for its jitter.
+    pub(super) fn occur(&self, key: &str, call: Option<u64>, now: Instant) -> Vec<(&Action, f64)> {
         if !self.is_active(now) || !self.rule.when.is_open(now.duration_since(self.since)) {
             return Vec::new();
         }
         let mut counts = self.counts();
-        let key = if counts.by_container.len() < MAX_COUNTERS || counts.by_container.contains_key(key) {
-            key
-        } else {
-            ""
-        };
-        let counter = counts.by_container.entry(key.to_owned()).or_default();
+        let mut hash = hash_of(key);
+        if counts.by_container.len() >= MAX_COUNTERS && !counts.by_container.contains_key(&hash) {
+            hash = 0;
+        }
+        let counter = counts.by_container.entry(hash).or_default();
         let actions = counter.occur(&self.rule, self.seed, key);
         if !actions.is_empty() {
             counts.hits += 1;
-            counts.calls.push_back(call);
+            counts.calls.extend(call);
             if counts.calls.len() > MAX_CALLS {
                 counts.calls.pop_front();
             }
@@ -142,10 +141,15 @@ impl Counter {
 /// Returns a number from 0 to 1 that depends on its arguments only, so that a run with the same
 /// seed repeats.
 fn random(seed: u64, key: &str, number: u64, salt: u64) -> f64 {
+    fastrand::Rng::with_seed(hash_of((seed, key, number, salt))).f64()
+}
+
+/// Returns a hash that is the same in each run.
+fn hash_of(value: impl Hash) -> u64 {
     // `DefaultHasher::new` has fixed keys. Its algorithm is the same in all builds of a release.
     let mut hasher = DefaultHasher::new();
-    (seed, key, number, salt).hash(&mut hasher);
-    fastrand::Rng::with_seed(hasher.finish()).f64()
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -156,7 +160,7 @@ mod tests {
         let active =
             ActiveRule::new(FaultRule::parse("test", text, None, false).unwrap(), RuleSource::Flag, seed);
         for (call, key) in (0..).zip(keys) {
-            active.occur(key, call, Instant::now());
+            active.occur(key, Some(call), Instant::now());
         }
         active.hits().1
     }
@@ -193,7 +197,7 @@ mod tests {
             0,
         );
         for call in 0..250 {
-            active.occur("a", call, Instant::now());
+            active.occur("a", Some(call), Instant::now());
         }
         let (count, calls) = active.hits();
         assert_eq!((count, calls.len(), calls[0], calls[99]), (250, 100, 150, 249));

@@ -89,10 +89,11 @@ impl CallMatch {
     /// Returns whether every call of every client is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
-        self.methods.as_ref().is_none_or(|(text, _)| text == "*")
+        let is_any = |pattern: &WildMatch| pattern.to_string().chars().all(|char| char == '*');
+        self.methods().count() == Method::all().count()
             && self.selector == Selector::default()
             && self.command.is_none()
-            && self.client.is_none()
+            && self.client.as_ref().is_none_or(is_any)
             && self.probe.is_none()
     }
 
@@ -114,11 +115,6 @@ impl CallMatch {
     /// Returns whether calls of probeshim itself may be selected.
     pub(super) fn selects_own_calls(&self) -> bool {
         self.client.as_ref().is_some_and(|client| *client == WildMatch::new(OWN_CLIENT))
-    }
-
-    /// Returns whether the selection depends on the pod, container or image of a call.
-    pub(super) fn needs_object(&self) -> bool {
-        self.selector != Selector::default() || self.probe.is_some()
     }
 
     /// Returns the methods whose calls may be selected.
@@ -157,10 +153,11 @@ pub(super) fn quoted(text: &str) -> String {
     let is_plain = |char: char| !char.is_whitespace() && !matches!(char, '\'' | '"' | ',' | '(' | ')');
     if !text.is_empty() && text.chars().all(is_plain) && !text.ends_with(':') {
         text.to_owned()
-    } else if text.contains('\'') {
+    } else if text.contains('\'') && !text.contains('"') {
         format!("\"{text}\"")
     } else {
-        format!("'{text}'")
+        // Quotes of both kinds follow each other without a space.
+        format!("'{}'", text.replace('\'', "'\"'\"'"))
     }
 }
 
@@ -169,17 +166,22 @@ fn methods(text: &str) -> Result<Vec<Method>, String> {
     let mut found = Vec::new();
     for part in text.split('|') {
         let pattern = WildMatch::new(part);
-        let before = found.len();
-        found.extend(Method::from_name(part));
-        if before == found.len() {
-            found.extend(Method::all().filter(|method| pattern.matches(method.name())));
-        }
-        if before == found.len() {
+        let is_match = |method: &Method| pattern.matches(method.name());
+        let methods = match Method::from_name(part) {
+            Some(method) => vec![method],
+            None => Method::all().filter(is_match).collect(),
+        };
+        if methods.is_empty() {
             let hint = did_you_mean(part, Method::all().map(Method::name));
             return Err(format!(
                 "names no method of the CRI: {part:?}{hint}; it must be a name such as ExecSync, a pattern such as \
                  List*, or several separated by |"
             ));
+        }
+        for method in methods {
+            if !found.contains(&method) {
+                found.push(method);
+            }
         }
     }
     Ok(found)

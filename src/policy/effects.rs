@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 use super::fault::{Action, Place, StreamAction};
 use crate::cri::{FieldMessage, FieldPath, MessageSide, Method, unary_message, v1};
-use crate::relay::{Effect, Ending, FaultMark, Hold, Interception, MessageEffect};
+use crate::relay::{Effect, Ending, FaultMark, Hold, Interception, MessageChange, MessageEffect};
 
 /// An action that is applied to a call.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct AppliedAction<'a> {
 impl AppliedAction<'_> {
     /// Adds the effects of the action. `request` is the message of the call, with its gRPC frame.
     pub(super) fn apply(&self, method: Method, request: Option<&Bytes>, call: &mut Interception) {
-        let Self { rule, action, place, ended, random } = self;
+        let Self { action, place, ended, random, .. } = self;
         let effect = match action {
             Action::Delay { delay, jitter } => {
                 let duration = Some(jittered(*delay, *jitter, *random));
@@ -37,17 +37,17 @@ impl AppliedAction<'_> {
             Action::Abort { code, message, details } => {
                 let details = Bytes::copy_from_slice(details);
                 let status = Status::with_details(*code, message.clone(), details);
-                Effect::End(Ending::Status(Box::new(status)))
+                self.end(Ending::Status(Box::new(status)))
             }
-            Action::Drop => Effect::End(Ending::Disconnect),
-            Action::GoAway => Effect::End(Ending::GoAway),
+            Action::Drop => self.end(Ending::Disconnect),
+            Action::GoAway => self.end(Ending::GoAway),
             Action::Exit { code, stdout, stderr } => {
                 let (stdout, stderr) = (stdout.clone().into_bytes(), stderr.clone().into_bytes());
                 let response = v1::ExecSyncResponse { exit_code: *code, stdout, stderr };
-                Effect::End(Ending::Message(frame(&response.encode_to_vec())))
+                self.end(Ending::Message(frame(&response.encode_to_vec())))
             }
             Action::Stream(action) => {
-                call.messages.push(stream_effect(action, ended));
+                call.messages.push(self.change(stream_effect(action)));
                 return self.mark(call);
             }
             Action::Set(MessageSide::Request, path, value) => {
@@ -57,11 +57,11 @@ impl AppliedAction<'_> {
                 return self.change_request(method, request, call, |message| message.remove(path));
             }
             Action::Set(MessageSide::Response, path, value) => {
-                call.messages.push(edit(method, path.clone(), Some(value.clone())));
+                call.messages.push(self.change(edit(method, path.clone(), Some(value.clone()))));
                 return self.mark(call);
             }
             Action::Remove(MessageSide::Response, path) => {
-                call.messages.push(edit(method, path.clone(), None));
+                call.messages.push(self.change(edit(method, path.clone(), None)));
                 return self.mark(call);
             }
             // Connections are refused before they have calls.
@@ -71,7 +71,17 @@ impl AppliedAction<'_> {
             Place::Before => call.before.push(effect),
             Place::After => call.after.push(effect),
         }
-        call.marks.faults.push(FaultMark { name: (*rule).clone(), action: action.to_string().into() });
+        self.mark(call);
+    }
+
+    /// Returns the effect that ends the call.
+    fn end(&self, ending: Ending) -> Effect {
+        Effect::End(ending, self.ended.clone())
+    }
+
+    /// Returns a change of messages for as long as the rule is active.
+    fn change(&self, effect: MessageEffect) -> MessageChange {
+        MessageChange { effect, ended: self.ended.clone() }
     }
 
     fn mark(&self, call: &mut Interception) {
@@ -116,14 +126,14 @@ fn changed(
     change(&mut message).then(|| frame(&message.encode()))
 }
 
-fn stream_effect(action: &StreamAction, ended: &CancellationToken) -> MessageEffect {
+fn stream_effect(action: &StreamAction) -> MessageEffect {
     match action {
         StreamAction::Truncate(count, code) => {
             let message = if *code == Code::Ok { "" } else { "the stream was ended by a fault of probeshim" };
             MessageEffect::Truncate(*count, Box::new(Status::new(*code, message)))
         }
         StreamAction::Repeat(count) => MessageEffect::Repeat(*count),
-        StreamAction::DelayEach(delay) => MessageEffect::Delay(*delay, ended.clone()),
+        StreamAction::DelayEach(delay) => MessageEffect::Delay(*delay),
         StreamAction::Reverse(count) => MessageEffect::Reverse(*count),
     }
 }

@@ -70,11 +70,6 @@ impl RuleIndex {
         self.by_method.get(method.name())
     }
 
-    /// Returns the rules that may select calls to a method.
-    pub(super) fn of_method(&self, method: Method) -> &[Arc<ActiveRule>] {
-        self.by_method.get(method.name()).map_or(&[], |rules| &rules.rules)
-    }
-
     /// Returns the rules for a method whose selector admits a target. The result for an object is
     /// cached, because there may be thousands of rules.
     pub(super) fn selected(&self, method: Method, target: &Target) -> Arc<[Arc<ActiveRule>]> {

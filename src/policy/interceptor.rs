@@ -35,7 +35,7 @@ impl FaultInterceptor {
         let frame = request.as_deref().unwrap_or_default();
         let names = RequestNames::read(self.method, frame);
         let target = match &self.node {
-            Some(node) => node.find(names, self.needs_object()).await,
+            Some(node) => node.find(names).await,
             None => Target::new(names),
         };
         let (now, key) = (Instant::now(), target.counter_key());
@@ -44,7 +44,7 @@ impl FaultInterceptor {
             if !self.selects(active, &target) {
                 continue;
             }
-            for (action, random) in active.occur(&key, self.info.id, now) {
+            for (action, random) in active.occur(&key, Some(self.info.id), now) {
                 let (rule, place) = (&active.rule.name, active.rule.when.place);
                 let applied = AppliedAction { rule, action, place, ended: &active.ended, random };
                 applied.apply(self.method, request.as_ref(), &mut call);
@@ -54,11 +54,6 @@ impl FaultInterceptor {
         call
     }
 
-    /// Returns whether a rule depends on the pod or container of the call.
-    fn needs_object(&self) -> bool {
-        self.index.of_method(self.method).iter().any(|active| active.rule.matches.needs_object())
-    }
-
     /// Returns whether a rule whose selector admits the target selects the call.
     fn selects(&self, active: &ActiveRule, target: &Target) -> bool {
         let matches = &active.rule.matches;
@@ -66,7 +61,7 @@ impl FaultInterceptor {
             && matches
                 .command
                 .as_ref()
-                .is_none_or(|regex| target.command_line().is_some_and(|line| regex.is_match(&line)))
+                .is_none_or(|regex| target.command_line().is_some_and(|line| regex.is_match(line)))
             && matches.probe.is_none_or(|probe| {
                 self.node.as_ref().is_some_and(|node| node.is_probe(target, probe.into()))
             })

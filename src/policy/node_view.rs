@@ -26,11 +26,11 @@ pub struct NodeView {
 
 impl NodeView {
     /// Finds the objects that a request names. Objects that clients have just created are known
-    /// once the calls that created them are processed, which is awaited if `is_needed`.
-    pub(super) async fn find(&self, names: RequestNames, is_needed: bool) -> Target {
+    /// once the calls that created them are processed, which is awaited.
+    pub(super) async fn find(&self, names: RequestNames) -> Target {
         let mut target = Target::new(names);
         let is_known = target.find(&self.inventory.borrow());
-        if !is_known && is_needed && self.calls.flush().await {
+        if !is_known && self.calls.flush().await {
             target.find(&self.inventory.borrow());
         }
         target

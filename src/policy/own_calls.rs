@@ -10,7 +10,9 @@ use tonic::{Response, Status};
 use super::effects::frame;
 use super::rules::FaultRules;
 use crate::cri::unary_message;
-use crate::relay::{CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageEffect};
+use crate::relay::{
+    CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageChange, MessageEffect,
+};
 
 /// Status message of a call whose connection a fault has closed.
 const DISCONNECTED: &str = "the connection was closed by a fault of probeshim";
@@ -44,8 +46,10 @@ impl FaultRules {
             return decoded(&response).map(Response::new);
         }
         let mut bytes = frame(&response?.into_inner().encode_to_vec());
-        for effect in messages {
-            if let MessageEffect::Edit(edit) = effect {
+        for MessageChange { effect, ended } in messages {
+            if let MessageEffect::Edit(edit) = effect
+                && !ended.is_cancelled()
+            {
                 bytes = edit(&bytes).unwrap_or(bytes);
             }
         }
@@ -59,10 +63,11 @@ async fn applied(effects: Vec<Effect>) -> Result<Option<Bytes>, Status> {
     for effect in effects {
         match effect {
             Effect::Hold(hold) => hold.wait().await,
-            Effect::End(Ending::Status(status)) => return Err(*status),
-            Effect::End(Ending::Message(message)) => return Ok(Some(message)),
+            Effect::End(_, ended) if ended.is_cancelled() => {}
+            Effect::End(Ending::Status(status), _) => return Err(*status),
+            Effect::End(Ending::Message(message), _) => return Ok(Some(message)),
             // Calls of probeshim are not sent again on another connection.
-            Effect::End(Ending::Disconnect | Ending::GoAway) => {
+            Effect::End(Ending::Disconnect | Ending::GoAway, _) => {
                 return Err(Status::unavailable(DISCONNECTED));
             }
         }

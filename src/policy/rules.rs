@@ -1,5 +1,6 @@
 //! The active rules. They select the calls that the relay intercepts.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -33,15 +34,17 @@ pub struct FaultRules(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Whether there is no rule, so that the byte path takes no lock.
+    /// Whether there are rules. Without them, the byte path takes no lock.
     has_rules: AtomicBool,
     index: RwLock<Arc<RuleIndex>>,
+    /// Held while the rules change, so that the byte path waits only for the exchange of the index.
+    changes: Mutex<()>,
     /// Signalled when the next expiry may have changed.
     changed: Notify,
     node: OnceLock<Arc<NodeView>>,
     /// Rules of the configuration file that were activated, so that an unchanged rule keeps its
     /// lifetime when the file is read again.
-    configured: Mutex<Vec<(Arc<str>, String)>>,
+    configured: Mutex<HashSet<(Arc<str>, String)>>,
     metrics: FaultMetrics,
 }
 
@@ -75,20 +78,16 @@ impl FaultRules {
     /// Activates rules, all or none. `requester` is named in their events.
     pub fn add(&self, rules: Vec<FaultRule>, source: RuleSource, requester: &str) -> Result<(), RuleError> {
         self.change(|active| {
-            for (index, rule) in rules.iter().enumerate() {
-                let is_known = active.iter().any(|known| known.rule.name == rule.name)
-                    || rules[..index].iter().any(|known| known.name == rule.name);
-                if is_known {
+            let mut names: HashSet<Arc<str>> = active.iter().map(|known| known.rule.name.clone()).collect();
+            for rule in &rules {
+                if !names.insert(rule.name.clone()) {
                     let reason = "is the name of an active rule: choose another, or clear that rule first";
                     return Err(RuleError::new(format!("name {:?}", rule.name), reason));
                 }
             }
-            if active.len() + rules.len() > MAX_RULES {
-                let reason = format!("would be more than {MAX_RULES} active ones");
-                return Err(RuleError::new("the rules", reason));
-            }
+            check_number(active.len() + rules.len())?;
             for rule in rules {
-                let rule = ActiveRule::new(rule, source, fastrand::u64(..));
+                let rule = ActiveRule::new(rule, source, new_seed());
                 self.record_activation(&rule, requester);
                 active.push(Arc::new(rule));
             }
@@ -101,22 +100,22 @@ impl FaultRules {
     pub fn set_configured(&self, rules: Vec<FaultRule>) -> Result<(), RuleError> {
         let mut configured = self.0.configured.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |rule: &FaultRule| (rule.name.clone(), format!("{:?} {rule}", rule.lifetime));
-        let wanted: Vec<_> = rules.iter().map(identity).collect();
+        let wanted: HashSet<_> = rules.iter().map(identity).collect();
         let new: Vec<FaultRule> =
             rules.into_iter().filter(|rule| !configured.contains(&identity(rule))).collect();
         self.change(|active| {
-            let mut kept = active.clone();
-            kept.retain(|known| {
+            let (mut kept, ended): (Vec<_>, Vec<_>) = std::mem::take(active).into_iter().partition(|known| {
                 known.source != RuleSource::Config || wanted.contains(&identity(&known.rule))
             });
-            let is_taken = |rule: &&FaultRule| kept.iter().any(|known| known.rule.name == rule.name);
-            if let Some(rule) = new.iter().find(is_taken) {
+            let names: HashSet<Arc<str>> = kept.iter().map(|known| known.rule.name.clone()).collect();
+            if let Some(rule) = new.iter().find(|rule| names.contains(&rule.name)) {
                 let reason = "is the name of an active rule that is not in the file";
                 return Err(RuleError::new(format!("name {:?}", rule.name), reason));
             }
-            self.end_others(active, &kept, "a change of the configuration file");
+            check_number(kept.len() + new.len())?;
+            self.end_rules(&ended, "a change of the configuration file");
             for rule in new {
-                let rule = ActiveRule::new(rule, RuleSource::Config, fastrand::u64(..));
+                let rule = ActiveRule::new(rule, RuleSource::Config, new_seed());
                 self.record_activation(&rule, "the configuration file");
                 kept.push(Arc::new(rule));
             }
@@ -145,7 +144,7 @@ impl FaultRules {
                 .into_iter()
                 .partition(|known| names.is_empty() || names.iter().any(|name| **name == *known.rule.name));
             *active = kept;
-            self.end_others(&ended, &[], requester);
+            self.end_rules(&ended, requester);
             Ok(ended.iter().map(|ended| FaultStatus::from(&**ended)).collect())
         })
     }
@@ -183,7 +182,7 @@ impl FaultRules {
                 let (kept, expired): (Vec<_>, Vec<_>) =
                     std::mem::take(active).into_iter().partition(|active| active.is_active(now));
                 *active = kept;
-                self.end_others(&expired, &[], "the end of its lifetime");
+                self.end_rules(&expired, "the end of its lifetime");
                 Ok::<_, RuleError>(())
             });
             debug_assert!(expired.is_ok(), "the change has no error");
@@ -206,9 +205,9 @@ impl FaultRules {
         self.record(Event::warning(reason::FAULT_ACTIVATED, message));
     }
 
-    /// Ends the rules that are not among the kept ones: calls that they hold are forwarded.
-    fn end_others(&self, rules: &[Arc<ActiveRule>], kept: &[Arc<ActiveRule>], cause: &str) {
-        for rule in rules.iter().filter(|rule| !kept.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
+    /// Ends rules: calls that they hold are forwarded.
+    fn end_rules(&self, rules: &[Arc<ActiveRule>], cause: &str) {
+        for rule in rules {
             rule.ended.cancel();
             let (name, hits) = (&rule.rule.name, rule.hits().0);
             info!(name = &**name, hits, cause, "fault rule ended");
@@ -225,13 +224,13 @@ impl FaultRules {
 
     /// Changes the rules. An error changes nothing.
     fn change<T, E>(&self, change: impl FnOnce(&mut Vec<Arc<ActiveRule>>) -> Result<T, E>) -> Result<T, E> {
-        let mut index = self.0.index.write().unwrap_or_else(PoisonError::into_inner);
-        let mut rules = index.rules().to_vec();
+        let _changes = self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.index().rules().to_vec();
         let result = change(&mut rules)?;
-        self.0.has_rules.store(!rules.is_empty(), Ordering::Relaxed);
-        self.0.metrics.set_active(rules.len());
-        *index = Arc::new(RuleIndex::new(rules));
-        drop(index);
+        let (count, index) = (rules.len(), Arc::new(RuleIndex::new(rules)));
+        *self.0.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+        self.0.has_rules.store(count > 0, Ordering::Relaxed);
+        self.0.metrics.set_active(count);
         self.0.changed.notify_one();
         Ok(result)
     }
@@ -239,6 +238,17 @@ impl FaultRules {
     fn index(&self) -> Arc<RuleIndex> {
         self.0.index.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Refuses more rules than the maximum.
+fn check_number(rules: usize) -> Result<(), RuleError> {
+    let reason = format!("would be more than {MAX_RULES} active ones");
+    if rules > MAX_RULES { Err(RuleError::new("the rules", reason)) } else { Ok(()) }
+}
+
+/// Returns a seed that JSON readers do not round.
+fn new_seed() -> u64 {
+    fastrand::u32(..).into()
 }
 
 impl From<&ActiveRule> for FaultStatus {
@@ -286,7 +296,7 @@ impl CallPolicy for FaultRules {
         let client = peer.and_then(|peer| peer.program.clone()).unwrap_or_default();
         // Each rule counts the connection, whether or not another refuses it.
         let refusing = index.refusing().iter().filter(|active| active.rule.matches.admits(peer));
-        let refused = refusing.filter(|active| !active.occur(&client, 0, now).is_empty()).count();
+        let refused = refusing.filter(|active| !active.occur(&client, None, now).is_empty()).count();
         self.0.metrics.add_refused(refused);
         refused > 0
     }

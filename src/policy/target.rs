@@ -6,6 +6,12 @@ use std::sync::Arc;
 use crate::cri::{FieldMessage, MessageSide, Method, unary_message};
 use crate::inventory::{Container, Inventory, Sandbox};
 
+/// Maximum length in bytes of a message whose names are read. A longer one names nothing.
+const MAX_MESSAGE: usize = 256 << 10;
+
+/// Maximum length in bytes of a message with the configuration of a pod or container.
+const MAX_CONFIG: usize = 4 << 20;
+
 /// Names and ids in the request of a call.
 #[derive(Debug, Default)]
 pub(super) struct RequestNames {
@@ -17,6 +23,8 @@ pub(super) struct RequestNames {
     image: Option<String>,
     labels: Option<HashMap<String, String>>,
     pub(super) command: Option<Vec<String>>,
+    /// The command with its arguments separated by spaces.
+    command_line: Option<String>,
     pub(super) timeout_seconds: i64,
 }
 
@@ -32,7 +40,11 @@ impl RequestNames {
     /// Reads the message of a request, with its gRPC frame. A message that cannot be read names
     /// nothing.
     pub(super) fn read(method: Method, frame: &[u8]) -> Self {
-        let message = unary_message(frame).ok();
+        let limit = match method.name() {
+            "RunPodSandbox" | "CreateContainer" => MAX_CONFIG,
+            _ => MAX_MESSAGE,
+        };
+        let message = unary_message(frame).ok().filter(|message| message.len() <= limit);
         let message = message.and_then(|it| FieldMessage::decode(method, MessageSide::Request, it));
         let Some(message) = message else { return Self::default() };
         // A request that creates an object has the configuration of its pod, or of its container
@@ -47,7 +59,9 @@ impl RequestNames {
             .or_else(|| in_container(&["image", "image"]))
             .or_else(|| message.text(&["image", "user_specified_image"]))
             .or_else(|| message.text(&["image", "image"]));
+        let command = message.texts("cmd");
         Self {
+            command_line: command.as_ref().map(|command| command.join(" ")),
             container_id: message.text(&["container_id"]),
             sandbox_id: message.text(&["pod_sandbox_id"]),
             namespace: message.text(&[pod, "metadata", "namespace"]),
@@ -55,7 +69,7 @@ impl RequestNames {
             container: in_container(&["metadata", "name"]),
             image,
             labels: message.map(&[pod, "labels"]),
-            command: message.texts("cmd"),
+            command,
             timeout_seconds: message.number("timeout").unwrap_or(0),
         }
     }
@@ -106,8 +120,8 @@ impl Target {
     }
 
     /// Returns the command with its arguments separated by spaces.
-    pub(super) fn command_line(&self) -> Option<String> {
-        self.names.command.as_ref().map(|command| command.join(" "))
+    pub(super) fn command_line(&self) -> Option<&str> {
+        self.names.command_line.as_deref()
     }
 
     /// Returns the command and the timeout of an `ExecSync`.
@@ -190,7 +204,7 @@ mod tests {
         };
         let exec = names("ExecSync", &exec);
         assert_eq!(exec.names(), [None; 4]);
-        assert_eq!((exec.object_id(), exec.command_line().as_deref()), (Some("c0"), Some("pg_isready -U")));
+        assert_eq!((exec.object_id(), exec.command_line()), (Some("c0"), Some("pg_isready -U")));
         assert_eq!(exec.exec().map(|(_, timeout)| timeout), Some(5));
     }
 

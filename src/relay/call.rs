@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::body_tap::{BodyTap, ObserverRef};
+use super::capture::CaptureBudget;
 use super::marks::CallMarks;
 use super::metrics::{Limit, RelayMetrics};
 use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
@@ -22,11 +23,17 @@ use super::turn::Turns;
 use crate::cri::{MethodName, StatusMessage};
 use crate::terminal::sanitize;
 
+/// Maximum bytes of all requests together that the policy reads before they are forwarded. Further
+/// ones are forwarded unread.
+const INTERCEPTED_BYTES: usize = 64 << 20;
+
 /// State that the connections of a relay share to report their calls.
 #[derive(Clone, Debug)]
 pub(super) struct CallRegistry {
     observer: Arc<dyn Observer>,
     policy: Arc<dyn CallPolicy>,
+    /// Memory for the requests that the policy reads.
+    interception_budget: CaptureBudget,
     metrics: RelayMetrics,
     numbers: CallIds,
 }
@@ -101,7 +108,8 @@ impl CallRegistry {
         metrics: RelayMetrics,
         numbers: CallIds,
     ) -> Self {
-        Self { observer, policy, metrics, numbers }
+        let interception_budget = CaptureBudget::new(INTERCEPTED_BYTES);
+        Self { observer, policy, interception_budget, metrics, numbers }
     }
 
     /// Returns whether the policy closes the connection of a client before it is read.
@@ -178,6 +186,11 @@ impl CallInFlight {
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
         let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
         Self { info, connection, end: CallEnd::default(), request, response, marks: CallMarks::default() }
+    }
+
+    /// Returns the memory for the requests that the policy reads, which all calls share.
+    pub(super) fn interception_budget(&self) -> CaptureBudget {
+        self.connection.tracker.interception_budget.clone()
     }
 
     /// Returns the interceptor of the call, if the policy may affect the call.

@@ -38,12 +38,14 @@ impl CaptureBudget {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    /// Takes memory. Returns whether there was enough.
+    pub(super) fn take(&self, bytes: usize) -> bool {
         let left = |left: usize| left.checked_sub(bytes);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    /// Returns memory that was taken.
+    pub(super) fn give_back(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -15,7 +15,7 @@ use super::call::CallEnd;
 use super::grpc_frames::frame_length;
 use super::outcome::{CallOutcome, ExchangeResult, UpstreamFailure, reason_of_client};
 use super::pipe::{Pipe, PipeEnd};
-use super::policy::{Effect, Ending, Hold, MessageEffect};
+use super::policy::{Effect, Ending, Hold, MessageChange, MessageEffect};
 use crate::cri::{Code, StatusMessage};
 
 /// The client's side of a call whose response has not begun.
@@ -30,7 +30,7 @@ pub(super) struct ClientSide<'a> {
 #[derive(Debug)]
 pub(super) struct ResponseChanges {
     effects: Vec<Effect>,
-    messages: Vec<MessageEffect>,
+    messages: Vec<MessageChange>,
 }
 
 /// A response whose head was sent to the client.
@@ -50,7 +50,7 @@ struct Messages {
 
 impl ResponseChanges {
     /// Creates the changes, if there are any.
-    pub(super) fn new(effects: Vec<Effect>, messages: Vec<MessageEffect>) -> Option<Self> {
+    pub(super) fn new(effects: Vec<Effect>, messages: Vec<MessageChange>) -> Option<Self> {
         (!effects.is_empty() || !messages.is_empty()).then_some(Self { effects, messages })
     }
 
@@ -65,7 +65,8 @@ impl ResponseChanges {
         for effect in self.effects {
             match effect {
                 Effect::Hold(hold) => client.unless_given_up(Some(upload), hold.wait()).await?,
-                Effect::End(ending) => return client.end(ending).await,
+                Effect::End(_, ended) if ended.is_cancelled() => {}
+                Effect::End(ending, _) => return client.end(ending).await,
             }
         }
         let (head, body) = response.into_parts();
@@ -129,53 +130,56 @@ impl Reply<'_> {
     async fn forward(
         &mut self,
         mut from: Messages,
-        effects: &[MessageEffect],
+        changes: &[MessageChange],
         upload: &mut Pipe<'_>,
     ) -> Result<ExchangeResult, ExchangeResult> {
-        let group = effects.iter().find_map(|effect| match effect {
-            MessageEffect::Reverse(count) => Some(*count),
-            _ => None,
-        });
-        let truncated = effects.iter().find_map(|effect| match effect {
-            MessageEffect::Truncate(count, status) => Some((*count, status)),
-            _ => None,
-        });
         let (mut read, mut batch) = (0, Vec::new());
         loop {
-            if let Some((_, status)) = truncated.filter(|(count, _)| *count == read) {
-                self.send_batch(&mut batch, effects, upload).await?;
+            let truncated = active(changes).find_map(|effect| match effect {
+                MessageEffect::Truncate(count, status) if *count <= read => Some(status),
+                _ => None,
+            });
+            if let Some(status) = truncated {
+                self.send_batch(&mut batch, changes, upload).await?;
                 return self.end(status_headers(status));
             }
             let Some(message) = self.unless_given_up(Some(upload), from.next()).await?? else { break };
             read += 1;
             // The record has what the runtime sent: it is what is true on the node.
             self.received.on_data(&message, false);
-            batch.push(edited(message, effects));
+            batch.push(edited(message, changes));
+            let group = active(changes).find_map(|effect| match effect {
+                MessageEffect::Reverse(count) => Some(*count),
+                _ => None,
+            });
             if batch.len() >= group.unwrap_or(1) {
-                self.send_batch(&mut batch, effects, upload).await?;
+                self.send_batch(&mut batch, changes, upload).await?;
             }
         }
-        self.send_batch(&mut batch, effects, upload).await?;
-        let trailers = self.unless_given_up(Some(upload), from.trailers()).await??;
-        self.end(trailers)
+        self.send_batch(&mut batch, changes, upload).await?;
+        if let Some(trailers) = self.unless_given_up(Some(upload), from.trailers()).await?? {
+            return self.end(trailers);
+        }
+        self.to.send_data(Bytes::new(), true).map_err(|_| client_gone())?;
+        Ok(self.ended(None, None))
     }
 
     /// Sends messages, the last one first.
     async fn send_batch(
         &mut self,
         batch: &mut Vec<Bytes>,
-        effects: &[MessageEffect],
+        changes: &[MessageChange],
         upload: &mut Pipe<'_>,
     ) -> Result<(), ExchangeResult> {
         while let Some(message) = batch.pop() {
-            let copies = effects.iter().find_map(|effect| match effect {
+            let copies = active(changes).find_map(|effect| match effect {
                 MessageEffect::Repeat(count) => Some(*count),
                 _ => None,
             });
             for _ in 0..copies.unwrap_or(1) {
-                for effect in effects {
-                    if let MessageEffect::Delay(delay, released) = effect {
-                        let hold = Hold { duration: Some(*delay), released: released.clone() };
+                for MessageChange { effect, ended } in changes {
+                    if let MessageEffect::Delay(delay) = effect {
+                        let hold = Hold { duration: Some(*delay), released: ended.clone() };
                         self.unless_given_up(Some(upload), hold.wait()).await?;
                     }
                 }
@@ -201,10 +205,15 @@ impl Reply<'_> {
                 ) {
                     return Poll::Ready(Err(ExchangeResult::ClientReset(reason)));
                 }
-                let granted = match ready!(self.to.poll_capacity(cx)) {
-                    Some(Ok(granted)) => granted.min(data.len()),
-                    Some(Err(_)) | None => return Poll::Ready(Err(client_gone())),
-                };
+                // h2 reports an increase of the capacity once only, and this may be polled again.
+                let mut granted = self.to.capacity();
+                if granted == 0 {
+                    match ready!(self.to.poll_capacity(cx)) {
+                        Some(Ok(capacity)) => granted = capacity,
+                        Some(Err(_)) | None => return Poll::Ready(Err(client_gone())),
+                    }
+                }
+                let granted = granted.min(data.len());
                 ready!(self.room.poll(cx, granted));
                 self.received.on_forwarded(granted);
                 let sent = self.to.send_data(data.split_to(granted), false);
@@ -258,22 +267,33 @@ impl Messages {
                 Some(Err(error)) => {
                     return Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error)));
                 }
+                // A part of a message is passed on as it is.
+                None if !self.held.is_empty() => return Ok(Some(self.held.split().freeze())),
                 None => return Ok(None),
             }
         }
     }
 
-    async fn trailers(&mut self) -> Result<HeaderMap, ExchangeResult> {
-        match self.body.trailers().await {
-            Ok(trailers) => Ok(trailers.unwrap_or_default()),
-            Err(error) => Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error))),
-        }
+    /// Returns the trailers; `None` if the stream ended without them.
+    async fn trailers(&mut self) -> Result<Option<HeaderMap>, ExchangeResult> {
+        let error = match self.body.trailers().await {
+            Ok(None) if !self.body.is_end_stream() => Reason::NO_ERROR.into(),
+            Ok(trailers) => return Ok(trailers),
+            Err(error) => error,
+        };
+        // A failure that h2 does not report as an error must not look like an end.
+        Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error)))
     }
 }
 
+/// Returns the effects of the changes that have not ended.
+fn active(changes: &[MessageChange]) -> impl Iterator<Item = &MessageEffect> {
+    changes.iter().filter(|change| !change.ended.is_cancelled()).map(|change| &change.effect)
+}
+
 /// Returns a message with the edits; the message itself if none changes it.
-fn edited(message: Bytes, effects: &[MessageEffect]) -> Bytes {
-    effects.iter().fold(message, |message, effect| match effect {
+fn edited(message: Bytes, changes: &[MessageChange]) -> Bytes {
+    active(changes).fold(message, |message, effect| match effect {
         MessageEffect::Edit(edit) => edit(&message).unwrap_or(message),
         _ => message,
     })

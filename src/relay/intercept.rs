@@ -9,6 +9,7 @@ use http::Request;
 use tokio::time::sleep;
 
 use super::call::CallInFlight;
+use super::capture::CaptureBudget;
 use super::changed_response::{ClientSide, ResponseChanges};
 use super::forward::{Backlogs, PendingRequest, SettledCall, exchange, settle};
 use super::grpc_frames::frame_length;
@@ -16,8 +17,14 @@ use super::outcome::{ExchangeResult, reason_of_client};
 use super::policy::{Effect, Hold, Interception, Interceptor};
 
 /// Maximum bytes of a request's message that the policy reads, with its gRPC frame. A longer
-/// message is forwarded unread. The kubelet and containerd accept messages of up to 16 MiB.
-const MAX_REQUEST: usize = (16 << 20) + 5;
+/// message is forwarded unread.
+const MAX_REQUEST: usize = (4 << 20) + 5;
+
+/// Memory that a request holds until the runtime has received it.
+struct HeldMemory<'a> {
+    budget: &'a CaptureBudget,
+    bytes: usize,
+}
 
 /// Forwards one call of a client as the policy decides.
 pub(super) async fn intercept(
@@ -41,9 +48,11 @@ async fn decide(
     backlogs: &Backlogs,
 ) -> Result<ExchangeResult, ExchangeResult> {
     let (head, mut body) = request.into_parts();
+    let budget = call.interception_budget();
+    let mut memory = HeldMemory { budget: &budget, bytes: 0 };
     let CallInFlight { request: sent, response: received, end, marks, .. } = call;
     let mut client = ClientSide { respond, backlog: &backlogs.client, received, end };
-    let read = client.unless_given_up(None, read_message(&mut body)).await?;
+    let read = client.unless_given_up(None, read_message(&mut body, &mut memory)).await?;
     let beginning = read.map_err(|error| ExchangeResult::ClientReset(reason_of_client(&error)))?;
     // The record of a call that is not forwarded has its request nevertheless.
     sent.on_data(&beginning, body.is_end_stream());
@@ -54,7 +63,8 @@ async fn decide(
     for effect in before {
         match effect {
             Effect::Hold(hold) => client.unless_given_up(None, hold.wait()).await?,
-            Effect::End(ending) => return client.end(ending).await,
+            Effect::End(_, ended) if ended.is_cancelled() => {}
+            Effect::End(ending, _) => return client.end(ending).await,
         }
     }
     let request = PendingRequest { head, body, beginning: request.unwrap_or(beginning) };
@@ -65,8 +75,9 @@ async fn decide(
     Ok(result)
 }
 
-/// Reads the beginning of a body up to the end of its first message, or up to the limit.
-async fn read_message(body: &mut RecvStream) -> Result<Bytes, Error> {
+/// Reads the beginning of a body up to the end of its first message, up to the limit, or as long as
+/// there is memory.
+async fn read_message(body: &mut RecvStream, memory: &mut HeldMemory<'_>) -> Result<Bytes, Error> {
     let mut read = BytesMut::new();
     while read.len() < frame_length(&read).unwrap_or(MAX_REQUEST).min(MAX_REQUEST) {
         match body.data().await {
@@ -75,12 +86,30 @@ async fn read_message(body: &mut RecvStream) -> Result<Bytes, Error> {
                 // closed, and is ignored.
                 let _ = body.flow_control().release_capacity(chunk.len());
                 read.extend_from_slice(&chunk);
+                if !memory.take(chunk.len()) {
+                    break;
+                }
             }
             Some(Err(error)) => return Err(error),
             None => break,
         }
     }
     Ok(read.freeze())
+}
+
+impl HeldMemory<'_> {
+    /// Takes memory from the budget. Returns whether there was enough.
+    fn take(&mut self, bytes: usize) -> bool {
+        let is_taken = self.budget.take(bytes);
+        self.bytes += if is_taken { bytes } else { 0 };
+        is_taken
+    }
+}
+
+impl Drop for HeldMemory<'_> {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
 }
 
 impl Hold {

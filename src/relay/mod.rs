@@ -59,8 +59,8 @@ pub use observer::{
 pub use outcome::CallOutcome;
 pub use peer::Peer;
 pub use policy::{
-    CallPolicy, Decision, Effect, Ending, Hold, Interception, Interceptor, MessageEdit, MessageEffect,
-    NoPolicy,
+    CallPolicy, Decision, Effect, Ending, Hold, Interception, Interceptor, MessageChange, MessageEdit,
+    MessageEffect, NoPolicy,
 };
 
 pub use call::CallIds;

@@ -50,7 +50,7 @@ pub struct Interception {
     /// Effects on the response of the runtime, in order.
     pub after: Vec<Effect>,
     /// Changes of the messages of the response.
-    pub messages: Vec<MessageEffect>,
+    pub messages: Vec<MessageChange>,
     /// Marks of the call's record.
     pub marks: CallMarks,
     /// A value that is kept until the call has ended, such as a permit.
@@ -62,8 +62,8 @@ pub struct Interception {
 pub enum Effect {
     /// The call is held.
     Hold(Hold),
-    /// The call ends, without regard to the runtime.
-    End(Ending),
+    /// The call ends, without regard to the runtime, unless the token is cancelled by then.
+    End(Ending, CancellationToken),
 }
 
 /// A wait of a call, which ends early if it is released.
@@ -89,7 +89,16 @@ pub enum Ending {
     GoAway,
 }
 
-/// A change of the messages of a response.
+/// A change of the messages of a response, which lasts until its token is cancelled.
+#[derive(Debug)]
+pub struct MessageChange {
+    /// The effect on the messages.
+    pub effect: MessageEffect,
+    /// Ends the change when it is cancelled.
+    pub ended: CancellationToken,
+}
+
+/// An effect on the messages of a response.
 pub enum MessageEffect {
     /// Replaces each message, with its gRPC frame. A message for which the function returns `None`
     /// stays unchanged.
@@ -99,7 +108,7 @@ pub enum MessageEffect {
     /// Sends each message this number of times.
     Repeat(usize),
     /// Waits before each message.
-    Delay(Duration, CancellationToken),
+    Delay(Duration),
     /// Sends this number of messages in reverse order, then the next ones.
     Reverse(usize),
 }
@@ -134,7 +143,7 @@ impl fmt::Debug for MessageEffect {
             Self::Edit(_) => f.write_str("Edit"),
             Self::Truncate(count, status) => f.debug_tuple("Truncate").field(count).field(status).finish(),
             Self::Repeat(count) => f.debug_tuple("Repeat").field(count).finish(),
-            Self::Delay(delay, _) => f.debug_tuple("Delay").field(delay).finish(),
+            Self::Delay(delay) => f.debug_tuple("Delay").field(delay).finish(),
             Self::Reverse(count) => f.debug_tuple("Reverse").field(count).finish(),
         }
     }

@@ -73,7 +73,7 @@ impl FaultRule {
         check_name(&self.name)?;
         if self.matches.is_everything() && !all {
             let reason = "would select every call of every client: select a method, a pod or a client, or permit it \
-                          with --all or all=true";
+                          with all=true (`fault add --all`)";
             return Err(RuleError::new("the rule", reason));
         }
         let actions: Vec<&Action> = self.steps.iter().flat_map(|step| &step.actions).collect();

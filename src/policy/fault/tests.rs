@@ -55,6 +55,26 @@ fn the_one_line_form_of_a_rule_is_read_and_written() {
 }
 
 #[test]
+fn texts_with_quotes_of_both_kinds_are_read_as_they_are_written() {
+    for message in ["can't open \"x\"", "'", "\"", "'\"'", " ", "a, b)", "it's", ""] {
+        let rule = read(&json!({
+            "name": "test", "for": "1m", "match": {"method": "ExecSync", "command": "x"},
+            "do": {"exit": {"exitCode": 1, "stderr": message}},
+        }));
+        let rule = rule.unwrap();
+        let again = parse(&rule.to_string()).unwrap();
+        assert_eq!(again.steps[0].actions, rule.steps[0].actions, "{rule}");
+    }
+}
+
+#[test]
+fn a_method_that_several_patterns_select_counts_once() {
+    let rule = parse("ExecSync|Exec*|exec: hang").unwrap();
+    let methods: Vec<&str> = rule.matches.methods().map(crate::cri::Method::name).collect();
+    assert_eq!(methods, ["ExecSync", "Exec"]);
+}
+
+#[test]
 fn a_rule_in_a_document_equals_its_one_line_form() {
     for (document, text) in [
         (
@@ -130,6 +150,8 @@ fn an_invalid_rule_has_an_error_with_the_value_and_what_is_allowed() {
         ("ExecSync: set(request.timeuot=1)", "did you mean \"timeout\"?"),
         ("ExecSync: set(request.timeout=x)", "must be a whole number of 64 bits"),
         ("*: hang", "would select every call of every client"),
+        ("**: hang", "would select every call of every client"),
+        ("*|Exec* client=*: hang", "would select every call of every client"),
         ("* client=crictl: refuse+delay(1s)", "must be the only action"),
         ("ExecSync client=crictl: refuse", "may select by client only"),
     ] {

@@ -233,3 +233,18 @@ async fn an_error_of_the_runtime_passes_a_rule_for_its_response() {
     assert_eq!(super::status(head.headers())[..2], ["5", "no such"].map(|text| Some(text.to_owned())));
     assert_eq!(faulty.shim.seen(1).await[0].ending.to_string(), "NOT_FOUND");
 }
+
+#[tokio::test]
+async fn an_end_that_was_planned_is_left_out_once_the_rule_has_ended() {
+    for rule in [
+        "ExecSync client=probeshim: hang+abort(UNKNOWN)",
+        "ExecSync client=probeshim at=after: hang+abort(UNKNOWN)",
+    ] {
+        let mut faulty = Faulty::with(&[rule]).await;
+        let response = faulty.exec();
+        faulty.has_hit().await;
+        faulty.rules.clear(&[], "the test").unwrap();
+        faulty.answer(&exec_request(), exec_response(0)).await;
+        assert_eq!(outcome(response).await, (exec_response(0), fine()), "{rule}");
+    }
+}

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use fixtures::http2::client::head;
 use fixtures::http2::runtime::ok;
-use fixtures::http2::{headers, read_all};
+use fixtures::http2::{framed, headers, is_served, read_all, send_all};
+use fixtures::wait::soon;
 use probeshim::cri::v1;
 
 use super::{EVENTS, Faulty, fine, message, outcome, status};
@@ -74,7 +75,7 @@ async fn the_messages_of_a_stream_pass_one_by_one() {
     let both = events(&["a", "a"]);
     let mut data = Vec::new();
     while data.len() < both.len() {
-        let chunk = fixtures::wait::soon(received.data()).await.unwrap().unwrap();
+        let chunk = soon(received.data()).await.unwrap().unwrap();
         received.flow_control().release_capacity(chunk.len()).unwrap();
         data.extend_from_slice(&chunk);
     }
@@ -94,6 +95,51 @@ async fn a_client_that_cancels_a_changed_stream_cancels_it_at_the_runtime() {
     body.send_data(event("a"), false).unwrap();
     let (_, received) = head(response).await;
     drop(received);
-    let reset = fixtures::wait::soon(std::future::poll_fn(|cx| body.poll_reset(cx))).await.unwrap();
+    let reset = soon(std::future::poll_fn(|cx| body.poll_reset(cx))).await.unwrap();
     assert_eq!(reset, h2::Reason::CANCEL);
+}
+
+#[tokio::test]
+async fn the_messages_of_a_stream_pass_unchanged_once_the_rule_has_ended() {
+    let mut faulty = Faulty::with(&["GetContainerEvents client=probeshim: repeat(2)"]).await;
+    let response = faulty.client.call(EVENTS, message(&v1::GetEventsRequest {}));
+    let mut call = faulty.connection.call().await;
+    let mut body = call.respond.send_response(ok(), false).unwrap();
+    body.send_data(event("a"), false).unwrap();
+    let (_, mut received) = head(response).await;
+    let twice = events(&["a", "a"]);
+    let mut data = Vec::new();
+    while data.len() < twice.len() {
+        let chunk = soon(received.data()).await.unwrap().unwrap();
+        received.flow_control().release_capacity(chunk.len()).unwrap();
+        data.extend_from_slice(&chunk);
+    }
+    faulty.rules.clear(&[], "the test").unwrap();
+    body.send_data(event("b"), false).unwrap();
+    body.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
+    let (rest, trailers) = read_all(&mut received).await.unwrap();
+    assert_eq!((data, rest, status(&trailers.unwrap())), (twice.to_vec(), event("b"), fine()));
+}
+
+#[tokio::test]
+async fn a_changed_stream_continues_after_the_client_has_read_nothing_for_a_while() {
+    let mut faulty = Faulty::with(&["GetContainerEvents client=probeshim: repeat(2)"]).await;
+    let response = faulty.client.call(EVENTS, message(&v1::GetEventsRequest {}));
+    let mut call = faulty.connection.call().await;
+    let mut body = call.respond.send_response(ok(), false).unwrap();
+    // More than the windows and the backlog of a connection take.
+    let large = framed(false, &vec![7; 1 << 20]);
+    let sent = large.clone();
+    let sending = tokio::spawn(async move {
+        for _ in 0..12 {
+            send_all(&mut body, sent.clone(), false).await.unwrap();
+        }
+        body.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
+    });
+    // The client answers other calls meanwhile, whose data take room in the backlog too.
+    is_served(&mut faulty.client, &mut faulty.connection).await;
+    let (_, mut received) = head(response).await;
+    let (data, trailers) = read_all(&mut received).await.unwrap();
+    sending.await.unwrap();
+    assert_eq!((data.len(), status(&trailers.unwrap())), (24 * large.len(), fine()));
 }
