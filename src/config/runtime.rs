@@ -93,6 +93,10 @@ impl RuntimeSettings {
             validator.default_from("--root", around.state_dir().map(|state| state.join("procrun")))
         });
         let faults = FaultSettings::new(flags.fault, Vec::new(), None, &mut validator);
+        for rule in faults.flags.iter().filter(|rule| rule.matches.selects_probes()) {
+            let reason = "must not select by probe: a runtime does not know the probes of its containers";
+            validator.error("--fault", Some(&rule.to_string()), reason.to_owned());
+        }
         let (Some(listen), Some(root), true) = (listen, root, validator.problems.is_empty()) else {
             return Err(Problems(validator.problems));
         };

@@ -52,6 +52,13 @@ impl Method {
         descriptor(self).is_server_streaming()
     }
 
+    /// Returns whether a request of the method names a pod, a container or an image.
+    #[must_use]
+    pub fn names_object(self) -> bool {
+        let named = ["container_id", "pod_sandbox_id", "config", "sandbox_config", "image"];
+        self.message(MessageSide::Request).fields().any(|field| named.contains(&field.name()))
+    }
+
     fn message(self, side: MessageSide) -> MessageDescriptor {
         match side {
             MessageSide::Request => descriptor(self).input(),

@@ -97,6 +97,12 @@ impl CallMatch {
             && self.probe.is_none()
     }
 
+    /// Returns whether the selection depends on the probe that an `ExecSync` belongs to.
+    #[must_use]
+    pub fn selects_probes(&self) -> bool {
+        self.probe.is_some()
+    }
+
     /// Returns whether the selection depends on the client only.
     pub(super) fn selects_clients_only(&self) -> bool {
         Self { client: None, ..self.clone() }.is_everything()

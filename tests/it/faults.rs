@@ -1,6 +1,7 @@
 //! Faults that rules inject into calls, at the relay between a client and a runtime of the tests.
 
 mod actions;
+mod program;
 mod selection;
 mod streams;
 mod upstream;

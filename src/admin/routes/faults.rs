@@ -67,6 +67,10 @@ pub(super) async fn plan(
 ) -> Result<Json<FaultPlan>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     let rules = parsed(&admin, &rules)?;
+    if let Some(rule) = rules.iter().find(|rule| rule.refuses_connections()) {
+        let reason = "refuses connections, which are not recorded: it has no plan";
+        return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
+    }
     let mut records = admin.state.calls.select(&Filter::default(), Selection::All);
     records.sort_unstable_by_key(|record| record.call.id);
     let inventory = admin.state.inventory.borrow().clone();

@@ -106,7 +106,8 @@ impl FaultRule {
     }
 
     /// Returns whether the rule refuses connections, and affects no calls.
-    pub(super) fn refuses_connections(&self) -> bool {
+    #[must_use]
+    pub fn refuses_connections(&self) -> bool {
         self.steps.iter().any(|step| step.actions.iter().any(|action| matches!(action, Action::Refuse)))
     }
 }

@@ -9,8 +9,9 @@ use probeshim::cri::v1;
 async fn a_stop_sends_its_signal_to_the_group_and_waits() {
     let mut runtime = Runtime::start();
     let script =
-        "sh -c 'trap \"echo child > child; exit 0\" TERM; touch ready; while :; do sleep 0.01; done' &
-                  trap 'wait; exit 5' TERM; while :; do sleep 0.01; done";
+        "sh -c 'trap \"echo child > child; exit 0\" TERM; touch trapped; while :; do sleep 0.01; done' &
+                  trap 'wait; exit 5' TERM; until test -e trapped; do sleep 0.01; done; touch ready
+                  while :; do sleep 0.01; done";
     let id = runtime.runs(&format!("{script}; echo never")).await;
     let folder = runtime.path("root/procrun-containers").join(&id);
     super::until(|| async { folder.join("ready").exists().then_some(()) }).await;
