@@ -44,21 +44,24 @@ pub(super) fn start(
 async fn watch(file: PathBuf, faults: FaultRules, mut hangups: Option<Signal>) {
     let mut looks = interval(FILE_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = version(&file).await;
+    // The file may have changed since it was read at the start, so that it is read once more.
+    let mut known = None;
     loop {
         let is_requested = tokio::select! {
             Some(()) = hung_up(&mut hangups) => true,
             _ = looks.tick() => false,
         };
-        let current = version(&file).await;
+        let current = Some(version(&file).await);
         if is_requested || current != known {
+            let is_change = is_requested || known.is_some();
             known = current;
-            read_again(&file, &faults).await;
+            read_again(&file, &faults, is_change).await;
         }
     }
 }
 
-async fn read_again(file: &Path, faults: &FaultRules) {
+/// Reads the rules again. `is_change`: the file has changed, or a user wants to know the result.
+async fn read_again(file: &Path, faults: &FaultRules, is_change: bool) {
     let path = file.to_owned();
     let read = spawn_blocking(move || read_faults(&path, &Environment::detect())).await;
     let read: Result<Vec<FaultRule>, Problems> = match read {
@@ -77,6 +80,7 @@ async fn read_again(file: &Path, faults: &FaultRules) {
         Err(problems) => Err(problems.to_string()),
     };
     match changed {
+        Ok(_) if !is_change => {}
         Ok(count) => info!(file = %shown, rules = count, "fault rules of the configuration file are active"),
         Err(reason) => {
             error!(file = %shown, "fault rules stay as they were, because the file has errors: {}", sanitize(&reason));
