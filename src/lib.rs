@@ -40,6 +40,8 @@ pub mod gofmt;
 
 pub mod duration;
 
+pub mod deadline;
+
 pub mod hex;
 
 pub mod build_info;

@@ -3,8 +3,8 @@
 mod demo;
 mod embedded_runtime;
 mod error;
+mod fault_relay;
 mod faults;
-mod faulty_runtime;
 mod handover;
 mod image_hint;
 mod kubelet;
@@ -19,6 +19,7 @@ mod runtime_check;
 mod server;
 mod servers;
 mod service_manager;
+mod shared;
 mod signals;
 mod spec_updates;
 mod store;

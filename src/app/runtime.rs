@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::error::{RunError, SECOND_INSTANCE};
-use super::faulty_runtime::FaultyRuntime;
+use super::fault_relay::FaultRelay;
 use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
 use crate::build_info;
@@ -89,7 +89,7 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
 struct Front {
     listener: UnixListener,
     dir: Option<PrivateDir>,
-    relay: Option<FaultyRuntime>,
+    relay: Option<FaultRelay>,
 }
 
 /// Starts a relay between the clients and procrun, if there are fault rules.
@@ -101,6 +101,6 @@ fn front(clients: UnixListener, faults: FaultSettings) -> Result<Front, RuntimeE
     let upstream = dir.socket("procrun.sock")?;
     let listener = UnixListener::bind(upstream.as_path())?;
     listener.set_nonblocking(true)?;
-    let relay = FaultyRuntime::start(clients, upstream, faults)?;
+    let relay = FaultRelay::start(clients, upstream, faults)?;
     Ok(Front { listener, dir: Some(dir), relay: Some(relay) })
 }

@@ -2,10 +2,9 @@
 //! share.
 
 use std::future::Future;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,31 +17,28 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::error::{RunError, both};
-use super::faults;
 use super::kubelet::KubeletStarter;
 use super::listeners::{ApiAddress, ApiEndpoint, Listeners};
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::{start_watchdog, starting};
-use super::signals::has_terminal;
+use super::shared::Shared;
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
-use crate::config::{FaultSettings, OperatingMode, ServerConfig};
+use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
-use crate::handler::Executor;
 use crate::history::{self, CallHistory, Journal, journal};
-use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, Watcher};
-use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods, Kubelet, KubeletDeps, Restarter};
-use crate::policy::{FaultRules, NodeView};
-use crate::probe::SpecResolver;
-use crate::prober::{self, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
+use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
+use crate::kubelet::{ClientActionRecorder, ClientPods};
+use crate::policy::FaultRules;
+use crate::prober;
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::state::StateStore;
-use crate::tap::{self, InternalCalls, Tap};
+use crate::tap::{self, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
 
 /// All parts, running.
@@ -232,104 +228,6 @@ impl Shim {
             state.close().await?;
         }
         Ok(summary)
-    }
-}
-
-/// Settings and handles that several parts share.
-struct Shared {
-    operating_mode: OperatingMode,
-    /// Whether commands are left out of messages.
-    redact: bool,
-    specs: SpecResolver,
-    runtime: MeteredChannel,
-    metrics: ApiMetrics,
-    events: Arc<EventRecorder>,
-    internal_calls: InternalCalls,
-    faults: FaultRules,
-    /// Set once the built-in kubelet runs.
-    kubelet: Arc<OnceLock<Kubelet>>,
-}
-
-impl Shared {
-    fn new(
-        operating_mode: OperatingMode,
-        redact: bool,
-        specs: SpecResolver,
-        runtime: &MeteredChannel,
-        metrics: &ApiMetrics,
-        events: &Arc<EventRecorder>,
-        internal_calls: InternalCalls,
-    ) -> Self {
-        let (runtime, metrics, events) = (runtime.clone(), metrics.clone(), events.clone());
-        Self {
-            operating_mode,
-            redact,
-            specs,
-            runtime,
-            metrics,
-            events,
-            internal_calls,
-            kubelet: Arc::default(),
-            faults: FaultRules::default(),
-        }
-    }
-
-    /// Starts the prober, unless the enforcement mode is `off`.
-    fn start_prober(
-        &self,
-        enforcement: EnforcementSettings,
-        inspect_requests: mpsc::Sender<InspectRequest>,
-    ) -> io::Result<Option<ProberThread>> {
-        if enforcement.mode == EnforcementMode::Off {
-            return Ok(None);
-        }
-        let config = ProberConfig {
-            specs: self.specs.clone(),
-            metrics: self.metrics.prober.clone(),
-            inspect_requests,
-            skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
-            enforcement,
-        };
-        let (internal_calls, faults) = (self.internal_calls.clone(), self.faults.clone());
-        let events = self.events.clone();
-        ProberThread::start(&self.runtime, internal_calls, faults, self.redact, events, config).map(Some)
-    }
-
-    /// Returns the starter of the built-in kubelet; `None` in the mode `Observe`.
-    fn kubelet_starter(
-        &self,
-        store: Option<ClientPodStore>,
-        prober: Option<ProbeManager>,
-        spec_updates: Option<mpsc::Sender<SpecResolver>>,
-    ) -> Option<KubeletStarter> {
-        let store = store.filter(|_| self.operating_mode != OperatingMode::Observe)?;
-        let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
-        let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact)
-            .with_faults(self.faults.clone());
-        let events = self.events.clone();
-        let deps = KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store };
-        Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
-    }
-
-    /// Activates the fault rules. Returns the channel of the specs that they see.
-    fn start_faults(
-        &self,
-        settings: FaultSettings,
-        inventory: watch::Receiver<Arc<Inventory>>,
-    ) -> Result<watch::Sender<SpecResolver>, RunError> {
-        let (specs, specs_rx) = watch::channel(self.specs.clone());
-        let (calls, events) = (self.internal_calls.clone(), self.events.clone());
-        let node = NodeView { inventory, specs: specs_rx, calls, events };
-        // Without a terminal, SIGHUP asks for the configuration.
-        let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
-        faults::start(&self.faults, settings, node, reads_on_hangup)?;
-        Ok(specs)
-    }
-
-    /// Returns the restarter of client pods; `None` unless the mode is `Restart`.
-    fn restarter(&self) -> Option<Restarter> {
-        (self.operating_mode == OperatingMode::Restart)
-            .then(|| Restarter { kubelet: self.kubelet.clone(), events: self.events.clone() })
     }
 }
 

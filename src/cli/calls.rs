@@ -8,6 +8,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
+pub(super) use rows::subject;
+
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat, milliseconds};
 use super::follow::FollowItem;

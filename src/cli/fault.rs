@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
+use super::calls::subject;
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 use crate::config::{BoundedDuration, Environment, read_faults};
@@ -285,17 +286,11 @@ fn plan_table(plan: &FaultPlan, now: Timestamp, screen: Screen) -> String {
         ];
         let row = |hit: &PlannedHit| {
             let call = &hit.call;
-            let pod = call.pod.as_ref().map(|pod| {
-                let names = [&pod.namespace, &pod.name].map(|name| name.clone().unwrap_or_default());
-                names.join("/")
-            });
-            let container = call.container.as_ref().and_then(|container| container.name.clone());
-            let object: Vec<String> = pod.into_iter().chain(container).collect();
             vec![
                 Cell::new(call.id.to_string()),
                 Cell::new(format::recent_time(&call.start, now)),
                 Cell::new(&call.method),
-                Cell::new(object.join(" ")),
+                Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), None)),
                 Cell::new(&hit.rule),
                 Cell::new(hit.actions.join("+")),
             ]

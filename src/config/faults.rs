@@ -49,9 +49,7 @@ impl FaultSettings {
         }
         Self { flags: rules, configured, file }
     }
-}
 
-impl FaultSettings {
     /// Creates settings of flags only. The error has all problems.
     pub fn of_flags(flags: Vec<FaultFlag>) -> Result<Self, Problems> {
         let mut validator = Validator::default();

@@ -1,5 +1,7 @@
 //! The gRPC frame of a message: a flag, a length, and the message.
 
+use bytes::{BufMut as _, Bytes, BytesMut};
+
 /// Number of bytes of the flag and the length.
 const PREFIX: usize = 5;
 
@@ -24,6 +26,16 @@ pub fn unary_message(bytes: &[u8]) -> Result<&[u8], FrameError> {
     } else {
         Ok(message)
     }
+}
+
+/// Returns a message in its frame.
+#[must_use]
+pub fn framed_message(message: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(PREFIX + message.len());
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    frame.put_slice(message);
+    frame.freeze()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel,
 pub use client::{image_client, runtime_client};
 pub use error_cause::{error_cause, known_cause};
 pub use fields::{FieldError, FieldMessage, FieldPath, MessageSide};
-pub use framing::{FrameError, unary_message};
+pub use framing::{FrameError, framed_message, unary_message};
 pub use lazy_stream::LazyStream;
 pub use metered_client::{CountingService, MeteredChannel, MeteredRuntimeClient};
 pub use method::{Method, MethodName};

@@ -10,17 +10,17 @@
 mod changes;
 mod in_flight;
 
-use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 
 use crate::containerd::{TaskEvent, TimestampedEvent};
+use crate::deadline;
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
 use crate::history::{CallHistory, Journal};
@@ -127,7 +127,7 @@ impl NodeEngine {
                 Some(query) = in_flight_queries.recv() => self.catch_panics(|it| it.answer_in_flight(query)),
                 message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
-                () = until(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
+                () = deadline::reached(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
             }
             self.catch_panics(Self::record);
             if self.outputs.faults.get() > faults {
@@ -326,13 +326,6 @@ fn on_kubelet_exec(prober: &ProbeManager, call: &Call) {
         None => call.ending.to_string(),
     };
     prober.on_kubelet_exec_end(id, &exec.command, &came_to);
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::cri::{
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::policy::FaultRules;
 use crate::relay::CallMarks;
-use crate::tap::{InternalCalls, KillRecord};
+use crate::tap::{InternalCall, InternalCalls, KillRecord};
 
 /// Names of a container and its pod.
 #[derive(Clone, Debug, Default)]
@@ -73,15 +73,12 @@ impl Executor {
         let internal_calls = self.internal_calls.as_ref();
         let internal_call =
             internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
-        let Some(mut call) = internal_call else {
-            let result = with_timeout(limit, self.backend.exec_sync(request)).await;
-            return if self.redacts { result.map_err(|status| redacted(&status)) } else { result };
-        };
-        let (info, mut marks) = (call.info().clone(), CallMarks::default());
+        let (info, mut marks) = (internal_call.as_ref().map(InternalCall::info), CallMarks::default());
         let exec = |request| self.backend.exec_sync(request);
-        let result = with_timeout(limit, self.faults.apply_to_own(&info, request, &mut marks, exec)).await;
-        call.mark(marks);
-        call.end_exec(result.as_ref());
+        let result = with_timeout(limit, self.faults.apply_to_own(info, request, &mut marks, exec)).await;
+        if let Some(call) = internal_call {
+            call.marked(marks).end_exec(result.as_ref());
+        }
         if self.redacts { result.map_err(|status| redacted(&status)) } else { result }
     }
 
@@ -99,14 +96,12 @@ impl Executor {
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
+        let (info, mut marks) = (internal_call.as_ref().map(InternalCall::info), CallMarks::default());
         let stop = |request| self.backend.stop_container(request);
-        let Some(mut call) = internal_call else {
-            return ignore_not_found(with_timeout(limit, stop(request)).await).map(drop);
-        };
-        let (info, mut marks) = (call.info().clone(), CallMarks::default());
-        let result = with_timeout(limit, self.faults.apply_to_own(&info, request, &mut marks, stop)).await;
-        call.mark(marks);
-        call.end(result.as_ref().map(drop));
+        let result = with_timeout(limit, self.faults.apply_to_own(info, request, &mut marks, stop)).await;
+        if let Some(call) = internal_call {
+            call.marked(marks).end(result.as_ref().map(drop));
+        }
         ignore_not_found(result).map(drop)
     }
 }

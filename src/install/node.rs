@@ -53,7 +53,7 @@ impl NodeKubelet {
             let pid = main_pid(manager, KUBELET_UNIT)?;
             let arguments = pid.and_then(|pid| null_separated(paths, pid, "cmdline")).unwrap_or_default();
             let config = KubeletConfig::read(&arguments, paths)?;
-            let extra_args = pid.and_then(|pid| extra_args(paths, pid));
+            let extra_args = pid.and_then(|pid| environment_variable(paths, pid, EXTRA_ARGS));
             return Ok(Some(Self { switch, pid, extra_args, config }));
         }
         for unit in K3S_UNITS {
@@ -123,11 +123,11 @@ pub(super) fn main_pid(manager: &dyn ServiceManager, unit: &str) -> Result<Optio
     Ok(pid.parse().ok().filter(|pid| *pid != 0))
 }
 
-/// Returns the value of [`EXTRA_ARGS`] in the environment of a process, empty if it is not set.
-/// `None` if the environment cannot be read.
-fn extra_args(paths: &Paths, pid: u32) -> Option<String> {
+/// Returns the value of a variable in the environment of a process, empty if it is not set. `None`
+/// if the environment cannot be read.
+pub(super) fn environment_variable(paths: &Paths, pid: u32, name: &str) -> Option<String> {
     let environment = null_separated(paths, pid, "environ")?;
-    let value = environment.iter().find_map(|word| word.strip_prefix(EXTRA_ARGS)?.strip_prefix('='));
+    let value = environment.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     Some(value.unwrap_or_default().to_owned())
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 
 use super::InstallError;
-use super::node::main_pid;
+use super::node::{environment_variable, main_pid};
 use super::paths::{InstalledUnit, Paths};
 use super::systemctl::ServiceManager;
 use super::units::UNIT_VARIABLE;
-use crate::regular_file::{MAX_SMALL_FILE_BYTES, path_of_deleted, read};
+use crate::regular_file::path_of_deleted;
 
 /// The main process of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,13 +27,7 @@ impl RunningService {
         let Some(pid) = main_pid(manager, InstalledUnit::Service.name())? else { return Ok(None) };
         let program = fs::read_link(paths.at(format!("/proc/{pid}/exe")));
         let is_replaced = program.is_ok_and(|program| path_of_deleted(&program).is_some());
-        let environment = read(&paths.at(format!("/proc/{pid}/environ")), MAX_SMALL_FILE_BYTES).ok();
-        let unit = environment.map(|environment| {
-            let mut variables = environment.split(|byte| *byte == 0);
-            let name = format!("{UNIT_VARIABLE}=");
-            let digest = variables.find_map(|variable| variable.strip_prefix(name.as_bytes()));
-            String::from_utf8_lossy(digest.unwrap_or_default()).into_owned()
-        });
+        let unit = environment_variable(paths, pid, UNIT_VARIABLE);
         Ok(Some(Self { pid, is_replaced, unit }))
     }
 

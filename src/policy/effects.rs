@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::fault::{Action, Place, StreamAction};
-use crate::cri::{FieldMessage, FieldPath, MessageSide, Method, unary_message, v1};
+use crate::cri::{FieldMessage, FieldPath, MessageSide, Method, framed_message, unary_message, v1};
 use crate::relay::{Effect, Ending, FaultMark, Hold, Interception, MessageChange, MessageEffect};
 
 /// An action that is applied to a call.
@@ -27,82 +27,80 @@ pub(super) struct AppliedAction<'a> {
 impl AppliedAction<'_> {
     /// Adds the effects of the action. `request` is the message of the call, with its gRPC frame.
     pub(super) fn apply(&self, method: Method, request: Option<&Bytes>, call: &mut Interception) {
-        let Self { action, place, ended, random, .. } = self;
-        let effect = match action {
-            Action::Delay { delay, jitter } => {
-                let duration = Some(jittered(*delay, *jitter, *random));
-                Effect::Hold(Hold { duration, released: (*ended).clone() })
-            }
-            Action::Hang => Effect::Hold(Hold { duration: None, released: (*ended).clone() }),
+        let is_applied = match self.action {
+            Action::Delay { delay, jitter } => self.hold(Some(jittered(*delay, *jitter, self.random)), call),
+            Action::Hang => self.hold(None, call),
             Action::Abort { code, message, details } => {
                 let details = Bytes::copy_from_slice(details);
                 let status = Status::with_details(*code, message.clone(), details);
-                self.end(Ending::Status(Box::new(status)))
+                self.end(Ending::Status(Box::new(status)), call)
             }
-            Action::Drop => self.end(Ending::Disconnect),
-            Action::GoAway => self.end(Ending::GoAway),
+            Action::Drop => self.end(Ending::Disconnect, call),
+            Action::GoAway => self.end(Ending::GoAway, call),
             Action::Exit { code, stdout, stderr } => {
                 let (stdout, stderr) = (stdout.clone().into_bytes(), stderr.clone().into_bytes());
                 let response = v1::ExecSyncResponse { exit_code: *code, stdout, stderr };
-                self.end(Ending::Message(frame(&response.encode_to_vec())))
+                self.end(Ending::Message(framed_message(&response.encode_to_vec())), call)
             }
-            Action::Stream(action) => {
-                call.messages.push(self.change(stream_effect(action)));
-                return self.mark(call);
-            }
+            Action::Stream(action) => self.change_messages(stream_effect(action), call),
             Action::Set(MessageSide::Request, path, value) => {
-                return self.change_request(method, request, call, |message| message.set(path, value));
+                change_request(method, request, call, |message| message.set(path, value))
             }
             Action::Remove(MessageSide::Request, path) => {
-                return self.change_request(method, request, call, |message| message.remove(path));
+                change_request(method, request, call, |message| message.remove(path))
             }
             Action::Set(MessageSide::Response, path, value) => {
-                call.messages.push(self.change(edit(method, path.clone(), Some(value.clone()))));
-                return self.mark(call);
+                self.change_messages(edit(method, path.clone(), Some(value.clone())), call)
             }
             Action::Remove(MessageSide::Response, path) => {
-                call.messages.push(self.change(edit(method, path.clone(), None)));
-                return self.mark(call);
+                self.change_messages(edit(method, path.clone(), None), call)
             }
             // Connections are refused before they have calls.
-            Action::Refuse => return,
+            Action::Refuse => false,
         };
-        match place {
+        if is_applied {
+            let action = self.action.to_string().into();
+            call.marks.faults.push(FaultMark { name: self.rule.clone(), action });
+        }
+    }
+
+    /// Holds the call. Returns true: the action is applied.
+    fn hold(&self, duration: Option<Duration>, call: &mut Interception) -> bool {
+        self.at_place(Effect::Hold(Hold { duration, released: self.ended.clone() }), call)
+    }
+
+    /// Ends the call. Returns true: the action is applied.
+    fn end(&self, ending: Ending, call: &mut Interception) -> bool {
+        self.at_place(Effect::End(ending, self.ended.clone()), call)
+    }
+
+    fn at_place(&self, effect: Effect, call: &mut Interception) -> bool {
+        match self.place {
             Place::Before => call.before.push(effect),
             Place::After => call.after.push(effect),
         }
-        self.mark(call);
+        true
     }
 
-    /// Returns the effect that ends the call.
-    fn end(&self, ending: Ending) -> Effect {
-        Effect::End(ending, self.ended.clone())
+    /// Changes messages for as long as the rule is active. Returns true: the action is applied.
+    fn change_messages(&self, effect: MessageEffect, call: &mut Interception) -> bool {
+        call.messages.push(MessageChange { effect, ended: self.ended.clone() });
+        true
     }
+}
 
-    /// Returns a change of messages for as long as the rule is active.
-    fn change(&self, effect: MessageEffect) -> MessageChange {
-        MessageChange { effect, ended: self.ended.clone() }
-    }
-
-    fn mark(&self, call: &mut Interception) {
-        let action = self.action.to_string().into();
-        call.marks.faults.push(FaultMark { name: self.rule.clone(), action });
-    }
-
-    /// Changes the request, unless it has no such field.
-    fn change_request(
-        &self,
-        method: Method,
-        request: Option<&Bytes>,
-        call: &mut Interception,
-        change: impl FnOnce(&mut FieldMessage) -> bool,
-    ) {
-        let current = call.request.as_ref().or(request);
-        if let Some(changed) = current.and_then(|it| changed(method, MessageSide::Request, it, change)) {
-            call.request = Some(changed);
-            self.mark(call);
-        }
-    }
+/// Changes the request. Returns false if it has no such field.
+fn change_request(
+    method: Method,
+    request: Option<&Bytes>,
+    call: &mut Interception,
+    change: impl FnOnce(&mut FieldMessage) -> bool,
+) -> bool {
+    let current = call.request.as_ref().or(request);
+    let changed = current.and_then(|it| changed(method, MessageSide::Request, it, change));
+    let is_changed = changed.is_some();
+    call.request = changed.or(call.request.take());
+    is_changed
 }
 
 /// Returns the effect that sets a field of each message of the response, or removes it.
@@ -123,7 +121,7 @@ fn changed(
     change: impl FnOnce(&mut FieldMessage) -> bool,
 ) -> Option<Bytes> {
     let mut message = FieldMessage::decode(method, side, unary_message(bytes).ok()?)?;
-    change(&mut message).then(|| frame(&message.encode()))
+    change(&mut message).then(|| framed_message(&message.encode()))
 }
 
 fn stream_effect(action: &StreamAction) -> MessageEffect {
@@ -136,15 +134,6 @@ fn stream_effect(action: &StreamAction) -> MessageEffect {
         StreamAction::DelayEach(delay) => MessageEffect::Delay(*delay),
         StreamAction::Reverse(count) => MessageEffect::Reverse(*count),
     }
-}
-
-/// Returns a message with its gRPC frame.
-pub(super) fn frame(message: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(5 + message.len());
-    frame.put_u8(0);
-    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
-    frame.put_slice(message);
-    frame.freeze()
 }
 
 /// Returns a delay between `delay - jitter` and `delay + jitter`.

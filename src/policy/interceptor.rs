@@ -1,5 +1,7 @@
 //! Decides on one call: finds what it is about, and applies the rules that select it.
 
+use std::cell::LazyCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -40,8 +42,9 @@ impl FaultInterceptor {
         };
         let (now, key) = (Instant::now(), target.counter_key());
         let mut call = Interception::default();
+        let command_line = LazyCell::new(|| target.command_line());
         for active in &*self.index.selected(self.method, &target) {
-            if !self.selects(active, &target) {
+            if !self.selects(active, &target, &command_line) {
                 continue;
             }
             for (action, random) in active.occur(&key, Some(self.info.id), now) {
@@ -55,13 +58,18 @@ impl FaultInterceptor {
     }
 
     /// Returns whether a rule whose selector admits the target selects the call.
-    fn selects(&self, active: &ActiveRule, target: &Target) -> bool {
+    fn selects(
+        &self,
+        active: &ActiveRule,
+        target: &Target,
+        command_line: &impl Deref<Target = Option<String>>,
+    ) -> bool {
         let matches = &active.rule.matches;
         matches.admits(self.info.peer.as_deref())
             && matches
                 .command
                 .as_ref()
-                .is_none_or(|regex| target.command_line().is_some_and(|line| regex.is_match(line)))
+                .is_none_or(|regex| command_line.as_ref().is_some_and(|line| regex.is_match(line)))
             && matches.probe.is_none_or(|probe| {
                 self.node.as_ref().is_some_and(|node| node.is_probe(target, probe.into()))
             })

@@ -23,7 +23,7 @@ struct ActionLabel {
 impl FaultMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("fault_rules", "Fault rules that are active", self.active.clone());
-        for action in Action::NAMES {
+        for action in Action::names() {
             drop(self.injected.get_or_create(&ActionLabel { action }));
         }
         registry.register(

@@ -21,8 +21,8 @@ mod target;
 
 pub use active::RuleSource;
 pub use call_match::CallMatch;
-pub(crate) use fault::rules;
 pub use fault::{Action, FaultRule, FaultStep, Place, RuleError, StreamAction, When};
+pub(crate) use fault::{is_lifetime, rules};
 pub use node_view::NodeView;
 pub use plan::{Plan, PlannedCall};
 pub use rules::{FaultRules, FaultStatus, MAX_RULES};

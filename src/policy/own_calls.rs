@@ -7,9 +7,8 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Response, Status};
 
-use super::effects::frame;
 use super::rules::FaultRules;
-use crate::cri::unary_message;
+use crate::cri::{framed_message, unary_message};
 use crate::relay::{
     CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageChange, MessageEffect,
 };
@@ -18,11 +17,12 @@ use crate::relay::{
 const DISCONNECTED: &str = "the connection was closed by a fault of probeshim";
 
 impl FaultRules {
-    /// Makes a call of probeshim, with the faults of the rules that select it. `marks` receives
-    /// them, also if the future is dropped before its end.
+    /// Makes a call of probeshim, with the faults of the rules that select it. No rule selects a
+    /// call without `info`. `marks` receives the faults, also if the future is dropped before its
+    /// end.
     pub async fn apply_to_own<Q, R, F>(
         &self,
-        info: &Arc<CallInfo>,
+        info: Option<&Arc<CallInfo>>,
         request: Q,
         marks: &mut CallMarks,
         call: impl FnOnce(Q) -> F,
@@ -32,8 +32,10 @@ impl FaultRules {
         R: Message + Default,
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let Some(interceptor) = self.interceptor(info) else { return call(request).await };
-        let decision = interceptor.decide(Some(frame(&request.encode_to_vec()))).await;
+        let Some(interceptor) = info.and_then(|info| self.interceptor(info)) else {
+            return call(request).await;
+        };
+        let decision = interceptor.decide(Some(framed_message(&request.encode_to_vec()))).await;
         let Interception { request: changed, before, after, messages, marks: decided, guard: _guard } =
             decision;
         *marks = decided;
@@ -45,7 +47,7 @@ impl FaultRules {
         if let Some(response) = applied(after).await? {
             return decoded(&response).map(Response::new);
         }
-        let mut bytes = frame(&response?.into_inner().encode_to_vec());
+        let mut bytes = framed_message(&response?.into_inner().encode_to_vec());
         for MessageChange { effect, ended } in messages {
             if let MessageEffect::Edit(edit) = effect
                 && !ended.is_cancelled()

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::active::Counter;
 use super::call_match::CallMatch;
 use super::fault::FaultRule;
+use super::target::counter_key;
 use crate::cri::MethodName;
 use crate::inventory::Inventory;
 use crate::probe::Selector;
@@ -53,7 +54,7 @@ impl Plan {
                 None => plan.unknown += 1,
                 Some(false) => {}
                 Some(true) => {
-                    let key = counter_key(call);
+                    let key = key_of(call);
                     let actions = counters.entry(key.clone()).or_default().occur(rule, seed, &key);
                     if !actions.is_empty() {
                         let actions = actions.iter().map(|(action, _)| action.to_string()).collect();
@@ -113,17 +114,15 @@ fn selects(matches: &CallMatch, planned: &PlannedCall<'_>, inventory: &Inventory
 }
 
 /// Returns the text by which an active rule would count the calls of a container.
-fn counter_key(call: &Call) -> String {
-    let pod = call.pod.as_deref();
-    let name = call.container.as_ref().and_then(|container| container.name.as_deref());
-    match (pod.and_then(|pod| pod.namespace.as_deref()), pod.and_then(|pod| pod.name.as_deref()), name) {
-        (Some(namespace), Some(pod), Some(container)) => format!("{namespace}/{pod}/{container}"),
-        (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
-        _ => {
-            let container = call.container.as_ref().and_then(|container| container.id.clone());
-            container.or_else(|| pod?.id.clone()).unwrap_or_default()
-        }
-    }
+fn key_of(call: &Call) -> String {
+    let (pod, container) = (call.pod.as_deref(), call.container.as_deref());
+    let container_id = container.and_then(|container| container.id.as_deref());
+    let names = [
+        pod.and_then(|pod| pod.namespace.as_deref()),
+        pod.and_then(|pod| pod.name.as_deref()),
+        container.and_then(|container| container.name.as_deref()),
+    ];
+    counter_key(names, container_id.or_else(|| pod?.id.as_deref()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The active rules. They select the calls that the relay intercepts.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::info;
 
 use super::active::{ActiveRule, RuleSource};
@@ -17,6 +18,7 @@ use super::interceptor::FaultInterceptor;
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
 use crate::cri::MethodName;
+use crate::deadline;
 use crate::events::{Event, reason};
 use crate::gofmt::format_duration;
 use crate::relay::{CallInfo, CallPolicy, Interceptor, Peer};
@@ -104,22 +106,22 @@ impl FaultRules {
         let new: Vec<FaultRule> =
             rules.into_iter().filter(|rule| !configured.contains(&identity(rule))).collect();
         self.change(|active| {
-            let (mut kept, ended): (Vec<_>, Vec<_>) = std::mem::take(active).into_iter().partition(|known| {
-                known.source != RuleSource::Config || wanted.contains(&identity(&known.rule))
-            });
-            let names: HashSet<Arc<str>> = kept.iter().map(|known| known.rule.name.clone()).collect();
+            let is_removed = |known: &mut Arc<ActiveRule>| {
+                known.source == RuleSource::Config && !wanted.contains(&identity(&known.rule))
+            };
+            let ended: Vec<_> = active.extract_if(.., is_removed).collect();
+            let names: HashSet<Arc<str>> = active.iter().map(|known| known.rule.name.clone()).collect();
             if let Some(rule) = new.iter().find(|rule| names.contains(&rule.name)) {
                 let reason = "is the name of an active rule that is not in the file";
                 return Err(RuleError::new(format!("name {:?}", rule.name), reason));
             }
-            check_number(kept.len() + new.len())?;
+            check_number(active.len() + new.len())?;
             self.end_rules(&ended, "a change of the configuration file");
             for rule in new {
                 let rule = ActiveRule::new(rule, RuleSource::Config, new_seed());
                 self.record_activation(&rule, "the configuration file");
-                kept.push(Arc::new(rule));
+                active.push(Arc::new(rule));
             }
-            *active = kept;
             Ok(())
         })?;
         *configured = wanted;
@@ -140,10 +142,10 @@ impl FaultRules {
                     return Err(RuleError::new(format!("name {name:?}"), reason));
                 }
             }
-            let (ended, kept): (Vec<_>, Vec<_>) = std::mem::take(active)
-                .into_iter()
-                .partition(|known| names.is_empty() || names.iter().any(|name| **name == *known.rule.name));
-            *active = kept;
+            let is_named = |known: &mut Arc<ActiveRule>| {
+                names.is_empty() || names.iter().any(|name| **name == *known.rule.name)
+            };
+            let ended: Vec<_> = active.extract_if(.., is_named).collect();
             self.end_rules(&ended, requester);
             Ok(ended.iter().map(|ended| FaultStatus::from(&**ended)).collect())
         })
@@ -151,8 +153,7 @@ impl FaultRules {
 
     /// Ends all rules. `cause` is named in their events.
     pub fn end(&self, cause: &str) {
-        let ended = self.clear(&[], cause);
-        debug_assert!(ended.is_ok(), "each name is that of a rule");
+        self.end_where(|_| true, cause);
     }
 
     /// Returns the active rules.
@@ -174,18 +175,11 @@ impl FaultRules {
             let next = expiries.min();
             drop(index);
             tokio::select! {
-                () = async { match next { Some(next) => sleep_until(next).await, None => std::future::pending().await } } => {}
+                () = deadline::reached(next) => {}
                 () = changed => continue,
             }
             let now = Instant::now();
-            let expired = self.change(|active| {
-                let (kept, expired): (Vec<_>, Vec<_>) =
-                    std::mem::take(active).into_iter().partition(|active| active.is_active(now));
-                *active = kept;
-                self.end_rules(&expired, "the end of its lifetime");
-                Ok::<_, RuleError>(())
-            });
-            debug_assert!(expired.is_ok(), "the change has no error");
+            self.end_where(|active| !active.is_active(now), "the end of its lifetime");
         }
     }
 
@@ -203,6 +197,15 @@ impl FaultRules {
         );
         let message = format!("Fault rule {name} was activated by {requester}, and {ends}: {text}");
         self.record(Event::warning(reason::FAULT_ACTIVATED, message));
+    }
+
+    /// Ends the rules that meet a condition.
+    fn end_where(&self, condition: impl Fn(&ActiveRule) -> bool, cause: &str) {
+        let Ok(()) = self.change(|active| {
+            let ended: Vec<_> = active.extract_if(.., |known| condition(known)).collect();
+            self.end_rules(&ended, cause);
+            Ok::<_, Infallible>(())
+        });
     }
 
     /// Ends rules: calls that they hold are forwarded.

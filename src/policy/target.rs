@@ -23,8 +23,6 @@ pub(super) struct RequestNames {
     image: Option<String>,
     labels: Option<HashMap<String, String>>,
     pub(super) command: Option<Vec<String>>,
-    /// The command with its arguments separated by spaces.
-    command_line: Option<String>,
     pub(super) timeout_seconds: i64,
 }
 
@@ -59,9 +57,7 @@ impl RequestNames {
             .or_else(|| in_container(&["image", "image"]))
             .or_else(|| message.text(&["image", "user_specified_image"]))
             .or_else(|| message.text(&["image", "image"]));
-        let command = message.texts("cmd");
         Self {
-            command_line: command.as_ref().map(|command| command.join(" ")),
             container_id: message.text(&["container_id"]),
             sandbox_id: message.text(&["pod_sandbox_id"]),
             namespace: message.text(&[pod, "metadata", "namespace"]),
@@ -69,7 +65,7 @@ impl RequestNames {
             container: in_container(&["metadata", "name"]),
             image,
             labels: message.map(&[pod, "labels"]),
-            command,
+            command: message.texts("cmd"),
             timeout_seconds: message.number("timeout").unwrap_or(0),
         }
     }
@@ -120,8 +116,8 @@ impl Target {
     }
 
     /// Returns the command with its arguments separated by spaces.
-    pub(super) fn command_line(&self) -> Option<&str> {
-        self.names.command_line.as_deref()
+    pub(super) fn command_line(&self) -> Option<String> {
+        self.names.command.as_ref().map(|command| command.join(" "))
     }
 
     /// Returns the command and the timeout of an `ExecSync`.
@@ -142,14 +138,20 @@ impl Target {
         is_known && [namespace, pod, container, image].iter().all(|name| name.is_none()) && labels.is_none()
     }
 
-    /// Returns a text that is the same for all calls of a container, also after its restart.
+    /// Returns the text by which the calls of the container are counted.
     pub(super) fn counter_key(&self) -> String {
         let [namespace, pod, container, image] = self.names();
-        match (namespace, pod, container) {
-            (Some(namespace), Some(pod), Some(container)) => format!("{namespace}/{pod}/{container}"),
-            (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
-            _ => self.object_id().or(image).unwrap_or_default().to_owned(),
-        }
+        counter_key([namespace, pod, container], self.object_id().or(image))
+    }
+}
+
+/// Returns a text that is the same for all calls of a container, also after its restart: namespace,
+/// pod and container, or `other` if they are unknown.
+pub(super) fn counter_key(names: [Option<&str>; 3], other: Option<&str>) -> String {
+    match names {
+        [Some(namespace), Some(pod), Some(container)] => format!("{namespace}/{pod}/{container}"),
+        [Some(namespace), Some(pod), None] => format!("{namespace}/{pod}"),
+        _ => other.unwrap_or_default().to_owned(),
     }
 }
 
@@ -157,12 +159,10 @@ impl Target {
 mod tests {
 
     use super::*;
-    use crate::cri::v1;
+    use crate::cri::{framed_message, v1};
 
     fn names(method: &str, message: &impl prost::Message) -> Target {
-        let bytes = message.encode_to_vec();
-        let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
-        let frame = [&[0], &length[..], &bytes].concat();
+        let frame = framed_message(&message.encode_to_vec());
         Target::new(RequestNames::read(Method::from_name(method).unwrap(), &frame))
     }
 
@@ -204,7 +204,7 @@ mod tests {
         };
         let exec = names("ExecSync", &exec);
         assert_eq!(exec.names(), [None; 4]);
-        assert_eq!((exec.object_id(), exec.command_line()), (Some("c0"), Some("pg_isready -U")));
+        assert_eq!((exec.object_id(), exec.command_line().as_deref()), (Some("c0"), Some("pg_isready -U")));
         assert_eq!(exec.exec().map(|(_, timeout)| timeout), Some(5));
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::Response;
 
 use super::*;
-use crate::cri::{ContainerObservation, MethodName, SandboxObservation, v1};
+use crate::cri::{ContainerObservation, MethodName, SandboxObservation, framed_message, v1};
 use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
 use crate::manifest::{Source as SpecSource, read_manifests};
@@ -126,9 +126,7 @@ fn exec(container: &str, command: &[&str], timeout: i64) -> v1::ExecSyncRequest 
 }
 
 fn frame(message: &impl prost::Message) -> Bytes {
-    let bytes = message.encode_to_vec();
-    let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
-    [&[0], &length[..], &bytes].concat().into()
+    framed_message(&message.encode_to_vec())
 }
 
 fn names(call: &Interception) -> Vec<String> {
@@ -284,7 +282,8 @@ async fn calls_of_probeshim_itself_are_affected_by_rules_that_name_it() {
             ran = request.cmd == ["true"];
             std::future::ready(Ok(Response::new(v1::ExecSyncResponse::default())))
         };
-        let result = node.rules.apply_to_own(&info, exec(container, &["true"], 1), &mut marks, answer).await;
+        let result =
+            node.rules.apply_to_own(Some(&info), exec(container, &["true"], 1), &mut marks, answer).await;
         let result = result.map(|response| response.into_inner().exit_code);
         let names: Vec<String> = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
         (result.map_err(|status| status.message().to_owned()), names.join(" "), ran)

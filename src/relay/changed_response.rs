@@ -14,7 +14,7 @@ use super::body_tap::BodyTap;
 use super::call::CallEnd;
 use super::grpc_frames::frame_length;
 use super::outcome::{CallOutcome, ExchangeResult, UpstreamFailure, reason_of_client};
-use super::pipe::{Pipe, PipeEnd};
+use super::pipe::{Pipe, PipeEnd, poll_room};
 use super::policy::{Effect, Ending, Hold, MessageChange, MessageEffect};
 use crate::cri::{Code, StatusMessage};
 
@@ -205,18 +205,11 @@ impl Reply<'_> {
                 ) {
                     return Poll::Ready(Err(ExchangeResult::ClientReset(reason)));
                 }
-                // h2 reports an increase of the capacity once only, and this may be polled again.
-                let mut granted = self.to.capacity();
-                if granted == 0 {
-                    match ready!(self.to.poll_capacity(cx)) {
-                        Some(Ok(capacity)) => granted = capacity,
-                        Some(Err(_)) | None => return Poll::Ready(Err(client_gone())),
-                    }
-                }
-                let granted = granted.min(data.len());
-                ready!(self.room.poll(cx, granted));
-                self.received.on_forwarded(granted);
-                let sent = self.to.send_data(data.split_to(granted), false);
+                let Some(length) = ready!(poll_room(&mut self.to, &mut self.room, data.len(), cx)) else {
+                    return Poll::Ready(Err(client_gone()));
+                };
+                self.received.on_forwarded(length);
+                let sent = self.to.send_data(data.split_to(length), false);
                 Poll::Ready(sent.map_err(|_| client_gone()))
             })
             .await?;

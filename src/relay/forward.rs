@@ -13,8 +13,7 @@ use http::request::Parts;
 use http::{Request, Response, Version};
 
 use super::backlog::{Backlog, HeldHead};
-use super::body_tap::BodyTap;
-use super::call::{CallEnd, CallInFlight};
+use super::call::CallInFlight;
 use super::changed_response::{ClientSide, ResponseChanges};
 use super::outcome::{CallOutcome, ExchangeResult, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
@@ -132,16 +131,11 @@ pub(super) async fn exchange(
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
     upload.begin_with(beginning);
-    let answered = match changes {
-        None => answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await,
-        Some(changes) => {
-            let client = ClientSide { respond, backlog: &backlogs.client, received, end };
-            let head = response_head(opening, response, client.respond, &mut upload).await;
-            match head {
-                Ok(response) => changes.answer(response, client, &mut upload).await,
-                Err(outcome) => Err(outcome),
-            }
-        }
+    let client = ClientSide { respond, backlog: &backlogs.client, received, end };
+    let answered = match (response_head(opening, response, client.respond, &mut upload).await, changes) {
+        (Err(outcome), _) => Err(outcome),
+        (Ok(response), None) => answer(response, client, &mut upload).await,
+        (Ok(response), Some(changes)) => changes.answer(response, client, &mut upload).await,
     };
     let outcome = answered.unwrap_or_else(|outcome| outcome);
     match outcome {
@@ -154,24 +148,21 @@ pub(super) async fn exchange(
 
 /// Forwards the response to the client while the request is forwarded to upstream.
 async fn answer(
-    opening: PendingOpen,
-    response: ResponseFuture,
-    respond: &mut SendResponse<Bytes>,
+    response: Response<RecvStream>,
+    client: ClientSide<'_>,
     upload: &mut Pipe<'_>,
-    to_client_backlog: &Backlog,
-    received: &mut BodyTap,
-    end: &mut CallEnd,
 ) -> Result<ExchangeResult, ExchangeResult> {
-    let (head, body) = response_head(opening, response, respond, upload).await?.into_parts();
+    let ClientSide { respond, backlog, received, end } = client;
+    let (head, body) = response.into_parts();
     // A response without messages may have its status in its head.
     let code = Code::from_headers(&head.headers);
     let message = StatusMessage::from_headers(code, &head.headers);
-    to_client_backlog.add_head(&head.headers);
+    backlog.add_head(&head.headers);
     let head = Response::from_parts(head, ());
     let to_client = respond
         .send_response(head, body.is_end_stream())
         .map_err(|_| ExchangeResult::ClientReset(Reason::CANCEL))?;
-    let mut download = Pipe::new(body, to_client, to_client_backlog, received);
+    let mut download = Pipe::new(body, to_client, backlog, received);
     response_body(upload, &mut download).await?;
     let code = download.code().or(code);
     // The call has its response, whatever happens to the rest of the request.

@@ -6,7 +6,6 @@ use h2::client::SendRequest;
 use h2::server::SendResponse;
 use h2::{Error, RecvStream};
 use http::Request;
-use tokio::time::sleep;
 
 use super::call::CallInFlight;
 use super::capture::CaptureBudget;
@@ -14,7 +13,7 @@ use super::changed_response::{ClientSide, ResponseChanges};
 use super::forward::{Backlogs, PendingRequest, SettledCall, exchange, settle};
 use super::grpc_frames::frame_length;
 use super::outcome::{ExchangeResult, reason_of_client};
-use super::policy::{Effect, Hold, Interception, Interceptor};
+use super::policy::{Effect, Interception, Interceptor};
 
 /// Maximum bytes of a request's message that the policy reads, with its gRPC frame. A longer
 /// message is forwarded unread.
@@ -109,21 +108,5 @@ impl HeldMemory<'_> {
 impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
         self.budget.give_back(self.bytes);
-    }
-}
-
-impl Hold {
-    /// Waits for the duration, or until the hold is released.
-    pub async fn wait(self) {
-        let Self { duration, released } = self;
-        match duration {
-            Some(duration) => {
-                tokio::select! {
-                    () = sleep(duration) => {}
-                    () = released.cancelled() => {}
-                }
-            }
-            None => released.cancelled().await,
-        }
     }
 }

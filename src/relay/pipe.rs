@@ -129,15 +129,9 @@ impl<'a> Pipe<'a> {
 
     /// Passes on as much of the chunk as the receiver has room for.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Option<PipeEnd>> {
-        let mut capacity = self.to.capacity();
-        if capacity == 0 {
-            match ready!(self.to.poll_capacity(cx)) {
-                Some(Ok(granted)) => capacity = granted,
-                Some(Err(_)) | None => return Poll::Ready(Some(PipeEnd::Sink)),
-            }
-        }
-        let length = capacity.min(self.chunk.len());
-        ready!(self.room.poll(cx, length));
+        let Some(length) = ready!(poll_room(&mut self.to, &mut self.room, self.chunk.len(), cx)) else {
+            return Poll::Ready(Some(PipeEnd::Sink));
+        };
         let part = self.chunk.split_to(length);
         self.passed.on_forwarded(length);
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
@@ -176,4 +170,24 @@ impl<'a> Pipe<'a> {
             Ok(()) => is_last.then_some(PipeEnd::Clean),
         }
     }
+}
+
+/// Waits until a stream, for which capacity is reserved, and its connection take a part of `length`
+/// bytes. Returns the length of the part; `None` if the connection is gone.
+pub(super) fn poll_room(
+    to: &mut SendStream<Bytes>,
+    room: &mut Room,
+    length: usize,
+    cx: &mut Context<'_>,
+) -> Poll<Option<usize>> {
+    // h2 reports an increase of the capacity once only, and this may be polled again.
+    let mut capacity = to.capacity();
+    if capacity == 0 {
+        match ready!(to.poll_capacity(cx)) {
+            Some(Ok(granted)) => capacity = granted,
+            Some(Err(_)) | None => return Poll::Ready(None),
+        }
+    }
+    let length = capacity.min(length);
+    room.poll(cx, length).map(|()| Some(length))
 }

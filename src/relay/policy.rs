@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::marks::CallMarks;
@@ -123,6 +124,22 @@ pub struct NoPolicy;
 impl CallPolicy for NoPolicy {
     fn interceptor(&self, _: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
         None
+    }
+}
+
+impl Hold {
+    /// Waits for the duration, or until the hold is released.
+    pub async fn wait(self) {
+        let Self { duration, released } = self;
+        match duration {
+            Some(duration) => {
+                tokio::select! {
+                    () = sleep(duration) => {}
+                    () = released.cancelled() => {}
+                }
+            }
+            None => released.cancelled().await,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A session: the client's connection, its upstream connection and the calls between them.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::io::Join;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -29,6 +29,7 @@ use super::outcome::{CallOutcome, DisconnectReason};
 use super::reset_rate::ResetRate;
 use super::turn::{Turn, Turns};
 use super::upstream::{Upstream, UpstreamState};
+use crate::deadline;
 
 pub(super) type DownstreamConnection =
     Connection<Join<AuthorityRewriter<Inlet<OwnedReadHalf>>, TrackedWriter<OwnedWriteHalf>>, Bytes>;
@@ -147,18 +148,18 @@ impl ProxySession {
                     SessionEvent::ClientAccepted(_) => return DisconnectReason::Client,
                 },
                 () = &mut drained, if !going_away => self.send_goaway(),
-                () = wait_until(force_close_at) => {
+                () = deadline::reached(force_close_at) => {
                     self.force_close = self.force_close.and_then(|force_close| force_close.postponed(&self.backlogs.client));
                     if self.force_close.is_none() {
                         return self.close_gracefully().await;
                     }
                 }
-                () = wait_until(idle_deadline) => {
+                () = deadline::reached(idle_deadline) => {
                     self.close_gracefully().await;
                     return DisconnectReason::Drain;
                 }
-                () = wait_until(next_reset) => self.send_overdue_resets(),
-                () = wait_until(paused_until) => self.paused_until = None,
+                () = deadline::reached(next_reset) => self.send_overdue_resets(),
+                () = deadline::reached(paused_until) => self.paused_until = None,
             }
             if self.close_reason.is_some() && self.calls.is_empty() {
                 return self.close_gracefully().await;
@@ -342,7 +343,7 @@ impl ProxySession {
                 return;
             }
             loop {
-                wait_until(force_close.map(|force_close| force_close.at)).await;
+                deadline::reached(force_close.map(|force_close| force_close.at)).await;
                 force_close = force_close.and_then(|force_close| force_close.postponed(&backlog));
                 if force_close.is_none() {
                     return;
@@ -386,11 +387,4 @@ fn poll_client(
 /// unread resets its socket, and a client may send GOAWAY with any reason.
 fn is_clean_disconnect(error: &h2::Error) -> bool {
     error.is_io() || (error.is_go_away() && error.is_remote())
-}
-
-async fn wait_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => pending().await,
-    }
 }

@@ -172,9 +172,11 @@ impl InternalCall {
         &self.info
     }
 
-    /// Marks the call as affected.
-    pub fn mark(&mut self, marks: CallMarks) {
+    /// Returns the call with its marks.
+    #[must_use]
+    pub fn marked(mut self, marks: CallMarks) -> Self {
         self.call.marks = (!marks.is_empty()).then(|| Box::new(marks));
+        self
     }
 
     /// Reports the end of an `ExecSync`. The first part of its output is kept.

@@ -14,10 +14,7 @@ use crate::admin::listener::Caller;
 use crate::admin::state::Admin;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::history::{Filter, Selection};
-use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource};
-
-/// Longest lifetime of a rule.
-const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource, is_lifetime};
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
@@ -33,10 +30,7 @@ pub(super) async fn add(
 ) -> Result<Json<Vec<ActiveFault>>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     let rules = parsed(&admin, &rules)?;
-    if let Some(rule) = rules
-        .iter()
-        .find(|rule| rule.lifetime.is_none_or(|lifetime| lifetime.is_zero() || lifetime > MAX_LIFETIME))
-    {
+    if let Some(rule) = rules.iter().find(|rule| !rule.lifetime.is_some_and(is_lifetime)) {
         let reason = "needs a lifetime above 0s and up to 24h, such as --for 10m: each rule ends by itself";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
     }

@@ -154,7 +154,11 @@ fn peer(peer: Option<&Peer>) -> String {
 
 /// Returns the subject of a call: pod, container, and for an ExecSync its probe, timeout and
 /// command.
-fn subject(pod: Option<&Pod>, container: Option<&Container>, exec: Option<&Exec>) -> String {
+pub(in crate::cli) fn subject(
+    pod: Option<&Pod>,
+    container: Option<&Container>,
+    exec: Option<&Exec>,
+) -> String {
     let mut parts = Vec::new();
     if let Some(pod) = pod {
         match (&pod.namespace, &pod.name) {

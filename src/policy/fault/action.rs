@@ -97,22 +97,11 @@ impl Action {
         "remove(request|response.PATH)",
     ];
 
-    /// Names of the actions.
-    pub const NAMES: [&str; 13] = [
-        "delay",
-        "abort",
-        "hang",
-        "drop",
-        "refuse",
-        "goaway",
-        "truncate",
-        "repeat",
-        "delayEach",
-        "reverse",
-        "exit",
-        "set",
-        "remove",
-    ];
+    /// Returns the names of the actions, in the order in which a step of a document applies them: a
+    /// delay comes before the end of the call.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::FORMS.iter().filter_map(|form| form.split('(').next()).filter(|name| *name != "off")
+    }
 
     /// Returns the name of the action.
     #[must_use]
@@ -143,18 +132,17 @@ impl Action {
             format!("must be {form}")
         };
         let arg = |index: usize| args.get(index).map(String::as_str);
-        let (least, most) = match name {
+        let (min, max) = match name {
             "hang" | "drop" | "refuse" | "goaway" => (0, 0),
             "repeat" | "delayEach" | "reverse" | "set" | "remove" => (1, 1),
             "delay" | "truncate" => (1, 2),
             "abort" | "exit" => (1, 3),
             _ => {
-                let names = Self::FORMS.iter().filter_map(|form| form.split('(').next());
-                let hint = did_you_mean(name, names);
+                let hint = did_you_mean(name, Self::names());
                 return Err(wrong(format!("is unknown{hint}; actions are {}", Self::FORMS.join(", "))));
             }
         };
-        if args.len() < least || args.len() > most {
+        if args.len() < min || args.len() > max {
             return Err(wrong(form()));
         }
         let first = arg(0).unwrap_or_default();

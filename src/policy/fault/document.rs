@@ -1,5 +1,6 @@
 //! Rules in documents: `faults` of the configuration file.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,23 +8,20 @@ use serde_json::Value;
 use super::action::Action;
 use super::one_line::{self, OneLine, StepError};
 use super::when::When;
-use super::{FaultRule, FaultStep, RuleError, check_name};
+use super::{FaultRule, FaultStep, RuleError, check_name, is_lifetime};
 use crate::duration;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::policy::call_match::CallMatch;
 
-/// Longest lifetime of a rule.
-const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// Reads the rules of a list. Their names must differ.
 pub(crate) fn rules(list: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<FaultRule> {
-    let mut rules: Vec<FaultRule> = Vec::new();
+    let (mut rules, mut names) = (Vec::new(), HashSet::new());
     for node in list.list(problems) {
         let Some(read) = rule(&node, problems) else { continue };
-        if rules.iter().any(|known| known.name == read.name) {
-            node.duplicate("name", &read.name, problems);
-        } else {
+        if names.insert(read.name.clone()) {
             rules.push(read);
+        } else {
+            node.duplicate("name", &read.name, problems);
         }
     }
     rules
@@ -83,7 +81,7 @@ fn lifetime(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Duration
         return None;
     };
     let text = word(&field, problems)?;
-    let lifetime = duration::parse(&text).filter(|it| !it.is_zero() && *it <= MAX_LIFETIME);
+    let lifetime = duration::parse(&text).filter(|it| is_lifetime(*it));
     if lifetime.is_none() {
         field.error(reason, problems);
     }
@@ -185,13 +183,12 @@ fn step(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> FaultStep {
     if node.object(problems).is_none() {
         return step;
     }
-    let known: Vec<&str> = ["times", "off"].into_iter().chain(Action::NAMES).collect();
+    let known: Vec<&str> = ["times", "off"].into_iter().chain(Action::names()).collect();
     node.deny_unknown(&known, problems);
     let range = 1..=i64::from(i32::MAX);
     step.times =
         node.field("times").and_then(|times| times.number(range, "must be a whole number from 1", problems));
-    // The order of the names is that of the actions: a delay comes before the end of the call.
-    for name in Action::NAMES {
+    for name in Action::names() {
         let Some(field) = node.field(name) else { continue };
         match (name, field.value()) {
             ("hang" | "drop" | "refuse" | "goaway", Value::Bool(is_set)) => {

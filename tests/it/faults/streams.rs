@@ -5,6 +5,7 @@ use fixtures::http2::client::head;
 use fixtures::http2::runtime::ok;
 use fixtures::http2::{framed, headers, is_served, read_all, send_all};
 use fixtures::wait::soon;
+use h2::RecvStream;
 use probeshim::cri::v1;
 
 use super::{EVENTS, Faulty, fine, message, outcome, status};
@@ -30,6 +31,17 @@ async fn streamed(rule: &str, events: &[&str]) -> (Bytes, [Option<String>; 3]) {
     let action = rule.split(": ").last().unwrap();
     assert_eq!(faulty.marks(1).await, [format!("rule-1 {action}")]);
     received
+}
+
+/// Reads a stream until it has sent `length` bytes.
+async fn beginning(body: &mut RecvStream, length: usize) -> Vec<u8> {
+    let mut data = Vec::new();
+    while data.len() < length {
+        let chunk = soon(body.data()).await.unwrap().unwrap();
+        body.flow_control().release_capacity(chunk.len()).unwrap();
+        data.extend_from_slice(&chunk);
+    }
+    data
 }
 
 fn events(containers: &[&str]) -> Bytes {
@@ -73,12 +85,7 @@ async fn the_messages_of_a_stream_pass_one_by_one() {
     body.send_data(event("a"), false).unwrap();
     let (_, mut received) = head(response).await;
     let both = events(&["a", "a"]);
-    let mut data = Vec::new();
-    while data.len() < both.len() {
-        let chunk = soon(received.data()).await.unwrap().unwrap();
-        received.flow_control().release_capacity(chunk.len()).unwrap();
-        data.extend_from_slice(&chunk);
-    }
+    let data = beginning(&mut received, both.len()).await;
     assert_eq!(data, both, "the stream has not ended");
     body.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
     let (rest, trailers) = read_all(&mut received).await.unwrap();
@@ -108,12 +115,7 @@ async fn the_messages_of_a_stream_pass_unchanged_once_the_rule_has_ended() {
     body.send_data(event("a"), false).unwrap();
     let (_, mut received) = head(response).await;
     let twice = events(&["a", "a"]);
-    let mut data = Vec::new();
-    while data.len() < twice.len() {
-        let chunk = soon(received.data()).await.unwrap().unwrap();
-        received.flow_control().release_capacity(chunk.len()).unwrap();
-        data.extend_from_slice(&chunk);
-    }
+    let data = beginning(&mut received, twice.len()).await;
     faulty.rules.clear(&[], "the test").unwrap();
     body.send_data(event("b"), false).unwrap();
     body.send_trailers(headers(&[("grpc-status", "0")])).unwrap();

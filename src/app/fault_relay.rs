@@ -24,14 +24,14 @@ use crate::tap::{Decoder, Observations, Tap, TapConfig, TapEvent, TapMetrics};
 
 /// A running relay with fault rules.
 #[derive(Debug)]
-pub(super) struct FaultyRuntime {
+pub(super) struct FaultRelay {
     relay: Relay,
     drain: CancellationToken,
     _observing: AbortOnDropHandle<()>,
     faults: FaultRules,
 }
 
-impl FaultyRuntime {
+impl FaultRelay {
     /// Starts the relay between the clients of `listener` and procrun at `upstream`.
     pub(super) fn start(
         listener: UnixListener,
