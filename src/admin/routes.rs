@@ -186,7 +186,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         kills: admin.state.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.state.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
-        faults: admin.state.faults.list().into_iter().map(api::ActiveFault::from).collect(),
+        faults: admin.state.policies.faults.list().into_iter().map(api::ActiveFault::from).collect(),
         paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         panics: admin.state.metrics.panics.get(),
     })

@@ -16,7 +16,7 @@ use crate::execsync::Stuck;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
-use crate::policy::FaultRules;
+use crate::policy::Policies;
 use crate::prober::{self, ProbeManager};
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
@@ -62,8 +62,8 @@ pub struct ApiState {
     pub kubelet: Arc<OnceLock<Kubelet>>,
     /// The pods of clients that are restarted; `None` without `--enforce restart`.
     pub client_pods: Option<watch::Receiver<Arc<ClientPodsSnapshot>>>,
-    /// Fault rules.
-    pub faults: FaultRules,
+    /// Policies of the relay.
+    pub policies: Policies,
     /// The journal; `None` if calls are not recorded on disk.
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.
@@ -131,7 +131,7 @@ impl Admin {
     pub fn new(info: ServerInfo, state: ApiState) -> Self {
         let mut metrics = state.metrics.register(state.journal.as_ref());
         state.runtime.register(&mut metrics);
-        state.faults.register(&mut metrics);
+        state.policies.register(&mut metrics);
         let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
         Self { info, state, metrics, probe_metrics, followers, failures: Mutex::default() }

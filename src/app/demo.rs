@@ -14,7 +14,7 @@ use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
 use crate::config::{
-    FaultSettings, OperatingMode, PrivateDir, PrivateDirError, ServerConfig, StateDirSource,
+    OperatingMode, PolicySettings, PrivateDir, PrivateDirError, ServerConfig, StateDirSource,
 };
 use crate::demo::{self, Endpoints};
 use crate::events::EventFilter;
@@ -54,7 +54,7 @@ pub enum DemoError {
 
 /// Runs the demo with fault rules for the duration `lasts`, or until a signal or the end of
 /// standard output. Removes all files. Returns the exit code: 0, or the code of the signal.
-pub async fn demo(lasts: Duration, faults: FaultSettings) -> Result<u8, DemoError> {
+pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let dir = PrivateDir::create("probeshim-demo.")?;
@@ -85,7 +85,7 @@ pub async fn demo(lasts: Duration, faults: FaultSettings) -> Result<u8, DemoErro
         operating_mode: OperatingMode::Kubelet,
         state: Some(dir.path().to_owned()),
         state_source: StateDirSource::Default,
-        faults,
+        policies: faults,
     };
     let mut shim = Shim::open(settings).await?;
     let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };

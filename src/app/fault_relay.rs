@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::RunError;
-use super::faults;
-use crate::config::FaultSettings;
+use super::policies;
+use crate::config::PolicySettings;
 use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
 use crate::inventory::{Inventory, RuntimeEvent, Source, Watcher};
-use crate::policy::{FaultRules, NodeView};
+use crate::policy::{NodeView, Policies};
 use crate::probe::SpecResolver;
 use crate::relay::{CallIds, Relay, RelayConfig, RelayMetrics};
 use crate::socket::SocketPath;
@@ -28,7 +28,7 @@ pub(super) struct FaultRelay {
     relay: Relay,
     drain: CancellationToken,
     _observing: AbortOnDropHandle<()>,
-    faults: FaultRules,
+    policies: Policies,
 }
 
 impl FaultRelay {
@@ -36,7 +36,7 @@ impl FaultRelay {
     pub(super) fn start(
         listener: UnixListener,
         upstream: SocketPath,
-        settings: FaultSettings,
+        settings: PolicySettings,
     ) -> Result<Self, RunError> {
         let (tap, decoder) = Tap::new(TapConfig::default(), TapMetrics::default());
         let (ids, drain) = (CallIds::starting_at(1), CancellationToken::new());
@@ -47,8 +47,8 @@ impl FaultRelay {
             calls: tap.internal_calls(ids.clone()),
             events: Arc::new(EventRecorder::default()),
         };
-        let faults = FaultRules::default();
-        faults::start(&faults, settings, node, false)?;
+        let policies = Policies::default();
+        policies::start(&policies, settings, node, false)?;
         let (inspect_requests, inspect_rx) = mpsc::channel(1);
         let lists = Watcher::start(MeteredChannel::new(&upstream), inspect_rx);
         let observing = tokio::spawn(async move {
@@ -57,14 +57,14 @@ impl FaultRelay {
         });
         // procrun ends its calls when it stops.
         let config = RelayConfig { upstream, drain_timeout: Duration::ZERO };
-        let (tap, policy) = (Arc::new(tap), Arc::new(faults.clone()));
+        let (tap, policy) = (Arc::new(tap), Arc::new(policies.clone()));
         let relay = Relay::start(listener, config, tap, policy, RelayMetrics::default(), ids, drain.clone())?;
-        Ok(Self { relay, drain, _observing: AbortOnDropHandle::new(observing), faults })
+        Ok(Self { relay, drain, _observing: AbortOnDropHandle::new(observing), policies })
     }
 
     /// Closes all connections of clients.
     pub(super) async fn end(self) -> io::Result<()> {
-        self.faults.end("the end of the runtime");
+        self.policies.faults.end("the end of the runtime");
         self.drain.cancel();
         match self.relay.ended().await {
             Some(_) => Ok(()),

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
 use crate::handler::Executor;
-use crate::policy::FaultRules;
+use crate::policy::Policies;
 use crate::prober::{ProbeManager, ProberConfig};
 use crate::tap::InternalCalls;
 
@@ -32,7 +32,7 @@ impl ProberThread {
     pub(super) fn start(
         runtime: &MeteredChannel,
         internal_calls: InternalCalls,
-        faults: FaultRules,
+        policies: Policies,
         redact: bool,
         events: Arc<EventRecorder>,
         config: ProberConfig,
@@ -43,7 +43,7 @@ impl ProberThread {
             let _entered = thread.enter();
             runtime.connect_new()
         };
-        let executor = Executor::new(client, Some(internal_calls), redact).with_faults(faults);
+        let executor = Executor::new(client, Some(internal_calls), redact).with_policies(policies);
         let prober = ProbeManager::start(config, executor, events, thread.clone());
         Ok(Self { prober, thread, _end: end })
     }

@@ -12,7 +12,7 @@ use super::fault_relay::FaultRelay;
 use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
 use crate::build_info;
-use crate::config::{FaultSettings, PrivateDir, PrivateDirError, RuntimeSettings};
+use crate::config::{PolicySettings, PrivateDir, PrivateDirError, RuntimeSettings};
 use crate::procrun::Procrun;
 use crate::socket::{BindError, BindMode, bind};
 
@@ -93,7 +93,7 @@ struct Front {
 }
 
 /// Starts a relay between the clients and procrun, if there are fault rules.
-fn front(clients: UnixListener, faults: FaultSettings) -> Result<Front, RuntimeError> {
+fn front(clients: UnixListener, faults: PolicySettings) -> Result<Front, RuntimeError> {
     if faults.flags.is_empty() {
         return Ok(Front { listener: clients, dir: None, relay: None });
     }

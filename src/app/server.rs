@@ -34,7 +34,7 @@ use crate::execsync::{self, ExecAnalyzer};
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPods};
-use crate::policy::FaultRules;
+use crate::policy::Policies;
 use crate::prober;
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::state::StateStore;
@@ -65,7 +65,7 @@ pub(super) struct Shim {
     state: Option<StateStore>,
     /// Starts the built-in kubelet; `None` in the mode `Observe`, or after the start.
     pub(super) kubelet_starter: Option<KubeletStarter>,
-    faults: FaultRules,
+    policies: Policies,
 }
 
 /// Time at the end in which the last observations are decoded and shown.
@@ -96,8 +96,8 @@ impl Shim {
             prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
-        let specs = shared.start_faults(config.faults, inventory_rx.clone())?;
-        let faults = shared.faults.clone();
+        let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
+        let policies = shared.policies.clone();
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let api_state = ApiState {
             calls: calls.clone(),
@@ -109,7 +109,7 @@ impl Shim {
             prober: prober.clone(),
             kubelet: shared.kubelet.clone(),
             client_pods: client_pods.as_ref().filter(|_| restarts_client_pods).map(ClientPods::pods),
-            faults: faults.clone(),
+            policies: policies.clone(),
             journal: journal.clone(),
             state: state.clone(),
             runtime: runtime.clone(),
@@ -145,7 +145,7 @@ impl Shim {
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
         let engine_task = tokio::spawn(engine.run(inputs));
         let drain = CancellationToken::new();
-        let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(faults.clone()));
+        let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(policies.clone()));
         let relay =
             Relay::start(listener, config.relay, tap, policy, metrics.relay, call_ids, drain.clone())?;
         let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
@@ -166,7 +166,7 @@ impl Shim {
             prober_thread,
             state,
             kubelet_starter,
-            faults,
+            policies,
         })
     }
 
@@ -174,7 +174,7 @@ impl Shim {
     /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules end,
     /// so that the drain need not wait for the calls that they hold.
     pub(super) async fn drain(&mut self) {
-        self.faults.end("the end of probeshim");
+        self.policies.faults.end("the end of probeshim");
         drop(self.prober_thread.take());
         self.release(0).await;
         self.drain.cancel();

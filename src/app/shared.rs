@@ -6,18 +6,18 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, watch};
 
 use super::error::RunError;
-use super::faults;
 use super::kubelet::KubeletStarter;
+use super::policies;
 use super::prober_thread::ProberThread;
 use super::signals::has_terminal;
 use crate::admin::ApiMetrics;
-use crate::config::{FaultSettings, OperatingMode};
+use crate::config::{OperatingMode, PolicySettings};
 use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
 use crate::handler::Executor;
 use crate::inventory::{InspectRequest, Inventory};
 use crate::kubelet::{ClientPodStore, Kubelet, KubeletDeps, Restarter};
-use crate::policy::{FaultRules, NodeView};
+use crate::policy::{NodeView, Policies};
 use crate::probe::SpecResolver;
 use crate::prober::{EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::tap::InternalCalls;
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     metrics: ApiMetrics,
     events: Arc<EventRecorder>,
     internal_calls: InternalCalls,
-    pub(super) faults: FaultRules,
+    pub(super) policies: Policies,
     /// Set once the built-in kubelet runs.
     pub(super) kubelet: Arc<OnceLock<Kubelet>>,
 }
@@ -57,7 +57,7 @@ impl Shared {
             events,
             internal_calls,
             kubelet: Arc::default(),
-            faults: FaultRules::default(),
+            policies: Policies::default(),
         }
     }
 
@@ -75,11 +75,11 @@ impl Shared {
             metrics: self.metrics.prober.clone(),
             inspect_requests,
             skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
-            enforcement,
+            enforcement: EnforcementSettings { pauses: self.policies.pauses.clone(), ..enforcement },
         };
-        let (internal_calls, faults) = (self.internal_calls.clone(), self.faults.clone());
+        let (internal_calls, policies) = (self.internal_calls.clone(), self.policies.clone());
         let events = self.events.clone();
-        ProberThread::start(&self.runtime, internal_calls, faults, self.redact, events, config).map(Some)
+        ProberThread::start(&self.runtime, internal_calls, policies, self.redact, events, config).map(Some)
     }
 
     /// Returns the starter of the built-in kubelet; `None` in the mode `Observe`.
@@ -92,16 +92,16 @@ impl Shared {
         let store = store.filter(|_| self.operating_mode != OperatingMode::Observe)?;
         let (runtime, internal_calls) = (self.runtime.clone(), self.internal_calls.clone());
         let executor = Executor::new(runtime.connect_new(), Some(internal_calls.clone()), self.redact)
-            .with_faults(self.faults.clone());
+            .with_policies(self.policies.clone());
         let events = self.events.clone();
         let deps = KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store };
         Some(KubeletStarter { deps, kubelet: self.kubelet.clone() })
     }
 
-    /// Activates the fault rules. Returns the channel of the specs that they see.
-    pub(super) fn start_faults(
+    /// Activates the policies. Returns the channel of the specs that they see.
+    pub(super) fn start_policies(
         &self,
-        settings: FaultSettings,
+        settings: PolicySettings,
         inventory: watch::Receiver<Arc<Inventory>>,
     ) -> Result<watch::Sender<SpecResolver>, RunError> {
         let (specs, specs_rx) = watch::channel(self.specs.clone());
@@ -109,7 +109,7 @@ impl Shared {
         let node = NodeView { inventory, specs: specs_rx, calls, events };
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
-        faults::start(&self.faults, settings, node, reads_on_hangup)?;
+        policies::start(&self.policies, settings, node, reads_on_hangup)?;
         Ok(specs)
     }
 

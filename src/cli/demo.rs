@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::config::{BoundedDuration, FaultFlag, FaultSettings, Problems};
+use crate::config::{BoundedDuration, FaultFlag, PolicySettings, Problems};
 
 /// Flags of `demo`.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub struct Demo {
 
 impl Demo {
     /// Returns the duration and the fault rules of the demo. The error has all problems.
-    pub fn settings(self) -> Result<(Duration, FaultSettings), Problems> {
-        Ok((self.lasts.into(), FaultSettings::of_flags(self.fault)?))
+    pub fn settings(self) -> Result<(Duration, PolicySettings), Problems> {
+        Ok((self.lasts.into(), PolicySettings::of_flags(self.fault)?))
     }
 }

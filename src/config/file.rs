@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use url::Url;
 use super::flags::MAX_UID;
 use super::validator::Validator;
 use super::values::{BoundedDuration, choice};
-use super::{ConfigProblem, Environment, Flags};
+use super::{ConfigProblem, Environment, ExecLimitFlags, Flags, exec_limits};
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::{FieldLines, KubeletClient, Probe, ProbeType, Source, read_probe};
 use crate::policy::{self, FaultRule};
@@ -28,8 +29,17 @@ const NO_FILE: &str = "/dev/null";
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of the fields that do not correspond to a flag with one value.
-const NON_FLAG_FIELDS: [&str; 8] =
-    ["allowUid", "httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes", "faults"];
+const NON_FLAG_FIELDS: [&str; 9] = [
+    "allowUid",
+    "httpPods",
+    "redactCommands",
+    "coalesceProbes",
+    "manifests",
+    "neverKill",
+    "kubelet",
+    "probes",
+    "faults",
+];
 
 /// Contents of a configuration file that no flag can hold.
 #[derive(Debug, Default)]
@@ -42,6 +52,8 @@ pub(super) struct File {
     pub(super) protected: Vec<Selector>,
     /// Fault rules.
     pub(super) faults: Vec<FaultRule>,
+    /// Flags of the command line for limits and coalescing.
+    pub(super) exec_flags: ExecLimitFlags,
     /// Path of the file.
     pub(super) path: Option<PathBuf>,
 }
@@ -66,7 +78,7 @@ impl File {
                 return Self::default();
             }
         };
-        let mut problems = Vec::new();
+        let (mut problems, exec_flags) = (Vec::new(), flags.exec_limits.clone());
         let root = Cursor::root("", &value);
         let file = root.object(&mut problems).map(|_| {
             validator.written = fill_in(flags, &root, &path, &mut problems);
@@ -84,7 +96,7 @@ impl File {
             };
             validator.problems.extend(problems.iter().map(located));
         }
-        Self { path: Some(path), ..file.unwrap_or_default() }
+        Self { path: Some(path), exec_flags, ..file.unwrap_or_default() }
     }
 
     fn from_root(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
@@ -95,7 +107,7 @@ impl File {
         let protected = root.field("neverKill").map(|nodes| nodes.list(problems)).unwrap_or_default();
         let protected = protected.iter().map(|node| matches(node, problems)).collect();
         let faults = root.field("faults").map(|rules| policy::rules(&rules, problems)).unwrap_or_default();
-        Self { rules, kubelet, protected, faults, path: None }
+        Self { rules, kubelet, protected, faults, ..Self::default() }
     }
 }
 
@@ -141,6 +153,17 @@ impl FlagFields<'_> {
             self.written.insert(flag, format!("{}: {field}", self.path.display()));
         }
     }
+
+    /// Parses a field with a limit, and sets the flag if the command line does not.
+    fn fill_limit(&mut self, field: &'static str, slot: &mut Option<NonZeroU32>) {
+        self.known.push(field);
+        let Some(node) = self.root.field(field) else { return };
+        // A number in quotes is one too.
+        let text = node.value().as_u64().map(|number| number.to_string());
+        let text = text.or_else(|| node.value().as_str().map(str::to_owned)).unwrap_or_default();
+        let parsed = exec_limits::limit(&text).map_err(|error| node.error(error.to_string(), self.problems));
+        *slot = slot.or(parsed.ok());
+    }
 }
 
 /// Sets the flags that the command line does not. Returns the file and field of each value, by the
@@ -172,11 +195,17 @@ fn fill_in(
     fields.fill("slowThreshold", "--slow-threshold", &mut flags.slow_threshold, str::parse);
     fields.fill("drainTimeout", "--drain-timeout", &mut flags.drain_timeout, str::parse);
     fields.fill("log", "--log", &mut flags.log, str::parse);
+    let limits = &mut flags.exec_limits;
+    fields.fill_limit("maxExecSyncs", &mut limits.max_exec_syncs);
+    fields.fill_limit("maxExecSyncsPerContainer", &mut limits.max_exec_syncs_per_container);
+    fields.fill("execSyncOverflow", "--exec-sync-overflow", &mut limits.exec_sync_overflow, choice);
     let FlagFields { known, mut written, .. } = fields;
     let known: Vec<&str> = known.into_iter().chain(NON_FLAG_FIELDS).collect();
     root.deny_unknown(&known, problems);
     let redacts = root.field("redactCommands").and_then(|it| it.flag(problems));
     flags.redact_commands |= redacts.unwrap_or(false);
+    let coalesces = root.field("coalesceProbes").and_then(|it| it.flag(problems));
+    flags.exec_limits.coalesce_probes |= coalesces.unwrap_or(false);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
     let allowed = root.field("allowUid").map(|uids| uids.list(problems)).unwrap_or_default();

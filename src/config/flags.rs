@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
-    BoundedDuration, ByteSize, DirPath, FaultFlag, InstanceName, LoopbackAddress, MetricsFlags, OrOff,
-    STATE_DIR_VARIABLE, whole_number,
+    BoundedDuration, ByteSize, DirPath, ExecLimitFlags, FaultFlag, InstanceName, LoopbackAddress,
+    MetricsFlags, OrOff, STATE_DIR_VARIABLE, whole_number,
 };
 use crate::probe::Selector;
 use crate::prober::{EnforcementMode, KillLimit};
@@ -115,6 +115,10 @@ pub struct Flags {
     /// `probeshim fault` adds faults that end by themselves. May be repeated
     #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub fault: Vec<FaultFlag>,
+
+    /// Flags of the limits and of coalescing.
+    #[command(flatten)]
+    pub exec_limits: ExecLimitFlags,
 
     /// Directory for recorded calls, for the database of pods and restarts, and for the volumes and
     /// logs of pods that play runs

@@ -4,11 +4,12 @@
 
 mod check;
 mod environment;
-mod faults;
+mod exec_limits;
 mod file;
 mod flags;
 mod metrics;
 mod play;
+mod policies;
 mod private_dir;
 mod runtime;
 mod validator;
@@ -25,10 +26,11 @@ use validator::Validator;
 pub use check::{CheckReport, check};
 pub use environment::Environment;
 pub(crate) use environment::STATE_DIR_VARIABLE;
-pub use faults::{FaultFlag, FaultSettings, read_faults};
+pub use exec_limits::ExecLimitFlags;
 pub use flags::{Flags, InstanceArg, RuntimeWatch};
 pub use metrics::{FilePath, MetricsAddress, MetricsFlags, MetricsSettings, TokenReviewSource};
 pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
+pub use policies::{FaultFlag, PolicySettings, read_faults, read_policies};
 pub use private_dir::{PrivateDir, PrivateDirError};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 pub use values::{
@@ -37,6 +39,7 @@ pub use values::{
 };
 
 use crate::history::journal;
+use crate::policy::Pauses;
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings, KillLimit};
 use crate::socket::SocketPath;
@@ -108,7 +111,7 @@ pub struct ServerConfig {
     /// The source of the path of the state directory.
     pub state_source: StateDirSource,
     /// Fault rules.
-    pub faults: FaultSettings,
+    pub policies: PolicySettings,
 }
 
 /// Source of the path of the state directory.
@@ -184,8 +187,10 @@ impl Settings {
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
-        let File { rules, kubelet, mut protected, faults, path } = file;
-        let faults = FaultSettings::new(flags.fault, faults, path, &mut validator);
+        let File { rules, kubelet, mut protected, faults, path, exec_flags } = file;
+        let exec = flags.exec_limits.settings(&mut validator);
+        let faults = PolicySettings::new(flags.fault, faults, path, &mut validator);
+        let policies = PolicySettings { exec, exec_flags, ..faults };
         let is_activated = around.is_activated && purpose == Purpose::Run;
         let listen = match flags.listen {
             None if is_activated => None,
@@ -255,14 +260,14 @@ impl Settings {
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
             specs,
             sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
-            enforcement: EnforcementSettings { mode, most, protected },
+            enforcement: EnforcementSettings { mode, most, protected, pauses: Pauses::default() },
             journal,
             traces: flags.otlp_endpoint.map_or(collector, |OrOff(config)| config),
             watch_runtime,
             operating_mode,
             state,
             state_source,
-            faults,
+            policies,
         };
         Ok(Self { shim, log: flags.log.unwrap_or_default() })
     }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, whole_number};
-use super::{Environment, FaultFlag, FaultSettings, InstanceArg, Problems};
+use super::{Environment, FaultFlag, InstanceArg, PolicySettings, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -77,7 +77,7 @@ pub struct RuntimeSettings {
     /// Settings of the log.
     pub log: telemetry::LogConfig,
     /// Fault rules.
-    pub faults: FaultSettings,
+    pub faults: PolicySettings,
 }
 
 impl RuntimeSettings {
@@ -92,7 +92,7 @@ impl RuntimeSettings {
         let root = flags.root.map(|DirPath(root)| root).or_else(|| {
             validator.default_from("--root", around.state_dir().map(|state| state.join("procrun")))
         });
-        let faults = FaultSettings::new(flags.fault, Vec::new(), None, &mut validator);
+        let faults = PolicySettings::new(flags.fault, Vec::new(), None, &mut validator);
         for rule in faults.flags.iter().filter(|rule| rule.matches.selects_probes()) {
             let reason = "must not select by probe: a runtime does not know the probes of its containers";
             validator.error("--fault", Some(&rule.to_string()), reason.to_owned());

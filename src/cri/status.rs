@@ -45,6 +45,9 @@ impl Code {
     /// The object of the call does not exist.
     pub const NOT_FOUND: Self = Self(5);
 
+    /// A limit was reached.
+    pub const RESOURCE_EXHAUSTED: Self = Self(8);
+
     /// The runtime does not implement the method.
     pub const UNIMPLEMENTED: Self = Self(12);
 

@@ -101,6 +101,10 @@ pub const ENFORCEMENT_MODE_CHANGED: &str = "EnforcementModeChanged";
 pub const FAULT_ACTIVATED: &str = "FaultActivated";
 /// A fault rule has ended.
 pub const FAULT_ENDED: &str = "FaultEnded";
+/// A pause of probes began.
+pub const PAUSE_BEGAN: &str = "PauseBegan";
+/// A pause of probes has ended.
+pub const PAUSE_ENDED: &str = "PauseEnded";
 /// A sandbox runs.
 pub const SANDBOX_STARTED: &str = "SandboxStarted";
 /// A sandbox has stopped.
@@ -157,7 +161,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 74] = [
+pub const ALL: [&str; 76] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -204,6 +208,8 @@ pub const ALL: [&str; 74] = [
     ENFORCEMENT_MODE_CHANGED,
     FAULT_ACTIVATED,
     FAULT_ENDED,
+    PAUSE_BEGAN,
+    PAUSE_ENDED,
     SANDBOX_STARTED,
     SANDBOX_STOPPED,
     SANDBOX_REMOVED,

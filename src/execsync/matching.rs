@@ -15,6 +15,8 @@ const MAX_CANDIDATES: usize = 12;
 pub(super) struct CallCandidate<'a> {
     pub(super) sent: Instant,
     pub(super) command: &'a [String],
+    /// Whether the call was sent to the runtime. One that was not has no exec instance.
+    pub(super) is_sent: bool,
     /// Whether events may have been missed during the call.
     pub(super) events_lost: bool,
     /// The end of the call, if it has ended.
@@ -213,7 +215,11 @@ impl CallCandidate<'_> {
         let Some(first) = instance.first_event() else { return false };
         // An exec instance whose start was missed belongs to a call that missed events.
         let is_whole = instance.added.or(instance.started).is_some();
-        if !instance.has_cri_exec_id() || first.at + SKEW < self.sent || !(is_whole || self.events_lost) {
+        if !self.is_sent
+            || !instance.has_cri_exec_id()
+            || first.at + SKEW < self.sent
+            || !(is_whole || self.events_lost)
+        {
             return false;
         }
         let Some(end) = self.end else { return true };
@@ -229,7 +235,7 @@ impl CallCandidate<'_> {
     /// Returns whether the call must have an exec instance. A call that was refused or given up may
     /// have ended before the runtime executed anything.
     fn requires_exec(&self) -> bool {
-        self.end.is_some_and(|end| end.outcome.has_exited())
+        self.is_sent && self.end.is_some_and(|end| end.outcome.has_exited())
     }
 }
 

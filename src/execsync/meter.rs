@@ -81,6 +81,7 @@ impl ExecMeter {
         let PendingExec { info, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
         let decoded = DecodedCall {
+            received: Some(info.since),
             times: Some(SendTimes { received: info.since, sent: info.since }),
             call: Call {
                 duration,

@@ -36,6 +36,8 @@ pub enum Phases {
 /// Events that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingEvents {
+    /// The call was not sent to the runtime: probeshim answered it, or held it until it ended.
+    NotSent,
     /// No event about this call was received.
     Everything,
     /// The runtime's events were interrupted during the call.
@@ -155,8 +157,8 @@ impl PhaseDurations {
 }
 
 impl MissingEvents {
-    const ALL: [Self; 5] =
-        [Self::Everything, Self::Interrupted, Self::NotWatched, Self::Started, Self::Exited];
+    const ALL: [Self; 6] =
+        [Self::NotSent, Self::Everything, Self::Interrupted, Self::NotWatched, Self::Started, Self::Exited];
 
     /// Returns the variant with this name.
     #[must_use]
@@ -168,6 +170,7 @@ impl MissingEvents {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::NotSent => "not-sent",
             Self::Everything => "everything",
             Self::Interrupted => "interrupted",
             Self::NotWatched => "not-watched",

@@ -60,6 +60,8 @@ fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str,
     if let Some(marks) = call.marks.as_deref() {
         let names = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
         known.push(("probeshim.faults", Value::Texts(names)));
+        let policies = marks.policies.iter().map(ToString::to_string).collect();
+        known.push(("probeshim.policy", Value::Texts(policies)));
     }
     if let Some(insight) = insight {
         let probe = insight.identity.label();

@@ -10,7 +10,7 @@ use crate::cri::{
     MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, known_cause, with_timeout,
 };
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::policy::FaultRules;
+use crate::policy::Policies;
 use crate::relay::CallMarks;
 use crate::tap::{InternalCall, InternalCalls, KillRecord};
 
@@ -30,7 +30,7 @@ pub struct Executor {
     internal_calls: Option<InternalCalls>,
     /// Whether messages show only the program of a command, and no output.
     redacts: bool,
-    faults: FaultRules,
+    policies: Policies,
 }
 
 /// Backend of an [`Executor`].
@@ -48,13 +48,13 @@ impl Executor {
     /// internal calls. `redacts` limits messages to the program of a command, and omits its output.
     #[must_use]
     pub fn new(client: MeteredRuntimeClient, internal_calls: Option<InternalCalls>, redacts: bool) -> Self {
-        Self { backend: ExecBackend::Runtime(client), internal_calls, redacts, faults: FaultRules::default() }
+        Self { backend: ExecBackend::Runtime(client), internal_calls, redacts, policies: Policies::default() }
     }
 
-    /// Returns the executor with fault rules, which may select its calls.
+    /// Returns the executor with policies, which may affect its calls.
     #[must_use]
-    pub fn with_faults(self, faults: FaultRules) -> Self {
-        Self { faults, ..self }
+    pub fn with_policies(self, policies: Policies) -> Self {
+        Self { policies, ..self }
     }
 
     pub(crate) fn redacts(&self) -> bool {
@@ -71,11 +71,18 @@ impl Executor {
     ) -> Result<ExecSyncResponse, Status> {
         let ContainerNames { pod, container } = names.clone();
         let internal_calls = self.internal_calls.as_ref();
-        let internal_call =
+        let mut internal_call =
             internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
-        let (info, mut marks) = (internal_call.as_ref().map(InternalCall::info), CallMarks::default());
-        let exec = |request| self.backend.exec_sync(request);
-        let result = with_timeout(limit, self.faults.apply_to_own(info, request, &mut marks, exec)).await;
+        let info = internal_call.as_ref().map(InternalCall::info).cloned();
+        let mut marks = CallMarks::default();
+        let exec = |request| {
+            if let Some(call) = &mut internal_call {
+                call.sent();
+            }
+            self.backend.exec_sync(request)
+        };
+        let call = self.policies.apply_to_own(info.as_ref(), request, &mut marks, exec);
+        let result = with_timeout(limit, call).await;
         if let Some(call) = internal_call {
             call.marked(marks).end_exec(result.as_ref());
         }
@@ -98,7 +105,7 @@ impl Executor {
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
         let (info, mut marks) = (internal_call.as_ref().map(InternalCall::info), CallMarks::default());
         let stop = |request| self.backend.stop_container(request);
-        let result = with_timeout(limit, self.faults.apply_to_own(info, request, &mut marks, stop)).await;
+        let result = with_timeout(limit, self.policies.apply_to_own(info, request, &mut marks, stop)).await;
         if let Some(call) = internal_call {
             call.marked(marks).end(result.as_ref().map(drop));
         }
@@ -185,7 +192,7 @@ mod tests {
                 backend: ExecBackend::Fake(fake),
                 internal_calls: None,
                 redacts: false,
-                faults: FaultRules::default(),
+                policies: Policies::default(),
             }
         }
 

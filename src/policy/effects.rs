@@ -10,7 +10,9 @@ use tonic::{Code, Status};
 
 use super::fault::{Action, Place, StreamAction};
 use crate::cri::{FieldMessage, FieldPath, MessageSide, Method, framed_message, unary_message, v1};
-use crate::relay::{Effect, Ending, FaultMark, Hold, Interception, MessageChange, MessageEffect};
+use crate::relay::{
+    CallMarks, Effect, Ending, FaultMark, Hold, Interception, MessageChange, MessageEffect, UnaryResponse,
+};
 
 /// An action that is applied to a call.
 #[derive(Debug)]
@@ -25,22 +27,30 @@ pub(super) struct AppliedAction<'a> {
 }
 
 impl AppliedAction<'_> {
-    /// Adds the effects of the action. `request` is the message of the call, with its gRPC frame.
-    pub(super) fn apply(&self, method: Method, request: Option<&Bytes>, call: &mut Interception) {
+    /// Adds the effects of the action, and its mark. `request` is the message of the call, with its
+    /// gRPC frame.
+    pub(super) fn apply(
+        &self,
+        method: Method,
+        request: Option<&Bytes>,
+        call: &mut Interception,
+        marks: &mut CallMarks,
+    ) {
         let is_applied = match self.action {
             Action::Delay { delay, jitter } => self.hold(Some(jittered(*delay, *jitter, self.random)), call),
             Action::Hang => self.hold(None, call),
             Action::Abort { code, message, details } => {
                 let details = Bytes::copy_from_slice(details);
                 let status = Status::with_details(*code, message.clone(), details);
-                self.end(Ending::Status(Box::new(status)), call)
+                self.respond(UnaryResponse::from_status(&status), call)
             }
             Action::Drop => self.end(Ending::Disconnect, call),
             Action::GoAway => self.end(Ending::GoAway, call),
             Action::Exit { code, stdout, stderr } => {
                 let (stdout, stderr) = (stdout.clone().into_bytes(), stderr.clone().into_bytes());
                 let response = v1::ExecSyncResponse { exit_code: *code, stdout, stderr };
-                self.end(Ending::Message(framed_message(&response.encode_to_vec())), call)
+                let message = framed_message(&response.encode_to_vec());
+                self.respond(UnaryResponse::from_message(message), call)
             }
             Action::Stream(action) => self.change_messages(stream_effect(action), call),
             Action::Set(MessageSide::Request, path, value) => {
@@ -60,13 +70,18 @@ impl AppliedAction<'_> {
         };
         if is_applied {
             let action = self.action.to_string().into();
-            call.marks.faults.push(FaultMark { name: self.rule.clone(), action });
+            marks.faults.push(FaultMark { name: self.rule.clone(), action });
         }
     }
 
     /// Holds the call. Returns true: the action is applied.
     fn hold(&self, duration: Option<Duration>, call: &mut Interception) -> bool {
         self.at_place(Effect::Hold(Hold { duration, released: self.ended.clone() }), call)
+    }
+
+    /// Ends the call with a response. Returns true: the action is applied.
+    fn respond(&self, response: UnaryResponse, call: &mut Interception) -> bool {
+        self.end(Ending::Response(Box::new(response)), call)
     }
 
     /// Ends the call. Returns true: the action is applied.

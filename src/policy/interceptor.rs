@@ -1,4 +1,5 @@
-//! Decides on one call: finds what it is about, and applies the rules that select it.
+//! Decides on one call: finds what it is about, and applies the policies that select it, in the
+//! order from the client to the runtime: pauses, faults, coalescing, limits.
 
 use std::cell::LazyCell;
 use std::ops::Deref;
@@ -8,50 +9,90 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::active::ActiveRule;
+use super::admission::ExecPolicies;
 use super::effects::AppliedAction;
 use super::index::RuleIndex;
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
+use super::pause::PAUSE;
 use super::target::{RequestNames, Target};
 use crate::cri::Method;
-use crate::relay::{CallInfo, Decision, Interception, Interceptor};
+use crate::relay::{CallInfo, CallMarks, Decision, Interception, Interceptor};
 
-/// The interceptor of a call to a method for which there are rules.
+/// The interceptor of a call that policies may affect.
 #[derive(Debug)]
-pub(super) struct FaultInterceptor {
+pub(super) struct PolicyInterceptor {
     pub(super) node: Option<Arc<NodeView>>,
-    pub(super) metrics: FaultMetrics,
-    pub(super) index: Arc<RuleIndex>,
     pub(super) method: Method,
     pub(super) info: Arc<CallInfo>,
+    pub(super) faults: Option<SelectedFaults>,
+    /// The policies of an `ExecSync`.
+    pub(super) exec: Option<ExecPolicies>,
 }
 
-impl Interceptor for FaultInterceptor {
-    fn decide(self: Box<Self>, request: Option<Bytes>) -> Decision {
-        Box::pin(async move { self.interception(request).await })
+/// The rules for the method of a call.
+#[derive(Debug)]
+pub(super) struct SelectedFaults {
+    pub(super) metrics: FaultMetrics,
+    pub(super) index: Arc<RuleIndex>,
+}
+
+impl Interceptor for PolicyInterceptor {
+    fn decide<'a>(self: Box<Self>, request: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a> {
+        Box::pin(async move { self.interception(request, marks).await })
     }
 }
 
-impl FaultInterceptor {
-    async fn interception(self, request: Option<Bytes>) -> Interception {
-        let frame = request.as_deref().unwrap_or_default();
-        let names = RequestNames::read(self.method, frame);
+impl PolicyInterceptor {
+    async fn interception(self, request: Option<Bytes>, marks: &mut CallMarks) -> Interception {
+        let names = RequestNames::read(self.method, request.as_deref().unwrap_or_default());
+        let needs_object =
+            self.faults.is_some() || self.exec.as_ref().is_some_and(ExecPolicies::needs_object);
         let target = match &self.node {
-            Some(node) => node.find(names).await,
+            Some(node) if needs_object => node.find(names).await,
+            Some(node) => node.find_known(names),
             None => Target::new(names),
         };
+        let paused = self.exec.as_ref().zip(self.node.as_deref());
+        let paused =
+            paused.and_then(|(exec, node)| exec.pauses.as_ref()?.response(&self.info, &target, node));
+        if let Some(response) = paused {
+            marks.policies.push(PAUSE.into());
+            return Interception::respond(response);
+        }
+        let faults = self.faults.as_ref();
+        let mut call = faults.map_or_else(Interception::default, |faults| {
+            self.faulty(faults, request.as_ref(), &target, marks)
+        });
+        let admission = self.exec.zip(request).and_then(|(exec, request)| {
+            let is_changed = call.request.is_some() || !call.after.is_empty() || !call.messages.is_empty();
+            let node = self.node.as_deref().filter(|_| !is_changed);
+            exec.admission(request, &target, node)
+        });
+        call.next = admission.map(|admission| Box::new(admission) as Box<dyn Interceptor>);
+        call
+    }
+
+    /// Returns the effects of the rules that select the call.
+    fn faulty(
+        &self,
+        faults: &SelectedFaults,
+        request: Option<&Bytes>,
+        target: &Target,
+        marks: &mut CallMarks,
+    ) -> Interception {
         let (now, key) = (Instant::now(), target.counter_key());
         let mut call = Interception::default();
         let command_line = LazyCell::new(|| target.command_line());
-        for active in &*self.index.selected(self.method, &target) {
-            if !self.selects(active, &target, &command_line) {
+        for active in &*faults.index.selected(self.method, target) {
+            if !self.selects(active, target, &command_line) {
                 continue;
             }
             for (action, random) in active.occur(&key, Some(self.info.id), now) {
                 let (rule, place) = (&active.rule.name, active.rule.when.place);
                 let applied = AppliedAction { rule, action, place, ended: &active.ended, random };
-                applied.apply(self.method, request.as_ref(), &mut call);
-                self.metrics.add(action);
+                applied.apply(self.method, request, &mut call, marks);
+                faults.metrics.add(action);
             }
         }
         call

@@ -1,10 +1,11 @@
-//! Metrics of fault rules.
+//! Metrics of the policies.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::fault::Action;
 
@@ -45,5 +46,76 @@ impl FaultMetrics {
         self.injected
             .get_or_create(&ActionLabel { action: Action::Refuse.name() })
             .inc_by(connections as u64);
+    }
+}
+
+/// Numbers of active pauses, and of probes that they answered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PauseMetrics {
+    active: Gauge,
+    pub(super) answered: Counter,
+}
+
+impl PauseMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("pauses", "Pauses of probes that are active", self.active.clone());
+        registry.register(
+            "paused_probes",
+            "Exec probes that a pause answered in place of the runtime",
+            self.answered.clone(),
+        );
+    }
+
+    pub(super) fn set_active(&self, pauses: usize) {
+        self.active.set(i64::try_from(pauses).unwrap_or(i64::MAX));
+    }
+}
+
+/// Numbers of `ExecSyncs` that waited, were refused or shared the call of another.
+#[derive(Clone, Debug)]
+pub(super) struct ExecMetrics {
+    pub(super) waiting: Gauge,
+    pub(super) queue_duration: Histogram,
+    pub(super) rejected: Counter,
+    pub(super) coalesced: Counter,
+}
+
+/// Upper bounds of the buckets of waiting times, in seconds.
+const QUEUE_BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+
+impl Default for ExecMetrics {
+    fn default() -> Self {
+        Self {
+            waiting: Gauge::default(),
+            queue_duration: Histogram::new(QUEUE_BUCKETS),
+            rejected: Counter::default(),
+            coalesced: Counter::default(),
+        }
+    }
+}
+
+impl ExecMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "exec_sync_waiting",
+            "ExecSyncs that wait because of a limit",
+            self.waiting.clone(),
+        );
+        registry.register_with_unit(
+            "exec_sync_queue_duration",
+            "Time for which ExecSyncs waited because of a limit",
+            Unit::Seconds,
+            self.queue_duration.clone(),
+        );
+        registry.register(
+            "exec_sync_rejected",
+            "ExecSyncs that were refused because of a limit",
+            self.rejected.clone(),
+        );
+        registry.register(
+            "exec_sync_coalesced",
+            "ExecSyncs that shared the call of another client",
+            self.coalesced.clone(),
+        );
     }
 }

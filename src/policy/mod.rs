@@ -1,30 +1,44 @@
-//! Policies that step in: faults that are injected into calls. They implement the relay's
-//! [`CallPolicy`](crate::relay::CallPolicy).
+//! Policies that step in: faults that are injected into calls, pauses of probes, and limits and
+//! coalescing of `ExecSync`. They implement the relay's [`CallPolicy`](crate::relay::CallPolicy).
 //!
 //! ```text
-//! config, flags, `fault add` ──► FaultRule ──► FaultRules ◄── relay: which calls are intercepted?
-//!                                                 └──► Interceptor: request, inventory ──► effects
+//! config, flags, `fault add` ──► FaultRule ──► FaultRules ─┐
+//! `pause` ─────────────────────► Pause ──────► Pauses ─────┼─► Policies ◄── relay: which calls?
+//! config, flags ───────────────► ExecSettings ─────────────┘      │
+//!                     request, inventory ──► PolicyInterceptor ◄──┘
+//!                                                 └──► effects, then ExecAdmission
 //! ```
 
 mod active;
+mod admission;
 mod call_match;
+mod coalesce;
 mod effects;
+mod exec_queue;
 mod fault;
 mod index;
 mod interceptor;
+mod lifetime;
+mod limit;
 mod metrics;
 mod node_view;
 mod own_calls;
+mod pause;
 mod plan;
+mod policies;
 mod rules;
 mod target;
 
 pub use active::RuleSource;
 pub use call_match::CallMatch;
+pub(crate) use fault::rules;
 pub use fault::{Action, FaultRule, FaultStep, Place, RuleError, StreamAction, When};
-pub(crate) use fault::{is_lifetime, rules};
+pub(crate) use lifetime::is_lifetime;
+pub use limit::{ExecLimits, Overflow};
 pub use node_view::NodeView;
+pub use pause::{Pause, PauseStatus, PausedProbe, Pauses};
 pub use plan::{Plan, PlannedCall};
+pub use policies::{ExecSettings, Policies};
 pub use rules::{FaultRules, FaultStatus, MAX_RULES};
 
 #[cfg(test)]

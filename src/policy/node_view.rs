@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::target::{RequestNames, Target};
 use crate::events::EventRecorder;
 use crate::inventory::Inventory;
-use crate::manifest::ExecPurpose;
+use crate::manifest::{ExecPurpose, ProbeType};
 use crate::probe::SpecResolver;
 use crate::tap::InternalCalls;
 
@@ -34,6 +34,21 @@ impl NodeView {
             target.find(&self.inventory.borrow());
         }
         target
+    }
+
+    /// Finds the objects that a request names, as far as they are known now.
+    pub(super) fn find_known(&self, names: RequestNames) -> Target {
+        let mut target = Target::new(names);
+        target.find(&self.inventory.borrow());
+        target
+    }
+
+    /// Returns the types of the probes whose command and timeout an `ExecSync` has; `None` if it
+    /// belongs to no known probe.
+    pub(super) fn probes(&self, target: &Target) -> Option<Vec<ProbeType>> {
+        let types = ProbeType::ALL.into_iter().filter(|probe| self.is_probe(target, (*probe).into()));
+        let types: Vec<ProbeType> = types.collect();
+        (!types.is_empty()).then_some(types)
     }
 
     /// Returns whether an `ExecSync` has the command and timeout of a probe of its container.

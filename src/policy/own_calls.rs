@@ -1,4 +1,4 @@
-//! Faults in the calls that probeshim makes to the runtime directly, for probes, hooks and stops.
+//! Policies for the calls that probeshim makes to the runtime directly, for probes, hooks and stops.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Response, Status};
 
-use super::rules::FaultRules;
+use super::policies::Policies;
 use crate::cri::{framed_message, unary_message};
 use crate::relay::{
     CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageChange, MessageEffect,
+    UnaryResponse,
 };
 
 /// Status message of a call whose connection a fault has closed.
 const DISCONNECTED: &str = "the connection was closed by a fault of probeshim";
 
-impl FaultRules {
-    /// Makes a call of probeshim, with the faults of the rules that select it. No rule selects a
-    /// call without `info`. `marks` receives the faults, also if the future is dropped before its
-    /// end.
+impl Policies {
+    /// Makes a call of probeshim, as the policies decide. They do not affect a call without `info`.
+    /// `marks` receives the marks of the call, also if the future is dropped before its end.
     pub async fn apply_to_own<Q, R, F>(
         &self,
         info: Option<&Arc<CallInfo>>,
@@ -35,26 +35,41 @@ impl FaultRules {
         let Some(interceptor) = info.and_then(|info| self.interceptor(info)) else {
             return call(request).await;
         };
-        let decision = interceptor.decide(Some(framed_message(&request.encode_to_vec()))).await;
-        let Interception { request: changed, before, after, messages, marks: decided, guard: _guard } =
-            decision;
-        *marks = decided;
-        if let Some(response) = applied(before).await? {
-            return decoded(&response).map(Response::new);
-        }
-        let request = changed.as_ref().map_or(Ok(request), decoded)?;
-        let response = call(request).await;
-        if let Some(response) = applied(after).await? {
-            return decoded(&response).map(Response::new);
-        }
-        let mut bytes = framed_message(&response?.into_inner().encode_to_vec());
-        for MessageChange { effect, ended } in messages {
-            if let MessageEffect::Edit(edit) = effect
-                && !ended.is_cancelled()
-            {
-                bytes = edit(&bytes).unwrap_or(bytes);
+        let mut message = framed_message(&request.encode_to_vec());
+        let (mut effects, mut changes, mut sink, mut guards) = (Vec::new(), Vec::new(), None, Vec::new());
+        let mut next = Some(interceptor);
+        while let Some(interceptor) = next {
+            let decision = interceptor.decide(Some(message.clone()), marks).await;
+            let Interception { request: changed, before, after, messages, next: following, share, guard } =
+                decision;
+            if let Some(response) = applied(before).await? {
+                return decoded(&response).map(Response::new);
             }
+            message = changed.unwrap_or(message);
+            effects.extend(after);
+            changes.extend(messages);
+            sink = share.or(sink);
+            guards.extend(guard);
+            next = following;
         }
+        let response = call(decoded(&message)?).await;
+        drop(guards);
+        let response = response.map(|response| framed_message(&response.into_inner().encode_to_vec()));
+        if let Some(sink) = sink {
+            sink(&match &response {
+                Ok(message) => UnaryResponse::from_message(message.clone()),
+                Err(status) => UnaryResponse::from_status(status),
+            });
+        }
+        if let Some(response) = applied(effects).await? {
+            return decoded(&response).map(Response::new);
+        }
+        let bytes = changes.into_iter().fold(response?, |bytes, change| match change {
+            MessageChange { effect: MessageEffect::Edit(edit), ended } if !ended.is_cancelled() => {
+                edit(&bytes).unwrap_or(bytes)
+            }
+            _ => bytes,
+        });
         decoded(&bytes).map(Response::new)
     }
 }
@@ -66,8 +81,7 @@ async fn applied(effects: Vec<Effect>) -> Result<Option<Bytes>, Status> {
         match effect {
             Effect::Hold(hold) => hold.wait().await,
             Effect::End(_, ended) if ended.is_cancelled() => {}
-            Effect::End(Ending::Status(status), _) => return Err(*status),
-            Effect::End(Ending::Message(message), _) => return Ok(Some(message)),
+            Effect::End(Ending::Response(response), _) => return response.into_result().map(Some),
             // Calls of probeshim are not sent again on another connection.
             Effect::End(Ending::Disconnect | Ending::GoAway, _) => {
                 return Err(Status::unavailable(DISCONNECTED));

@@ -14,11 +14,11 @@ use tracing::info;
 use super::active::{ActiveRule, RuleSource};
 use super::fault::{FaultRule, RuleError};
 use super::index::RuleIndex;
-use super::interceptor::FaultInterceptor;
+use super::interceptor::{PolicyInterceptor, SelectedFaults};
+use super::lifetime;
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
 use crate::cri::MethodName;
-use crate::deadline;
 use crate::events::{Event, reason};
 use crate::gofmt::format_duration;
 use crate::relay::{CallInfo, CallPolicy, Interceptor, Peer};
@@ -72,9 +72,9 @@ pub struct FaultStatus {
 impl FaultRules {
     /// Connects the rules with the node. Until then, calls that name an object by its id match no
     /// rule that selects pods or containers.
-    pub fn connect(&self, node: NodeView) {
+    pub(super) fn connect(&self, node: &Arc<NodeView>) {
         // A second view would be of the same node.
-        let _ = self.0.node.set(Arc::new(node));
+        let _ = self.0.node.set(node.clone());
     }
 
     /// Activates rules, all or none. `requester` is named in their events.
@@ -167,20 +167,12 @@ impl FaultRules {
 
     /// Ends rules at the end of their lifetimes, for ever.
     pub async fn expire(self) {
-        loop {
-            let changed = self.0.changed.notified();
+        let next = || {
             let index = self.index();
-            let expiries =
-                index.rules().iter().filter_map(|active| active.expires.map(|(expires, _)| expires));
-            let next = expiries.min();
-            drop(index);
-            tokio::select! {
-                () = deadline::reached(next) => {}
-                () = changed => continue,
-            }
-            let now = Instant::now();
-            self.end_where(|active| !active.is_active(now), "the end of its lifetime");
-        }
+            index.rules().iter().filter_map(|active| active.expires.map(|(expires, _)| expires)).min()
+        };
+        let end = |now| self.end_where(|active| !active.is_active(now), "the end of its lifetime");
+        lifetime::expire(&self.0.changed, next, end).await;
     }
 
     /// Registers the metrics of the rules.
@@ -269,8 +261,9 @@ impl From<&ActiveRule> for FaultStatus {
     }
 }
 
-impl CallPolicy for FaultRules {
-    fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
+impl FaultRules {
+    /// Returns the rules that may select a call; `None` if the call is forwarded without them.
+    pub(super) fn select(&self, info: &CallInfo) -> Option<SelectedFaults> {
         if !self.0.has_rules.load(Ordering::Relaxed) {
             return None;
         }
@@ -286,8 +279,19 @@ impl CallPolicy for FaultRules {
         if few.is_some_and(|rules| !rules.iter().any(|active| active.rule.matches.admits(peer))) {
             return None;
         }
-        let (node, metrics) = (self.0.node.get().cloned(), self.0.metrics.clone());
-        Some(Box::new(FaultInterceptor { node, metrics, index, method, info: info.clone() }))
+        Some(SelectedFaults { metrics: self.0.metrics.clone(), index })
+    }
+
+    pub(super) fn node(&self) -> Option<Arc<NodeView>> {
+        self.0.node.get().cloned()
+    }
+}
+
+impl CallPolicy for FaultRules {
+    fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
+        let (MethodName::Known(method), faults) = (&info.method, self.select(info)?) else { return None };
+        let (node, method, info, faults) = (self.node(), *method, info.clone(), Some(faults));
+        Some(Box::new(PolicyInterceptor { node, method, info, faults, exec: None }))
     }
 
     fn refuses(&self, peer: Option<&Peer>) -> bool {

@@ -1,7 +1,7 @@
 //! Tests of rules with the objects of a node.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
 use crate::manifest::{Source as SpecSource, read_manifests};
 use crate::probe::SpecResolver;
-use crate::relay::{CallIds, CallInfo, CallMarks, CallPolicy as _, Interception, Peer};
+use crate::relay::{CallIds, CallInfo, CallMarks, CallPolicy as _, Peer};
 use crate::tap::{Decoder, Observation, Tap, TapConfig, TapMetrics};
 
 /// Number of calls of the test with many calls. `PROBESHIM_POLICY_CALLS` sets another.
@@ -25,6 +25,7 @@ const CALLS: u64 = 20_000;
 /// Rules, and a node with the pods `shop/web-0` to `shop/web-9`. Each has the containers `main`
 /// and `side`, with the ids `0-main`, `0-side` and so on.
 struct RuleFixture {
+    policies: Policies,
     rules: FaultRules,
     /// The tap, whose queue takes the barrier of calls about unknown objects.
     _tap: Tap,
@@ -56,23 +57,25 @@ impl RuleFixture {
             calls: tap.internal_calls(CallIds::starting_at(1)),
             events: Arc::new(EventRecorder::default()),
         };
-        let active = FaultRules::default();
-        active.connect(node);
+        let policies = Policies::default();
+        policies.connect(node);
         let numbered = (1..).zip(rules);
         let parsed = numbered
             .map(|(number, text)| FaultRule::parse(&format!("rule-{number}"), text, None, false).unwrap());
-        active.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
-        Self { rules: active, _tap: tap, decoder, inventory }
+        policies.faults.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
+        Self { rules: policies.faults.clone(), policies, _tap: tap, decoder, inventory }
     }
 
     /// Makes a call of the kubelet. Returns the names of the rules that hit it; `None` if it is not
     /// even intercepted.
     fn call(&self, id: u64, method: &str, message: &impl prost::Message) -> Option<Vec<String>> {
-        let mut decision = self.rules.interceptor(&info(id, method))?.decide(Some(frame(message)));
-        match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(call) => Some(names(&call)),
-            Poll::Pending => panic!("the objects are known"),
-        }
+        let mut marks = CallMarks::default();
+        let interceptor = self.policies.interceptor(&info(id, method))?;
+        let mut decision = interceptor.decide(Some(frame(message)), &mut marks);
+        let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready(), "the objects are known");
+        drop(decision);
+        Some(names(&marks))
     }
 
     /// Makes an `ExecSync`. Returns the names of the rules that hit it.
@@ -129,8 +132,8 @@ fn frame(message: &impl prost::Message) -> Bytes {
     framed_message(&message.encode_to_vec())
 }
 
-fn names(call: &Interception) -> Vec<String> {
-    call.marks.faults.iter().map(|mark| mark.name.to_string()).collect()
+fn names(marks: &CallMarks) -> Vec<String> {
+    marks.faults.iter().map(|mark| mark.name.to_string()).collect()
 }
 
 #[test]
@@ -191,7 +194,9 @@ fn rules_for_sandboxes_and_new_objects_use_the_names_in_the_request() {
 async fn a_call_about_a_new_container_waits_until_the_container_is_known() {
     let mut node = RuleFixture::with(&["ExecSync pod=shop/web-12: hang"]);
     let exec = frame(&exec("12-main", &["true"], 1));
-    let mut decision = node.rules.interceptor(&info(1, "ExecSync")).unwrap().decide(Some(exec));
+    let mut marks = CallMarks::default();
+    let interceptor = node.rules.interceptor(&info(1, "ExecSync")).unwrap();
+    let mut decision = interceptor.decide(Some(exec), &mut marks);
     let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "the events before the call are not processed yet");
     let inventory = node.inventory.clone();
@@ -205,7 +210,8 @@ async fn a_call_about_a_new_container_waits_until_the_container_is_known() {
             reached.send(()).unwrap();
         })
         .await;
-    assert_eq!(names(&decision.await), ["rule-1"]);
+    decision.await;
+    assert_eq!(names(&marks), ["rule-1"]);
 }
 
 #[test]
@@ -283,7 +289,7 @@ async fn calls_of_probeshim_itself_are_affected_by_rules_that_name_it() {
             std::future::ready(Ok(Response::new(v1::ExecSyncResponse::default())))
         };
         let result =
-            node.rules.apply_to_own(Some(&info), exec(container, &["true"], 1), &mut marks, answer).await;
+            node.policies.apply_to_own(Some(&info), exec(container, &["true"], 1), &mut marks, answer).await;
         let result = result.map(|response| response.into_inner().exit_code);
         let names: Vec<String> = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
         (result.map_err(|status| status.message().to_owned()), names.join(" "), ran)

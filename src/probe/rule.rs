@@ -66,6 +66,15 @@ impl Selector {
             && labels.is_empty()
     }
 
+    /// Returns whether the selector matches every container.
+    #[must_use]
+    pub fn selects_everything(&self) -> bool {
+        let Self { namespace, pod, container, image, labels } = self;
+        let is_any = |glob: &WildMatch| glob.to_string().chars().all(|char| char == '*');
+        [namespace, pod, container, image].into_iter().all(|glob| glob.as_ref().is_none_or(is_any))
+            && labels.is_empty()
+    }
+
     /// Returns whether the selector matches a container of a pod.
     pub(crate) fn matches(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;

@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use tokio::time::Instant;
 
+use super::pod::InventoryObject;
 use crate::events::{Event, reason};
 use crate::inventory::{Container, Sandbox};
+use crate::policy::Pauses;
 use crate::probe::Selector;
 use crate::terminal::format;
 
@@ -57,6 +59,8 @@ pub struct EnforcementSettings {
     pub most: Option<KillLimit>,
     /// Selectors of the containers that are never killed.
     pub protected: Vec<Selector>,
+    /// Pauses, which hold kills.
+    pub pauses: Pauses,
 }
 
 /// Decides whether a container whose probe has failed may be killed.
@@ -64,6 +68,7 @@ pub struct EnforcementSettings {
 pub(super) struct Enforcement {
     most: Option<KillLimit>,
     protected: Vec<ProtectedSelector>,
+    pauses: Pauses,
     now: Mutex<EnforcementState>,
 }
 
@@ -129,12 +134,12 @@ impl EnforcementMode {
 
 impl Enforcement {
     pub(super) fn new(settings: EnforcementSettings) -> Self {
-        let EnforcementSettings { mode, most, protected } = settings;
+        let EnforcementSettings { mode, most, protected, pauses } = settings;
         let protected = protected
             .into_iter()
             .map(|matches| ProtectedSelector { matches, is_met: AtomicBool::new(false) });
         let now = EnforcementState { mode, kills: VecDeque::new(), is_held: false };
-        Self { most, protected: protected.collect(), now: Mutex::new(now) }
+        Self { most, protected: protected.collect(), pauses, now: Mutex::new(now) }
     }
 
     pub(super) fn mode(&self) -> EnforcementMode {
@@ -147,8 +152,13 @@ impl Enforcement {
     }
 
     /// Returns whether a container matches a `--never-kill` selector.
-    pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        self.protected.iter().any(|selector| selector.has(sandbox, container))
+    pub(super) fn is_protected(&self, object: &InventoryObject) -> bool {
+        self.protected.iter().any(|selector| selector.has(&object.sandbox, &object.container))
+    }
+
+    /// Returns the name of the pause because of which a container is not killed.
+    pub(super) fn pause_of(&self, object: &InventoryObject) -> Option<Arc<str>> {
+        self.pauses.holding_kills(&object.sandbox, &object.container)
     }
 
     /// Marks the selectors that match a container of the node, whether the container is probed or

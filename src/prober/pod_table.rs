@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::enforcement::Enforcement;
-use super::pod::{Age, ContainerUpdate, Effects, PodState, ProbedPod};
+use super::pod::{Age, ContainerUpdate, Effects, InventoryObject, PodState, ProbedPod};
 use super::probe_state::ObservedState;
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
@@ -157,14 +156,7 @@ impl PodTable {
 
 impl PodEntry {
     /// Updates the state of a pod from its sandbox, its containers and its specification.
-    pub(super) fn update_pod(
-        &self,
-        pod: &mut PodState,
-        spec: PodSpec,
-        enforcement: &Enforcement,
-        now: Instant,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn update_pod(&self, pod: &mut PodState, spec: PodSpec, now: Instant, effects: &mut Effects) {
         pod.names = self.sandbox.pod.clone();
         pod.has_ended = !self.sandbox.is_ready;
         if pod.has_ended {
@@ -181,10 +173,10 @@ impl PodEntry {
                 let (names, id) = (container.container_ref.clone(), container.id.clone());
                 let attempt = container.container_ref.attempt.unwrap_or(0);
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
-                let is_protected = enforcement.is_protected(&self.sandbox, container);
+                let object = InventoryObject { sandbox: self.sandbox.clone(), container: container.clone() };
                 let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
                 let sandbox = container.sandbox.clone();
-                let update = ContainerUpdate { names, id, sandbox, age, state, is_protected, hash };
+                let update = ContainerUpdate { names, id, sandbox, age, state, object, hash };
                 pod.upsert_container(update, effects);
             }
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderMap, Response};
 
 use super::backlog::{Backlog, Room};
 use super::body_tap::BodyTap;
@@ -15,7 +15,8 @@ use super::call::CallEnd;
 use super::grpc_frames::frame_length;
 use super::outcome::{CallOutcome, ExchangeResult, UpstreamFailure, reason_of_client};
 use super::pipe::{Pipe, PipeEnd, poll_room};
-use super::policy::{Effect, Ending, Hold, MessageChange, MessageEffect};
+use super::policy::{Effect, Ending, Hold, MessageChange, MessageEffect, ResponseSink};
+use super::unary_response::{UnaryResponse, status_headers};
 use crate::cri::{Code, StatusMessage};
 
 /// The client's side of a call whose response has not begun.
@@ -26,11 +27,17 @@ pub(super) struct ClientSide<'a> {
     pub(super) end: &'a mut CallEnd,
 }
 
+/// Maximum length in bytes of a message that is shared, with its gRPC frame: that of the kubelet's
+/// client.
+const MAX_SHARED: usize = (16 << 20) + 5;
+
 /// Changes of a response.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) struct ResponseChanges {
-    effects: Vec<Effect>,
-    messages: Vec<MessageChange>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) messages: Vec<MessageChange>,
+    /// Receives the response of the runtime.
+    pub(super) share: Option<ResponseSink>,
 }
 
 /// A response whose head was sent to the client.
@@ -49,9 +56,9 @@ struct Messages {
 }
 
 impl ResponseChanges {
-    /// Creates the changes, if there are any.
-    pub(super) fn new(effects: Vec<Effect>, messages: Vec<MessageChange>) -> Option<Self> {
-        (!effects.is_empty() || !messages.is_empty()).then_some(Self { effects, messages })
+    /// Returns whether the response stays as it is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.effects.is_empty() && self.messages.is_empty() && self.share.is_none()
     }
 
     /// Sends the response of the runtime to the client, with the changes. The runtime has executed
@@ -68,6 +75,13 @@ impl ResponseChanges {
                 Effect::End(_, ended) if ended.is_cancelled() => {}
                 Effect::End(ending, _) => return client.end(ending).await,
             }
+        }
+        if let Some(share) = self.share {
+            // The response is complete before it is sent, so that a client that reads slowly delays
+            // no other.
+            let response = client.unless_given_up(Some(upload), whole(response)).await??;
+            share(&response);
+            return client.respond_with(response, Some(upload)).await;
         }
         let (head, body) = response.into_parts();
         let code = Code::from_headers(&head.headers);
@@ -95,25 +109,31 @@ impl<'a> ClientSide<'a> {
     /// Ends the call without regard to the runtime.
     pub(super) async fn end(self, ending: Ending) -> Result<ExchangeResult, ExchangeResult> {
         match ending {
-            Ending::Status(status) => {
-                let mut headers = grpc_headers();
-                headers.extend(status_headers(&status));
-                let (code, message) = status_of(&headers);
-                let mut head = Response::new(());
-                *head.headers_mut() = headers;
-                Ok(self.begin(head, true)?.ended(code, message))
-            }
-            Ending::Message(message) => {
-                let mut head = Response::new(());
-                *head.headers_mut() = grpc_headers();
-                let mut reply = self.begin(head, false)?;
-                reply.received.on_data(&message, true);
-                reply.send(message, None).await?;
-                reply.end(status_headers(&tonic::Status::ok("")))
-            }
+            Ending::Response(response) => self.respond_with(*response, None).await,
             Ending::Disconnect => Err(ExchangeResult::Disconnected),
             Ending::GoAway => Err(ExchangeResult::Failed(UpstreamFailure::Refused)),
         }
+    }
+
+    /// Sends a response.
+    async fn respond_with(
+        self,
+        response: UnaryResponse,
+        upload: Option<&mut Pipe<'_>>,
+    ) -> Result<ExchangeResult, ExchangeResult> {
+        let UnaryResponse { headers, message, trailers } = response;
+        let (code, status_message) = status_of(&headers);
+        let mut head = Response::new(());
+        *head.headers_mut() = headers;
+        let Some(trailers) = trailers else {
+            return Ok(self.begin(head, true)?.ended(code, status_message));
+        };
+        let mut reply = self.begin(head, false)?;
+        if let Some(message) = message {
+            reply.received.on_data(&message, true);
+            reply.send(message, upload).await?;
+        }
+        reply.end(trailers)
     }
 
     /// Sends the head of the response.
@@ -279,6 +299,22 @@ impl Messages {
     }
 }
 
+/// Returns a response of the runtime once it is complete.
+async fn whole(response: Response<RecvStream>) -> Result<UnaryResponse, ExchangeResult> {
+    let (head, body) = response.into_parts();
+    let (mut from, mut messages) = (Messages { body, held: BytesMut::new() }, BytesMut::new());
+    while let Some(message) = from.next().await? {
+        messages.extend_from_slice(&message);
+        if messages.len() > MAX_SHARED {
+            let status = tonic::Status::resource_exhausted("the response is longer than 16 MiB");
+            return Ok(UnaryResponse::from_status(&status));
+        }
+    }
+    let trailers = from.trailers().await?;
+    let message = (!messages.is_empty()).then(|| messages.freeze());
+    Ok(UnaryResponse { headers: head.headers, message, trailers })
+}
+
 /// Returns the effects of the changes that have not ended.
 fn active(changes: &[MessageChange]) -> impl Iterator<Item = &MessageEffect> {
     changes.iter().filter(|change| !change.ended.is_cancelled()).map(|change| &change.effect)
@@ -322,21 +358,6 @@ fn poll_given_up(
 
 fn client_gone() -> ExchangeResult {
     ExchangeResult::ClientReset(Reason::CANCEL)
-}
-
-/// Returns the headers of a response of gRPC.
-fn grpc_headers() -> HeaderMap {
-    HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))])
-}
-
-/// Returns the headers of a status.
-fn status_headers(status: &tonic::Status) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    if status.add_header(&mut headers).is_err() {
-        // tonic encodes every message, so that only the code can be left.
-        headers.insert("grpc-status", HeaderValue::from(i32::from(status.code())));
-    }
-    headers
 }
 
 fn status_of(headers: &HeaderMap) -> (Option<Code>, Option<StatusMessage>) {

@@ -56,21 +56,31 @@ async fn decide(
     // The record of a call that is not forwarded has its request nevertheless.
     sent.on_data(&beginning, body.is_end_stream());
     let message = (frame_length(&beginning) == Some(beginning.len())).then(|| beginning.clone());
-    let decision = client.unless_given_up(None, interceptor.decide(message)).await?;
-    let Interception { request, before, after, messages, marks: decided, guard } = decision;
-    *marks = decided;
-    for effect in before {
-        match effect {
-            Effect::Hold(hold) => client.unless_given_up(None, hold.wait()).await?,
-            Effect::End(_, ended) if ended.is_cancelled() => {}
-            Effect::End(ending, _) => return client.end(ending).await,
+    let (mut changed, mut changes, mut guards) = (None, ResponseChanges::default(), Vec::new());
+    let mut next = Some(interceptor);
+    while let Some(interceptor) = next {
+        let current = changed.clone().or_else(|| message.clone());
+        let decision = client.unless_given_up(None, interceptor.decide(current, marks)).await?;
+        let Interception { request, before, after, messages, next: following, share, guard } = decision;
+        for effect in before {
+            match effect {
+                Effect::Hold(hold) => client.unless_given_up(None, hold.wait()).await?,
+                Effect::End(_, ended) if ended.is_cancelled() => {}
+                Effect::End(ending, _) => return client.end(ending).await,
+            }
         }
+        changed = request.or(changed);
+        changes.effects.extend(after);
+        changes.messages.extend(messages);
+        changes.share = share.or(changes.share);
+        guards.extend(guard);
+        next = following;
     }
-    let request = PendingRequest { head, body, beginning: request.unwrap_or(beginning) };
-    let changes = ResponseChanges::new(after, messages);
+    let request = PendingRequest { head, body, beginning: changed.unwrap_or(beginning) };
+    let changes = Some(changes).filter(|changes| !changes.is_empty());
     let result = exchange(request, respond, upstream, backlogs, call, changes).await;
     // A permit is free once the runtime has answered.
-    drop(guard);
+    drop(guards);
     Ok(result)
 }
 

@@ -36,6 +36,7 @@ mod refusals;
 mod reset_rate;
 mod serve;
 mod turn;
+mod unary_response;
 mod upstream;
 
 use std::io;
@@ -60,8 +61,9 @@ pub use outcome::CallOutcome;
 pub use peer::Peer;
 pub use policy::{
     CallPolicy, Decision, Effect, Ending, Hold, Interception, Interceptor, MessageChange, MessageEdit,
-    MessageEffect, NoPolicy,
+    MessageEffect, NoPolicy, ResponseSink,
 };
+pub use unary_response::UnaryResponse;
 
 pub use call::CallIds;
 

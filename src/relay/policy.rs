@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::marks::CallMarks;
 use super::observer::CallInfo;
 use super::peer::Peer;
+use super::unary_response::UnaryResponse;
 
 /// Selects the calls that are intercepted, on the byte path. Its methods must neither block nor do
 /// expensive work.
@@ -34,12 +35,12 @@ pub trait CallPolicy: fmt::Debug + Send + Sync {
 pub trait Interceptor: Send {
     /// Decides on the call, and may wait. The client may give up meanwhile, which drops the future.
     /// `request` is the request's message with its gRPC frame; `None` if the message is longer than
-    /// the relay keeps, or ended early.
-    fn decide(self: Box<Self>, request: Option<Bytes>) -> Decision;
+    /// the relay keeps, or ended early. `marks` receives the marks of the call's record.
+    fn decide<'a>(self: Box<Self>, request: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a>;
 }
 
 /// A decision that may have to wait.
-pub type Decision = Pin<Box<dyn Future<Output = Interception> + Send>>;
+pub type Decision<'a> = Pin<Box<dyn Future<Output = Interception> + Send + 'a>>;
 
 /// The effects on a call. The default forwards the call unchanged.
 #[derive(Default)]
@@ -52,11 +53,16 @@ pub struct Interception {
     pub after: Vec<Effect>,
     /// Changes of the messages of the response.
     pub messages: Vec<MessageChange>,
-    /// Marks of the call's record.
-    pub marks: CallMarks,
+    /// Decides once the effects before the request are over.
+    pub next: Option<Box<dyn Interceptor>>,
+    /// Receives the response of the runtime. It is dropped without a response if there is none.
+    pub share: Option<ResponseSink>,
     /// A value that is kept until the call has ended, such as a permit.
     pub guard: Option<Box<dyn Any + Send>>,
 }
+
+/// Receives the response of a call.
+pub type ResponseSink = Box<dyn FnOnce(&UnaryResponse) + Send>;
 
 /// An effect on a call.
 #[derive(Debug)]
@@ -79,10 +85,8 @@ pub struct Hold {
 /// End of a call that the policy causes.
 #[derive(Debug)]
 pub enum Ending {
-    /// The client receives a status without a message.
-    Status(Box<tonic::Status>),
-    /// The client receives a message, with its gRPC frame, and the status OK.
-    Message(Bytes),
+    /// The client receives a response.
+    Response(Box<UnaryResponse>),
     /// The client's connection is closed.
     Disconnect,
     /// The client receives GOAWAY, and its call is refused. gRPC clients send the call again on a
@@ -127,6 +131,15 @@ impl CallPolicy for NoPolicy {
     }
 }
 
+impl Interception {
+    /// Returns the interception of a call that ends with a response, without the runtime.
+    #[must_use]
+    pub fn respond(response: UnaryResponse) -> Self {
+        let end = Effect::End(Ending::Response(Box::new(response)), CancellationToken::new());
+        Self { before: vec![end], ..Self::default() }
+    }
+}
+
 impl Hold {
     /// Waits for the duration, or until the hold is released.
     pub async fn wait(self) {
@@ -149,7 +162,6 @@ impl fmt::Debug for Interception {
             .field("before", &self.before)
             .field("after", &self.after)
             .field("messages", &self.messages)
-            .field("marks", &self.marks)
             .finish_non_exhaustive()
     }
 }

@@ -76,6 +76,8 @@ pub struct StopRequest {
 pub struct DecodedCall {
     /// Information from the start of the call.
     pub info: Arc<CallInfo>,
+    /// Time at which the request from the client was complete, if it was.
+    pub received: Option<Instant>,
     /// The times of its request, if the request was sent completely.
     pub times: Option<SendTimes>,
     /// The call.
@@ -221,11 +223,12 @@ impl Decoder {
         if !went_well {
             read.facts.clear();
         }
-        let times = request.received.zip(request.sent).map(|(received, sent)| SendTimes { received, sent });
+        let received = request.received;
+        let times = received.zip(request.sent).map(|(received, sent)| SendTimes { received, sent });
         let observations = Observations { observed_since: info.since, items: read.facts };
         let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&info.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { info, times, call: read.call, observations, request }
+        DecodedCall { info, received, times, call: read.call, observations, request }
     }
 
     /// Decodes a captured message into the context, or counts the failure.

@@ -56,6 +56,8 @@ pub struct InternalCall {
     calls: InternalCalls,
     info: Arc<CallInfo>,
     call: Call,
+    /// Time at which an `ExecSync` was sent to the runtime.
+    sent: Option<Instant>,
 }
 
 impl InternalCalls {
@@ -81,8 +83,7 @@ impl InternalCalls {
         }
     }
 
-    /// Reports an internal `ExecSync`, before it is sent. Returns `None` if there are too many to
-    /// report each.
+    /// Starts an internal `ExecSync`. Returns `None` if there are too many to report each.
     #[must_use]
     pub fn exec(
         &self,
@@ -95,16 +96,8 @@ impl InternalCalls {
             self.metrics.record_internal_exec_dropped();
             return None;
         }
-        let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
+        let mut internal_call = self.new_call(EXEC_SYNC, pod, container);
         let exec = ExecCall { command: command.to_vec(), timeout_seconds, ..ExecCall::default() };
-        let info = &internal_call.info;
-        self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
-            info: Arc::downgrade(info),
-            id: info.id,
-            times: SendTimes { received: info.since, sent: info.since },
-            container: Some(container),
-            exec: Box::new(exec.clone()),
-        })));
         internal_call.call.exec = Some(Box::new(exec));
         Some(internal_call)
     }
@@ -141,7 +134,7 @@ impl InternalCalls {
         });
         self.in_flight.insert_internal(&info, pod.clone(), container.clone());
         let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&info) };
-        InternalCall { calls: self.clone(), info, call }
+        InternalCall { calls: self.clone(), info, call, sent: None }
     }
 
     fn send(&self, event: TapEvent) {
@@ -172,6 +165,21 @@ impl InternalCall {
         &self.info
     }
 
+    /// Reports that an `ExecSync` is sent to the runtime now.
+    pub fn sent(&mut self) {
+        let Self { calls, info, call, sent } = self;
+        let now = Instant::now();
+        *sent = Some(now);
+        let Some(exec) = call.exec.clone() else { return };
+        calls.send(TapEvent::ExecRequested(Box::new(ExecRequest {
+            info: Arc::downgrade(info),
+            id: info.id,
+            times: SendTimes { received: info.since, sent: now },
+            container: call.container.clone(),
+            exec,
+        })));
+    }
+
     /// Returns the call with its marks.
     #[must_use]
     pub fn marked(mut self, marks: CallMarks) -> Self {
@@ -196,15 +204,16 @@ impl InternalCall {
 
     /// Reports the end of the call.
     pub fn end(self, result: Result<(), &Status>) {
-        let Self { calls, info, mut call } = self;
+        let Self { calls, info, mut call, sent } = self;
         let code = result.map_or_else(|status| Code::from(status.code()), |()| Code::OK);
         let message = result.err().map(Status::message).filter(|message| !message.is_empty());
         call.message = message.map(|message| cut(message.to_owned(), MAX_OUTPUT_BYTES).into());
         (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
-        let times = Some(SendTimes { received: info.since, sent: info.since });
+        let times = sent.map(|sent| SendTimes { received: info.since, sent });
         let observations = Observations { observed_since: info.since, items: Vec::new() };
         calls.in_flight.remove_internal(info.id);
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
+            received: Some(info.since),
             info,
             times,
             call,

@@ -37,6 +37,7 @@ pub(super) async fn add(
     let names: HashSet<Arc<str>> = rules.iter().map(|rule| rule.name.clone()).collect();
     admin
         .state
+        .policies
         .faults
         .add(rules, RuleSource::Command, &requester(&caller))
         .map_err(|error| invalid(&error))?;
@@ -50,7 +51,8 @@ pub(super) async fn clear(
     body: Body<ClearBody>,
 ) -> Result<Json<Vec<ActiveFault>>, RequestError> {
     let Json(ClearBody { names }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    let ended = admin.state.faults.clear(&names, &requester(&caller)).map_err(|error| invalid(&error))?;
+    let ended =
+        admin.state.policies.faults.clear(&names, &requester(&caller)).map_err(|error| invalid(&error))?;
     Ok(Json(ended.into_iter().map(ActiveFault::from).collect()))
 }
 
@@ -90,7 +92,8 @@ pub(super) async fn plan(
 
 /// Parses rules. A rule without a name receives one that no active rule has.
 fn parsed(admin: &Admin, rules: &[FaultBody]) -> Result<Vec<FaultRule>, RequestError> {
-    let mut taken: HashSet<String> = admin.state.faults.list().into_iter().map(|known| known.name).collect();
+    let mut taken: HashSet<String> =
+        admin.state.policies.faults.list().into_iter().map(|known| known.name).collect();
     taken.extend(rules.iter().filter_map(|rule| rule.name.clone()));
     let mut new_names = (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
     let mut parsed = Vec::new();
@@ -104,7 +107,7 @@ fn parsed(admin: &Admin, rules: &[FaultBody]) -> Result<Vec<FaultRule>, RequestE
 }
 
 fn active(admin: &Admin, is_wanted: impl Fn(&str) -> bool) -> Vec<ActiveFault> {
-    let active = admin.state.faults.list().into_iter();
+    let active = admin.state.policies.faults.list().into_iter();
     active.filter(|rule| is_wanted(&rule.name)).map(ActiveFault::from).collect()
 }
 

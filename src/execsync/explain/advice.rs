@@ -16,6 +16,9 @@ const MAX_COMMAND_BYTES: usize = 200;
 /// Advice if the runtime waits for the end of the output of a command that has exited.
 pub(super) const DRAIN_ADVICE: &str = "close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`";
 
+/// Advice if a limit delays or refuses calls.
+const LIMIT_ADVICE: &str = "raise periodSeconds of exec probes, replace them by httpGet, tcpSocket or grpc probes, or raise --max-exec-syncs";
+
 /// Exit codes of a shell for a program that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -63,6 +66,7 @@ impl Subject<'_> {
                 let now = quota.map_or_else(String::new, |quota| format!(" (now {})", cpu_limit(quota)));
                 format!("raise the CPU limit of {container}{now}{}", self.or_raise_timeout())
             }
+            Cause::Queue if self.call.marks.is_some() => LIMIT_ADVICE.to_owned(),
             Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
             Cause::Start => format!(
                 "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
@@ -106,6 +110,7 @@ impl Subject<'_> {
                 format!("raise the memory limit of {container}, or reduce the memory that its processes use")
             }
             "container not running" | "not in running state" => self.look_at_events(),
+            _ if code == Code::RESOURCE_EXHAUSTED && self.call.marks.is_some() => LIMIT_ADVICE.to_owned(),
             _ if code == Code::NOT_FOUND => self.look_at_events(),
             _ if code == Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
             _ => "look in the container runtime's log for details".to_owned(),

@@ -36,6 +36,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
     let mut sentences = vec![describe_call(call)];
     sentences.extend(faults(call));
+    sentences.extend(policies(call));
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
         sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
@@ -78,6 +79,26 @@ fn faults(call: &Call) -> Vec<String> {
         format!("probeshim injected a fault into this call: {}, of the rule {}.", mark.action, mark.name)
     };
     marks.map(sentence).collect()
+}
+
+/// Describes how other policies affected a call.
+fn policies(call: &Call) -> Vec<String> {
+    let is_rejected = call.ending == CallOutcome::Completed(Some(Code::RESOURCE_EXHAUSTED));
+    let sentence = |policy: &str| match policy {
+        "limit" if is_rejected => {
+            "probeshim refused this call, because a limit of concurrent ExecSyncs was reached."
+        }
+        "limit" => {
+            "probeshim held this call until others had ended, because of a limit of concurrent ExecSyncs."
+        }
+        "coalesce" => {
+            "probeshim held this call while another with the same request ran, to share its result."
+        }
+        "pause" => "probeshim answered this call itself, because the probes of the container are paused.",
+        _ => "A policy of probeshim affected this call.",
+    };
+    let policies = call.marks.iter().flat_map(|marks| &marks.policies);
+    policies.map(|policy| sentence(policy).to_owned()).collect()
 }
 
 /// Quotes the output of a command that probeshim executed.
@@ -267,6 +288,10 @@ fn describe_phases(phases: &Phases, total: Duration) -> String {
             "The phases are unknown: {count} commands that may belong to this call ran in the container at that \
              time, and no event shows which of them does.",
         ),
+        Phases::Missing { what: MissingEvents::NotSent, .. } => {
+            let held = duration(parts.queue);
+            format!("The call was not sent to the runtime: probeshim held it for {held}.")
+        }
         Phases::Missing { what: MissingEvents::NotWatched, .. } => {
             "The phases are unknown: probeshim does not watch the runtime (--watch-runtime off).".to_owned()
         }

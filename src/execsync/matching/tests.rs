@@ -40,7 +40,13 @@ impl Clock {
 /// Times are in milliseconds.
 fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> CallCandidate<'static> {
     let ended = |(at, code)| CandidateEnd { at: clock.at(at), outcome: ExecOutcome::Exited(Some(code)) };
-    CallCandidate { sent: clock.at(from), command: &[], events_lost: false, end: end.map(ended) }
+    CallCandidate {
+        sent: clock.at(from),
+        command: &[],
+        is_sent: true,
+        events_lost: false,
+        end: end.map(ended),
+    }
 }
 
 fn found(calls: &[CallCandidate<'_>], instances: &[ExecInstance]) -> Vec<Match> {

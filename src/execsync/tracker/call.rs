@@ -28,6 +28,8 @@ pub(in crate::execsync) struct ExecInFlight {
     pub(in crate::execsync) exec: Arc<ExecCall>,
     pub(super) context: CallContext,
     pub(super) pattern_key: PatternKey,
+    /// Whether the call was sent to the runtime. A policy may have answered or held it.
+    pub(super) is_sent: bool,
     /// Whether the runtime's events were interrupted during the call.
     pub(super) events_lost: bool,
     /// Set once the call has ended.
@@ -60,6 +62,7 @@ impl ExecInFlight {
         CallCandidate {
             sent: self.started_at + self.sent,
             command: &self.exec.command,
+            is_sent: self.is_sent,
             events_lost: self.events_lost,
             end: self.ended.as_ref().map(|ended| ended.end),
         }

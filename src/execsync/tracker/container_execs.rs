@@ -111,6 +111,9 @@ impl ContainerExecs {
         let timeline = in_flight.timeline(ended);
         let all_events_known = now >= ended.deadline || in_flight.events_lost;
         match events {
+            _ if !in_flight.is_sent => {
+                Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotSent }.into())
+            }
             EventCoverage::NotWatched => {
                 Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotWatched }.into())
             }

@@ -141,6 +141,7 @@ impl Tracker {
             exec,
             context,
             pattern_key,
+            is_sent: true,
             events_lost: self.event_coverage != EventCoverage::Complete,
             ended: None,
         }
@@ -160,10 +161,14 @@ impl Tracker {
             call.context.fill_from(context);
         } else {
             let Some(exec) = &decoded.call.exec else { return };
-            let times =
-                decoded.times.unwrap_or(SendTimes { received: decoded.info.since, sent: decoded.info.since });
+            // A call that a policy affected and that was not sent was held until its end.
+            let is_sent = decoded.times.is_some() || decoded.call.marks.is_none();
+            let received = decoded.received.unwrap_or(decoded.info.since);
+            let sent = if is_sent { received } else { decoded.info.since + decoded.call.duration };
+            let times = decoded.times.unwrap_or(SendTimes { received, sent });
             let exec = Arc::new((**exec).clone());
             let call = self.start_call(container, &decoded.info, times, exec, context);
+            let call = ExecInFlight { is_sent, ..call };
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
         let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };
@@ -176,7 +181,7 @@ impl Tracker {
             SampleRequest::DiscardBaseline { call: id }
         };
         self.sample_requests.push(sample_request);
-        if decoded.call.ending == CallOutcome::Completed(Some(Code::OK)) {
+        if decoded.call.ending == CallOutcome::Completed(Some(Code::OK)) && call.is_sent {
             self.periodicity.record_duration(&call.pattern_key, decoded.call.duration);
         }
         let end = candidate_end(&decoded.call, call.started_at);

@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::action::Action;
 use super::one_line::{self, OneLine, StepError};
 use super::when::When;
-use super::{FaultRule, FaultStep, RuleError, check_name, is_lifetime};
+use super::{FaultRule, FaultStep, RuleError, check_name};
 use crate::duration;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::policy::call_match::CallMatch;
+use crate::policy::lifetime::is_lifetime;
 
 /// Reads the rules of a list. Their names must differ.
 pub(crate) fn rules(list: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<FaultRule> {

@@ -18,9 +18,6 @@ pub use when::{Place, When};
 
 pub(crate) use document::rules;
 
-/// Longest lifetime of a rule that ends by itself.
-const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// A rule that injects faults into calls.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
@@ -134,11 +131,6 @@ impl fmt::Display for FaultRule {
         }
         Ok(())
     }
-}
-
-/// Returns whether a rule that ends by itself may live for this duration.
-pub(crate) fn is_lifetime(lifetime: Duration) -> bool {
-    !lifetime.is_zero() && lifetime <= MAX_LIFETIME
 }
 
 /// Checks the name of a rule, which is part of commands, records and metrics.

@@ -144,7 +144,7 @@ impl ManagerInner {
         let (pod, mut effects) = (pod.clone(), Effects::default());
         let mut state = pod.lock();
         if is_news || *state.spec != spec {
-            entry.update_pod(&mut state, spec, &self.enforcement, now, &mut effects);
+            entry.update_pod(&mut state, spec, now, &mut effects);
         }
         drop(state);
         self.send_inspect_requests(entry.missing_info());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::inventory::{Container, Sandbox};
 use crate::manifest::ProbeType;
 use crate::object_ref::ContainerRef;
 use crate::prober::probe_state::{ContainerRun, ObservedState};
@@ -27,8 +28,8 @@ pub(in crate::prober) struct ProbedContainer {
     pub(super) results: [Option<(ContainerRun, ProbeResult)>; 3],
     /// Would-be kills by probe type.
     pub(super) endings: [WouldKillStats; 3],
-    /// Whether the container is never killed.
-    pub(super) is_protected: bool,
+    /// The container and its sandbox in the inventory, which selectors match.
+    pub(super) object: InventoryObject,
     /// Whether probeshim is killing the container, or has killed it.
     pub(super) kill_pending: bool,
     /// Hash of the container's specification that the kubelet keeps in an annotation.
@@ -66,6 +67,13 @@ pub(in crate::prober) enum KubeletStop {
     Judged,
 }
 
+/// A container and its sandbox in the inventory.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct InventoryObject {
+    pub(in crate::prober) sandbox: Arc<Sandbox>,
+    pub(in crate::prober) container: Arc<Container>,
+}
+
 /// State of a container in the inventory.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct ContainerUpdate {
@@ -74,7 +82,7 @@ pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) sandbox: Option<Arc<str>>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: ObservedState,
-    pub(in crate::prober) is_protected: bool,
+    pub(in crate::prober) object: InventoryObject,
     pub(in crate::prober) hash: Option<String>,
 }
 
@@ -118,8 +126,8 @@ impl ProbedContainer {
     }
 
     pub(super) fn update(&mut self, known: ContainerUpdate) {
-        let ContainerUpdate { names, id: _, sandbox, age, state, is_protected, hash } = known;
-        (self.names, self.age, self.is_protected, self.hash) = (names, age, is_protected, hash);
+        let ContainerUpdate { names, id: _, sandbox, age, state, object, hash } = known;
+        (self.names, self.age, self.object, self.hash) = (names, age, object, hash);
         self.sandbox = sandbox;
         // The start time is set once and does not change while the container runs.
         if !matches!((self.state, state), (ObservedState::Running(_), ObservedState::Running(_))) {

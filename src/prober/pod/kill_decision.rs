@@ -157,8 +157,12 @@ impl PodState {
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((reason::WOULD_KILL, would + &but.unwrap_or_default()));
         }
-        if self.containers[index].is_protected {
+        let object = &self.containers[index].object;
+        if self.enforcement.is_protected(object) {
             return Some((reason::WOULD_KILL, "not stopped: it matches --never-kill".to_owned()));
+        }
+        if let Some(pause) = self.enforcement.pause_of(object) {
+            return Some((reason::KILL_SKIPPED, format!("not stopped: {pause} holds kills")));
         }
         if let Some(obstacle) = &kill.blocked_by {
             return Some((reason::KILL_SKIPPED, format!("not stopped: {obstacle}")));
@@ -204,8 +208,10 @@ impl PodState {
             Some(KillAbort::Gone)
         } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
             Some(KillAbort::Others)
-        } else if container.is_protected {
+        } else if self.enforcement.is_protected(&container.object) {
             Some(KillAbort::Excluded)
+        } else if self.enforcement.pause_of(&container.object).is_some() {
+            Some(KillAbort::Paused)
         } else if !self.enforcement.mode().kills() {
             Some(KillAbort::Switched)
         } else {

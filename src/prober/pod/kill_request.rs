@@ -29,6 +29,8 @@ pub(in crate::prober) enum KillAbort {
     Others,
     /// The container has become protected.
     Excluded,
+    /// The probes of the container are paused.
+    Paused,
     /// The enforcement mode no longer permits kills.
     Switched,
 }
@@ -40,6 +42,7 @@ impl KillAbort {
             Self::Gone => "the container no longer runs",
             Self::Others => "the container or its pod is already being stopped",
             Self::Excluded => "the container now matches --never-kill",
+            Self::Paused => "the probes of the container are paused now",
             Self::Switched => "the enforcement mode no longer permits kills",
         }
     }

@@ -23,7 +23,7 @@ use crate::object_ref::PodRef;
 use crate::relay::CallInfo;
 
 pub use attempt_run::{AttemptOutcome, AttemptRun};
-pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};
+pub(in crate::prober) use container::{Age, ContainerUpdate, InventoryObject, ProbedContainer};
 pub(in crate::prober) use kill_request::{KillAbort, KillRequest};
 pub(in crate::prober) use workers::{AttemptContext, AttemptResult, Effects, ProbeWorker, ProbeWorkerHandle};
 
@@ -171,7 +171,7 @@ impl PodState {
     }
 
     pub(super) fn new_container(&self, known: ContainerUpdate) -> ProbedContainer {
-        let ContainerUpdate { names, id, sandbox, age, state, is_protected, hash } = known;
+        let ContainerUpdate { names, id, sandbox, age, state, object, hash } = known;
         let mut container = ProbedContainer {
             names,
             id,
@@ -182,7 +182,7 @@ impl PodState {
             stopper: Weak::new(),
             results: [const { None }; 3],
             endings: [WouldKillStats::default(); 3],
-            is_protected,
+            object,
             kill_pending: false,
             hash,
             their_stop: None,

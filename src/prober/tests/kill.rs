@@ -25,8 +25,10 @@ type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 /// Requested stops: seconds after the beginning, container, timeout.
 type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
 
-const KILL: EnforcementSettings =
-    EnforcementSettings { mode: EnforcementMode::Kill, most: None, protected: Vec::new() };
+/// Returns settings with which containers are killed.
+fn kill() -> EnforcementSettings {
+    EnforcementSettings { mode: EnforcementMode::Kill, ..EnforcementSettings::default() }
+}
 
 /// Returns a pod whose liveness probe fails every second. `more` has further fields of its spec.
 fn failing(name: &str, more: &Value) -> Value {
@@ -79,7 +81,7 @@ fn messages(node: &Node, begin: Instant, what: &'static str) -> Vec<(f64, String
 #[tokio::test(start_paused = true)]
 async fn each_instance_of_a_failed_container_is_stopped_once() {
     let web = failing("web", &json!({"terminationGracePeriodSeconds": 7}));
-    let (mut node, stops, begin) = node(KILL, &[web], well, at_once).await;
+    let (mut node, stops, begin) = node(kill(), &[web], well, at_once).await;
     node.run_pod("web");
     after(5.0).await;
     let probe = node.probe("web/main", LIVENESS).unwrap();
@@ -143,7 +145,7 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_minus_the_time_of_the_
             );
             (Duration::from_secs(3), succeed())
         };
-        let (mut node, stops, _) = node(KILL, &[web], bye, at_once).await;
+        let (mut node, stops, _) = node(kill(), &[web], bye, at_once).await;
         node.run_pod("web");
         after(25.0).await;
         assert_eq!(*stops.lock().unwrap(), [(at, "web/main#0".to_owned(), timeout)], "{row}");
@@ -161,7 +163,7 @@ async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
         main["lifecycle"] = json!({"preStop": hook});
         let web = pod("web", "Always", &[("main", main)]);
         let (mut node, stops, begin) =
-            node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
+            node(kill(), &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
         node.run_pod("web");
         after(1.0).await;
         assert_eq!(
@@ -183,7 +185,7 @@ async fn a_failed_stop_is_retried_with_its_hook() {
         1 => (Duration::from_secs(1_000), Ok(())),
         _ => (Duration::ZERO, Err(Status::not_found("no such container"))),
     };
-    let (mut node, stops, begin) = node(KILL, &[web], well, stop).await;
+    let (mut node, stops, begin) = node(kill(), &[web], well, stop).await;
     node.run_pod("web");
     after(185.0).await;
     node.exit("web/main", 137);
@@ -201,7 +203,7 @@ async fn a_failed_stop_is_retried_with_its_hook() {
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_still_runs_after_its_stop_is_stopped_again() {
-    let (mut node, stops, begin) = node(KILL, &[failing("web", &json!({}))], well, at_once).await;
+    let (mut node, stops, begin) = node(kill(), &[failing("web", &json!({}))], well, at_once).await;
     node.run_pod("web");
     after(40.0).await;
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
@@ -219,7 +221,7 @@ async fn containers_of_a_pod_are_killed_one_after_the_other() {
         main
     };
     let web = pod("web", "Always", &[("a", main()), ("b", main())]);
-    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    let (mut node, stops, _) = node(kill(), &[web], well, at_once).await;
     node.pod("web");
     node.run("web/a");
     node.run("web/b");
@@ -272,7 +274,7 @@ async fn a_container_that_ends_for_another_reason_is_not_killed() {
         ),
     ];
     for (row, act, aborts) in acts {
-        let (mut node, stops, begin) = node(KILL, &[slow()], well, at_once).await;
+        let (mut node, stops, begin) = node(kill(), &[slow()], well, at_once).await;
         node.run_pod("web");
         after(5.0).await;
         let call = act(&mut node);
@@ -288,7 +290,7 @@ async fn kills_pause_at_the_kill_limit_and_resume_later() {
     let pods = ["a", "b", "c"].map(|name| failing(name, &json!({})));
     let most = KillLimit { count: 2, within: Duration::from_secs(60) };
     let (mut node, stops, begin) =
-        node(EnforcementSettings { most: Some(most), ..KILL }, &pods, well, at_once).await;
+        node(EnforcementSettings { most: Some(most), ..kill() }, &pods, well, at_once).await;
     for name in ["a", "b", "c"] {
         node.run_pod(name);
     }
@@ -310,7 +312,7 @@ async fn kills_pause_at_the_kill_limit_and_resume_later() {
 async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reported() {
     let pods = ["web", "api"].map(|name| failing(name, &json!({})));
     let only = |pod: &str| Selector { pod: Some(WildMatch::new(pod)), ..Selector::default() };
-    let settings = EnforcementSettings { protected: vec![only("we?"), only("nobody")], ..KILL };
+    let settings = EnforcementSettings { protected: vec![only("we?"), only("nobody")], ..kill() };
     let executor = Executor::fake(|_| (Duration::ZERO, fail()));
     let mut node = Node::enforcing(settings, &pods, executor);
     node.run_pod("web");
@@ -329,7 +331,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
 
 #[tokio::test(start_paused = true)]
 async fn without_a_spec_the_grace_period_is_that_which_the_kubelet_recorded() {
-    let (mut node, stops, _) = node(KILL, &[], well, at_once).await;
+    let (mut node, stops, _) = node(kill(), &[], well, at_once).await;
     let probe = r#"{"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1}"#;
     let recorded = [("io.kubernetes.pod.terminationGracePeriod", "9")];
     node.annotated("web", &[("probeshim.io/liveness.main", probe)], &recorded);
@@ -351,7 +353,7 @@ async fn an_unreadable_termination_setting_kills_no_container() {
             "annotation io.kubernetes.container.preStopHandler: exec.command: Required value",
         ),
     ] {
-        let (mut node, stops, begin) = node(KILL, &[], well, at_once).await;
+        let (mut node, stops, begin) = node(kill(), &[], well, at_once).await;
         let annotations = [(
             "probeshim.io/liveness.main",
             r#"{"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1}"#,
@@ -374,7 +376,7 @@ async fn a_container_in_a_pod_that_may_be_terminating_is_not_killed() {
     };
     // The kubelet executes the hook of the container, so the container is about to be stopped.
     let web = pod("web", "Always", &[("main", main(&hook))]);
-    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    let (mut node, stops, _) = node(kill(), &[web], well, at_once).await;
     node.run_pod("web");
     let call = kubelet_call("ExecSync");
     node.prober.on_kubelet_exec_start("web/main#0", &["bye".to_owned()], &Arc::downgrade(&call));
@@ -386,7 +388,7 @@ async fn a_container_in_a_pod_that_may_be_terminating_is_not_killed() {
     // One container of the pod is stopped for an unknown reason, so the others may follow.
     let (a, b) = (main(&hook), main(&hook));
     let web = pod("web", "Always", &[("a", a), ("b", b)]);
-    let (mut node, stops, _) = self::node(KILL, &[web], well, at_once).await;
+    let (mut node, stops, _) = self::node(kill(), &[web], well, at_once).await;
     node.pod("web");
     node.run("web/a");
     node.run("web/b");
@@ -403,7 +405,7 @@ async fn a_container_in_a_pod_that_may_be_terminating_is_not_killed() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_readiness_probe_never_kills() {
     let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
-    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    let (mut node, stops, _) = node(kill(), &[web], well, at_once).await;
     node.run_pod("web");
     after(10.0).await;
     assert_eq!(node.result("web/main", READINESS), Some(ProbeResult::Failure));

@@ -85,7 +85,7 @@ impl Scenario {
         let duration = self.at(at) - info.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&info) };
         let observations = Observations { observed_since: info.since, items: Vec::new() };
-        let ended = DecodedCall { times: None, call, observations, info, request: None };
+        let ended = DecodedCall { received: None, times: None, call, observations, info, request: None };
         let now = self.at(at);
         self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }

@@ -1,21 +1,25 @@
-//! Settings of fault rules.
+//! Settings of the policies: fault rules, limits and coalescing.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::file::File;
 use super::validator::Validator;
-use super::{Environment, Flags, Problems};
-use crate::policy::{FaultRule, RuleError};
+use super::{Environment, ExecLimitFlags, Flags, Problems};
+use crate::policy::{ExecSettings, FaultRule, RuleError};
 
-/// The fault rules with which probeshim starts.
+/// The policies with which probeshim starts.
 #[derive(Clone, Debug, Default)]
-pub struct FaultSettings {
-    /// Rules of flags, which live as long as the process.
+pub struct PolicySettings {
+    /// Limits, and whether probes are coalesced.
+    pub exec: ExecSettings,
+    /// Flags of the command line for these, which take precedence over the file.
+    pub exec_flags: ExecLimitFlags,
+    /// Fault rules of flags, which live as long as the process.
     pub flags: Vec<FaultRule>,
-    /// Rules of the configuration file.
+    /// Fault rules of the configuration file.
     pub configured: Vec<FaultRule>,
-    /// The configuration file, from which the rules are read again when it changes.
+    /// The configuration file, from which the policies are read again when it changes.
     pub file: Option<PathBuf>,
 }
 
@@ -26,7 +30,7 @@ pub struct FaultFlag(FaultRule);
 /// Name of a rule of a flag without a name, until its number is known.
 const UNNAMED: &str = "flag";
 
-impl FaultSettings {
+impl PolicySettings {
     /// Names the rules of flags that have no name, and checks that all names differ. `file` is the
     /// configuration file with the rules `configured`.
     pub(super) fn new(
@@ -47,7 +51,7 @@ impl FaultSettings {
                 rules.push(rule);
             }
         }
-        Self { flags: rules, configured, file }
+        Self { flags: rules, configured, file, ..Self::default() }
     }
 
     /// Creates settings of flags only. The error has all problems.
@@ -66,12 +70,23 @@ impl FromStr for FaultFlag {
     }
 }
 
-/// Reads the fault rules of a configuration file again. The error has all problems of the file.
+/// Reads the fault rules of a configuration file. The error has all problems of the file.
 pub fn read_faults(path: &Path, around: &Environment) -> Result<Vec<FaultRule>, Problems> {
+    read_policies(path, ExecLimitFlags::default(), around).map(|(faults, _)| faults)
+}
+
+/// Reads the policies of a configuration file. The flags take precedence. The error has all
+/// problems of the file.
+pub fn read_policies(
+    path: &Path,
+    exec_limits: ExecLimitFlags,
+    around: &Environment,
+) -> Result<(Vec<FaultRule>, ExecSettings), Problems> {
     let mut validator = Validator::default();
-    let mut flags = Flags { config: Some(path.to_owned()), ..Flags::default() };
+    let mut flags = Flags { config: Some(path.to_owned()), exec_limits, ..Flags::default() };
     let file = File::read(&mut flags, around, &mut validator);
-    if validator.problems.is_empty() { Ok(file.faults) } else { Err(Problems(validator.problems)) }
+    let exec = flags.exec_limits.settings(&mut validator);
+    if validator.problems.is_empty() { Ok((file.faults, exec)) } else { Err(Problems(validator.problems)) }
 }
 
 #[cfg(test)]

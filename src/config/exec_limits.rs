@@ -1,0 +1,67 @@
+//! Flags of the limits and of coalescing, and the settings computed from them.
+
+use std::num::NonZeroU32;
+
+use clap::Args;
+
+use super::validator::Validator;
+use super::values::whole_number;
+use crate::policy::{ExecLimits, ExecSettings, Overflow};
+
+/// Highest limit.
+const MAX_LIMIT: u64 = 1_000_000;
+
+/// Flags of the limits and of coalescing. An absent flag has its default.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExecLimitFlags {
+    /// Maximum number of ExecSyncs that run at the same time on this node, from 1: those of clients
+    /// and of probeshim. Others wait, containers with fewer running ones first [default: no limit]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = limit)]
+    pub max_exec_syncs: Option<NonZeroU32>,
+
+    /// Maximum number of ExecSyncs that run at the same time in a container, from 1 [default: no
+    /// limit]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = limit)]
+    pub max_exec_syncs_per_container: Option<NonZeroU32>,
+
+    /// What happens to an ExecSync beyond these limits [default: wait]
+    #[arg(long, value_name = "ACTION", allow_hyphen_values = true, value_enum)]
+    pub exec_sync_overflow: Option<Overflow>,
+
+    /// Let exec probes with the same container, command and timeout that arrive while one of them
+    /// runs share its result
+    #[arg(long)]
+    pub coalesce_probes: bool,
+}
+
+/// Parses a limit.
+pub(super) fn limit(text: &str) -> Result<NonZeroU32, super::ValueError> {
+    whole_number::<NonZero, 1, MAX_LIMIT>(text).map(|NonZero(limit)| limit)
+}
+
+/// A limit, as [`whole_number`] creates it.
+struct NonZero(NonZeroU32);
+
+impl TryFrom<u64> for NonZero {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(number: u64) -> Result<Self, Self::Error> {
+        NonZeroU32::try_from(u32::try_from(number)?).map(Self)
+    }
+}
+
+impl ExecLimitFlags {
+    /// Returns the settings.
+    pub(super) fn settings(&self, validator: &mut Validator) -> ExecSettings {
+        let limits = ExecLimits {
+            node: self.max_exec_syncs,
+            container: self.max_exec_syncs_per_container,
+            overflow: self.exec_sync_overflow.unwrap_or_default(),
+        };
+        if self.exec_sync_overflow.is_some() && !limits.is_limited() {
+            let reason = "needs --max-exec-syncs or --max-exec-syncs-per-container: without a limit, no call exceeds it";
+            validator.error("--exec-sync-overflow", None, reason.to_owned());
+        }
+        ExecSettings { limits, coalesce_probes: self.coalesce_probes }
+    }
+}

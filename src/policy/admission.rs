@@ -1,0 +1,112 @@
+//! Admission of an `ExecSync` to the runtime: coalescing and limits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::coalesce::{COALESCE, Coalescer, Leader, Role};
+use super::limit::ExecLimiter;
+use super::metrics::ExecMetrics;
+use super::node_view::NodeView;
+use super::pause::Pauses;
+use super::target::Target;
+use crate::relay::{CallMarks, Decision, Interception, Interceptor, UnaryResponse};
+
+/// The policies of an `ExecSync`, as far as they are in effect.
+#[derive(Debug)]
+pub(super) struct ExecPolicies {
+    pub(super) pauses: Option<Pauses>,
+    pub(super) limiter: Option<ExecLimiter>,
+    pub(super) coalescer: Option<Coalescer>,
+    pub(super) metrics: ExecMetrics,
+}
+
+/// Admits an `ExecSync` to the runtime.
+#[derive(Debug)]
+pub(super) struct ExecAdmission {
+    limiter: Option<ExecLimiter>,
+    coalescer: Option<Coalescer>,
+    metrics: ExecMetrics,
+    /// The request's message with its gRPC frame.
+    request: Bytes,
+    /// Id of the container.
+    container: Arc<str>,
+}
+
+impl ExecPolicies {
+    /// Returns whether a policy must know the container of the call.
+    pub(super) fn needs_object(&self) -> bool {
+        self.pauses.is_some() || self.coalescer.is_some()
+    }
+
+    /// Returns the admission of a call; `None` if it needs none. Without a `node`, the call is not
+    /// coalesced.
+    pub(super) fn admission(
+        self,
+        request: Bytes,
+        target: &Target,
+        node: Option<&NodeView>,
+    ) -> Option<ExecAdmission> {
+        let Self { limiter, coalescer, metrics, .. } = self;
+        let is_probe = || node.is_some_and(|node| node.probes(target).is_some());
+        let coalescer = coalescer.filter(|_| is_probe());
+        if limiter.is_none() && coalescer.is_none() {
+            return None;
+        }
+        let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
+        let container = known.or(target.object_id()).unwrap_or_default().into();
+        Some(ExecAdmission { limiter, coalescer, metrics, request, container })
+    }
+}
+
+impl Interceptor for ExecAdmission {
+    fn decide<'a>(self: Box<Self>, _: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a> {
+        Box::pin(async move { self.interception(marks).await })
+    }
+}
+
+impl ExecAdmission {
+    async fn interception(self, marks: &mut CallMarks) -> Interception {
+        let leader = match &self.coalescer {
+            Some(coalescer) => match self.response_of_leader(coalescer, marks).await {
+                Ok(response) => return Interception::respond(response),
+                Err(leader) => Some(leader),
+            },
+            None => None,
+        };
+        let mut call = Interception::default();
+        if let Some(limiter) = &self.limiter {
+            match limiter.acquire(&self.container, marks).await {
+                Ok(permit) => call.guard = Some(Box::new(permit)),
+                Err(status) => return Interception::respond(UnaryResponse::from_status(&status)),
+            }
+        }
+        call.share = leader.map(|leader| {
+            Box::new(move |response: &UnaryResponse| leader.share(response)) as Box<dyn FnOnce(&_) + Send>
+        });
+        call
+    }
+
+    /// Returns the response of the call that has the same request and is in flight. The error is
+    /// the role of a call that is sent to the runtime.
+    async fn response_of_leader(
+        &self,
+        coalescer: &Coalescer,
+        marks: &mut CallMarks,
+    ) -> Result<UnaryResponse, Leader> {
+        loop {
+            let follower = match coalescer.join(&self.request) {
+                Role::Leader(leader) => return Err(leader),
+                Role::Follower(follower) => follower,
+            };
+            if !marks.policies.iter().any(|policy| **policy == *COALESCE) {
+                marks.policies.push(COALESCE.into());
+            }
+            // Another call may have ended without a response, because its client gave up.
+            if let Some(response) = follower.response().await {
+                self.metrics.coalesced.inc();
+                return Ok((*response).clone());
+            }
+        }
+    }
+}

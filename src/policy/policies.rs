@@ -1,0 +1,122 @@
+//! All policies of the relay: faults, pauses, coalescing and limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use prometheus_client::registry::Registry;
+
+use super::admission::ExecPolicies;
+use super::coalesce::Coalescer;
+use super::interceptor::PolicyInterceptor;
+use super::limit::{ExecLimiter, ExecLimits};
+use super::metrics::ExecMetrics;
+use super::node_view::NodeView;
+use super::pause::Pauses;
+use super::rules::FaultRules;
+use crate::cri::MethodName;
+use crate::relay::{CallInfo, CallPolicy, Interceptor, Peer};
+
+/// Name of the method whose calls are paused, coalesced and limited.
+const EXEC_SYNC: &str = "ExecSync";
+
+/// All policies of a relay. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// Fault rules.
+    pub faults: FaultRules,
+    /// Pauses.
+    pub pauses: Pauses,
+    limiter: ExecLimiter,
+    coalescer: Coalescer,
+    /// Whether calls are coalesced.
+    coalesces: Arc<AtomicBool>,
+    metrics: ExecMetrics,
+}
+
+/// Settings of the policies for `ExecSync`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecSettings {
+    /// Limits of concurrent calls.
+    pub limits: ExecLimits,
+    /// Whether probes with the same request share one call.
+    pub coalesce_probes: bool,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        let metrics = ExecMetrics::default();
+        Self {
+            faults: FaultRules::default(),
+            pauses: Pauses::default(),
+            limiter: ExecLimiter::new(metrics.clone()),
+            coalescer: Coalescer::default(),
+            coalesces: Arc::default(),
+            metrics,
+        }
+    }
+}
+
+impl Policies {
+    /// Connects the policies with the node. Until then, calls that name an object by its id match
+    /// no rule that selects pods or containers.
+    pub fn connect(&self, node: NodeView) {
+        let node = Arc::new(node);
+        self.faults.connect(&node);
+        self.pauses.connect(&node);
+    }
+
+    /// Changes the limits, and whether calls are coalesced.
+    pub fn set_exec(&self, settings: ExecSettings) {
+        self.limiter.set(settings.limits);
+        self.coalesces.store(settings.coalesce_probes, Ordering::Relaxed);
+    }
+
+    /// Returns the limits, and whether calls are coalesced.
+    #[must_use]
+    pub fn exec(&self) -> ExecSettings {
+        let coalesce_probes = self.coalesces.load(Ordering::Relaxed);
+        ExecSettings { limits: self.limiter.limits(), coalesce_probes }
+    }
+
+    /// Returns the number of calls that wait for a permit.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.metrics.waiting.get().try_into().unwrap_or(0)
+    }
+
+    /// Registers the metrics of the policies.
+    pub fn register(&self, registry: &mut Registry) {
+        self.faults.register(registry);
+        self.pauses.register(registry);
+        self.metrics.register(registry);
+    }
+
+    /// Returns the policies that are in effect for a call to `ExecSync`.
+    fn of_exec(&self, info: &CallInfo) -> Option<ExecPolicies> {
+        // A pause answers the probes of clients. The prober runs on, without kills.
+        let is_own = info.peer.as_deref().is_some_and(Peer::is_this_process);
+        let pauses = Some(&self.pauses).filter(|pauses| pauses.is_active() && !is_own).cloned();
+        let limiter = Some(&self.limiter).filter(|limiter| limiter.is_limited()).cloned();
+        let coalescer = self.coalesces.load(Ordering::Relaxed).then(|| self.coalescer.clone());
+        let is_any = pauses.is_some() || limiter.is_some() || coalescer.is_some();
+        let metrics = self.metrics.clone();
+        is_any.then_some(ExecPolicies { pauses, limiter, coalescer, metrics })
+    }
+}
+
+impl CallPolicy for Policies {
+    fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
+        let MethodName::Known(method) = info.method else { return None };
+        let faults = self.faults.select(info);
+        let exec = if method.name() == EXEC_SYNC { self.of_exec(info) } else { None };
+        if faults.is_none() && exec.is_none() {
+            return None;
+        }
+        let (node, info) = (self.faults.node(), info.clone());
+        Some(Box::new(PolicyInterceptor { node, method, info, faults, exec }))
+    }
+
+    fn refuses(&self, peer: Option<&Peer>) -> bool {
+        self.faults.refuses(peer)
+    }
+}
