@@ -7,6 +7,7 @@ mod admin;
 mod client_pods;
 mod cri;
 mod demo;
+mod exec_policies;
 mod explain;
 mod faults;
 mod generated;
