@@ -103,7 +103,10 @@ impl ExecAdmission {
                 marks.policies.push(COALESCE.into());
             }
             // Another call may have ended without a response, because its client gave up.
-            if let Some(response) = follower.response().await {
+            let waiting = self.metrics.wait_for_response();
+            let response = follower.response().await;
+            drop(waiting);
+            if let Some(response) = response {
                 self.metrics.coalesced.inc();
                 return Ok((*response).clone());
             }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::exec_queue::ExecQueue;
-use super::metrics::ExecMetrics;
+use super::metrics::{ExecMetrics, Waiting};
 use crate::relay::CallMarks;
 
 /// Name of the policy in the marks of calls.
@@ -78,6 +78,7 @@ struct QueuePlace<'a> {
     id: u64,
     /// Whether the permit was handed on.
     is_taken: bool,
+    _waiting: Waiting,
 }
 
 impl ExecLimits {
@@ -133,8 +134,8 @@ impl ExecLimiter {
             state.next_id += 1;
             let id = state.next_id;
             state.queue.push(container, Waiter { id, admitted: sender });
-            self.0.metrics.waiting.inc();
-            (QueuePlace { limiter: self, container, id, is_taken: false }, admitted)
+            let waiting = self.0.metrics.wait_for_limit();
+            (QueuePlace { limiter: self, container, id, is_taken: false, _waiting: waiting }, admitted)
         };
         let began = Instant::now();
         let result = admitted.await;
@@ -157,7 +158,6 @@ impl ExecLimiter {
 
     fn admit(&self, state: &mut LimiterState) {
         while let Some(waiter) = state.queue.admit_next() {
-            self.0.metrics.waiting.dec();
             // A call that gives up at this moment returns its permit.
             let _ = waiter.admitted.send(());
         }
@@ -181,9 +181,7 @@ impl Drop for QueuePlace<'_> {
             return;
         }
         let mut state = self.limiter.lock();
-        if state.queue.remove(self.container, |waiter| waiter.id == self.id) {
-            self.limiter.0.metrics.waiting.dec();
-        } else {
+        if !state.queue.remove(self.container, |waiter| waiter.id == self.id) {
             // The call was admitted when it gave up.
             drop(state);
             self.limiter.release(self.container);
@@ -242,13 +240,13 @@ mod tests {
             let mut third = pin!(limiter.acquire(&a, &mut waiting));
             let mut cx = Context::from_waker(Waker::noop());
             assert!(third.as_mut().poll(&mut cx).is_pending());
-            assert_eq!(limiter.0.metrics.waiting.get(), 1);
+            assert_eq!(limiter.0.metrics.waiting(), [1, 0]);
             drop(second);
             assert!(third.as_mut().poll(&mut cx).is_pending(), "the container is full");
             drop(first);
             drop(third.await.unwrap());
         }
-        assert_eq!((waiting.policies.len(), limiter.0.metrics.waiting.get()), (1, 0));
+        assert_eq!((waiting.policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,7 +256,7 @@ mod tests {
         let first = limiter.acquire(&a, &mut CallMarks::default()).await.unwrap();
         let mut marks = CallMarks::default();
         timeout(second, limiter.acquire(&a, &mut marks)).await.unwrap_err();
-        assert_eq!((marks.policies.len(), limiter.0.metrics.waiting.get()), (1, 0));
+        assert_eq!((marks.policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
         // A call that gives up between its admission and its next poll.
         let mut marks = CallMarks::default();
         {

@@ -74,7 +74,8 @@ impl PauseMetrics {
 /// Numbers of `ExecSyncs` that waited, were refused or shared the call of another.
 #[derive(Clone, Debug)]
 pub(super) struct ExecMetrics {
-    pub(super) waiting: Gauge,
+    waiting_for_limit: Gauge,
+    waiting_for_response: Gauge,
     pub(super) queue_duration: Histogram,
     pub(super) rejected: Counter,
     pub(super) coalesced: Counter,
@@ -86,7 +87,8 @@ const QUEUE_BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 impl Default for ExecMetrics {
     fn default() -> Self {
         Self {
-            waiting: Gauge::default(),
+            waiting_for_limit: Gauge::default(),
+            waiting_for_response: Gauge::default(),
             queue_duration: Histogram::new(QUEUE_BUCKETS),
             rejected: Counter::default(),
             coalesced: Counter::default(),
@@ -94,12 +96,50 @@ impl Default for ExecMetrics {
     }
 }
 
+/// Counts a waiting call until it is dropped.
+#[derive(Debug)]
+pub(super) struct Waiting(Gauge);
+
+impl Waiting {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl ExecMetrics {
+    /// Counts a call that waits because of a limit.
+    pub(super) fn wait_for_limit(&self) -> Waiting {
+        Waiting::new(&self.waiting_for_limit)
+    }
+
+    /// Counts a call that waits for the response of another.
+    pub(super) fn wait_for_response(&self) -> Waiting {
+        Waiting::new(&self.waiting_for_response)
+    }
+
+    /// Returns the number of calls that wait because of a limit, and for the response of another.
+    pub(super) fn waiting(&self) -> [u64; 2] {
+        let count = |gauge: &Gauge| gauge.get().try_into().unwrap_or(0);
+        [count(&self.waiting_for_limit), count(&self.waiting_for_response)]
+    }
+
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
-            "exec_sync_waiting",
+            "exec_sync_queued",
             "ExecSyncs that wait because of a limit",
-            self.waiting.clone(),
+            self.waiting_for_limit.clone(),
+        );
+        registry.register(
+            "exec_sync_sharing",
+            "ExecSyncs that wait for the result of an identical one",
+            self.waiting_for_response.clone(),
         );
         registry.register_with_unit(
             "exec_sync_queue_duration",

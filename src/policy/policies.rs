@@ -78,10 +78,11 @@ impl Policies {
         ExecSettings { limits: self.limiter.limits(), coalesce_probes }
     }
 
-    /// Returns the number of calls that wait for a permit.
+    /// Returns the number of calls that wait because of a limit, and of those that wait for the
+    /// result of an identical one.
     #[must_use]
-    pub fn waiting(&self) -> u64 {
-        self.metrics.waiting.get().try_into().unwrap_or(0)
+    pub fn waiting(&self) -> [u64; 2] {
+        self.metrics.waiting()
     }
 
     /// Registers the metrics of the policies.

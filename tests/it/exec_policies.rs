@@ -72,10 +72,10 @@ impl Limited {
         self.client.call(EXEC_SYNC, exec(container, command))
     }
 
-    /// Waits until this number of calls wait for a permit.
-    async fn are_waiting(&self, count: u64) {
+    /// Waits until this number of calls wait because of a limit, and for the result of another.
+    async fn are_waiting(&self, limit: u64, shared: u64) {
         soon(async {
-            while self.policies.waiting() != count {
+            while self.policies.waiting() != [limit, shared] {
                 tokio::task::yield_now().await;
             }
         })
@@ -170,7 +170,7 @@ async fn a_call_beyond_the_limit_is_sent_once_another_has_ended() {
     let mut running = limited.connection.call().await;
     assert_eq!(running.body().await, exec("main", "a"));
     let second = limited.exec("main", "b");
-    limited.are_waiting(1).await;
+    limited.are_waiting(1, 0).await;
     let other = limited.exec("side", "c");
     let mut of_other = limited.connection.call().await;
     assert_eq!(of_other.body().await, exec("side", "c"), "another container has room");
@@ -192,9 +192,9 @@ async fn a_client_that_gives_up_leaves_the_queue() {
     let running = limited.connection.call().await;
     let second = limited.exec("main", "b");
     let third = limited.exec("side", "c");
-    limited.are_waiting(2).await;
+    limited.are_waiting(2, 0).await;
     drop(second);
-    limited.are_waiting(1).await;
+    limited.are_waiting(1, 0).await;
     running.answer(exited(0));
     whole(first).await;
     let mut next = limited.connection.call().await;
@@ -231,8 +231,9 @@ async fn identical_probes_share_one_call_and_its_exact_response() {
     let mut running = limited.connection.call().await;
     assert_eq!(running.body().await, exec("main", "alive"));
     let (second, given_up) = (limited.exec("main", "alive"), limited.exec("main", "alive"));
-    limited.settle().await;
+    limited.are_waiting(0, 2).await;
     drop(given_up);
+    limited.are_waiting(0, 1).await;
     let mut head = ok();
     head.headers_mut().insert("x-runtime", "7".parse().unwrap());
     let mut body = running.respond.send_response(head, false).unwrap();
@@ -257,7 +258,7 @@ async fn a_failed_call_is_shared_and_one_without_a_response_is_made_again() {
     let first = limited.exec("main", "alive");
     let mut running = limited.connection.call().await;
     let second = limited.exec("main", "alive");
-    limited.settle().await;
+    limited.are_waiting(0, 1).await;
     let status = [("grpc-status", "4"), ("grpc-message", "timeout 2s exceeded")];
     let mut head = ok();
     head.headers_mut().extend(headers(&status));
@@ -269,7 +270,7 @@ async fn a_failed_call_is_shared_and_one_without_a_response_is_made_again() {
     let first = limited.exec("main", "alive");
     let mut running = limited.connection.call().await;
     let second = limited.exec("main", "alive");
-    limited.settle().await;
+    limited.are_waiting(0, 1).await;
     drop(first);
     assert_eq!(running.reset().await, Reason::CANCEL);
     let mut again = limited.connection.call().await;
@@ -301,7 +302,7 @@ async fn a_coalesced_call_takes_one_place_within_the_limit() {
     let first = limited.exec("side", "a");
     let running = limited.connection.call().await;
     let probes = [(); 3].map(|()| limited.exec("main", "alive"));
-    limited.are_waiting(1).await;
+    limited.are_waiting(1, 2).await;
     limited.settle().await;
     running.answer(exited(0));
     whole(first).await;
