@@ -9,6 +9,7 @@ mod images;
 mod killing;
 mod kubelet;
 mod life;
+mod limits;
 mod objects;
 mod probing;
 mod procrun;
