@@ -18,13 +18,15 @@ mod memory;
 mod probing;
 mod raw;
 mod reclaim;
+mod rules;
+mod storm;
 mod target;
 mod turns;
 
 use std::path::PathBuf;
 
 /// Names of the parts that can be measured.
-const PARTS: [&str; 6] = ["latency", "pace", "memory", "crowd", "procrun", "probing"];
+const PARTS: [&str; 8] = ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm"];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -46,6 +48,8 @@ fn main() {
             match part {
                 "latency" => turns::latency().await,
                 "pace" => turns::pace().await,
+                "rules" => rules::rules().await,
+                "storm" => storm::storm(),
                 "memory" => {
                     reclaim::rest().await;
                     reclaim::attacks().await;

@@ -57,6 +57,13 @@ impl Target {
         Self::run("probeshim", &program(), folder, folder, config)
     }
 
+    /// Starts another probeshim with a configuration, beside the others.
+    pub(crate) fn probeshim_named(name: &'static str, folder: &Path, config: &str) -> Self {
+        let own = folder.join(name.replace(' ', "-"));
+        fs::create_dir(&own).unwrap();
+        Self::run(name, &program(), folder, &own, config)
+    }
+
     /// Starts `run` of another build, if the environment names one.
     pub(crate) fn baseline(folder: &Path) -> Option<Self> {
         let (program, own) = (env::var_os(BASELINE)?, folder.join("baseline"));

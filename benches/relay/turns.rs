@@ -12,7 +12,7 @@ use crate::target::Target;
 const ROUNDS: usize = 20;
 
 /// Number of containers of the runtime.
-const CONTAINERS: usize = 100;
+pub(crate) const CONTAINERS: usize = 100;
 
 /// Number of ExecSyncs per second on a busy node.
 const PACE: u32 = 200;
@@ -23,7 +23,7 @@ const PACE: u32 = 200;
 const PACE_AIM: f64 = 1.3;
 
 /// Measurements of one target in one case.
-struct Measured<'a> {
+pub(crate) struct Measured<'a> {
     target: &'a Target,
     load: Load,
     latencies: Histogram<u64>,
@@ -34,7 +34,7 @@ struct Measured<'a> {
 
 /// Rhythm in which calls are made.
 #[derive(Clone, Copy)]
-enum Rhythm {
+pub(crate) enum Rhythm {
     /// This many calls at the same time, as fast as they are answered.
     AtOnce(usize),
     /// This many calls per second.
@@ -80,6 +80,19 @@ pub(crate) async fn pace() {
 /// and the last: the latency that the last target adds to the first, divided by the latency that
 /// this target adds.
 async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
+    let measured = measure(targets, case, rhythm).await;
+    let probeshim = &measured[measured.len() - 1];
+    let ratio_to = |other: &Measured<'_>| {
+        let direct = &measured[0];
+        let ratio = probeshim.added_to(direct) / other.added_to(direct);
+        println!("{:>12} adds {ratio:.2} times what {} adds to the median", "probeshim", other.target.name());
+        ratio
+    };
+    measured[1..measured.len() - 1].iter().map(ratio_to).collect()
+}
+
+/// Measures one case, with the targets in turn, and prints the results.
+pub(crate) async fn measure<'a>(targets: &'a [Target], case: &Case, rhythm: Rhythm) -> Vec<Measured<'a>> {
     let mut measured = Vec::new();
     for target in targets {
         measured.push(Measured::of(target, case, rhythm).await);
@@ -92,7 +105,7 @@ async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
         }
     }
     println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "added µs");
-    let (direct, probeshim) = (&measured[0], &measured[measured.len() - 1]);
+    let direct = &measured[0];
     for target in &measured {
         println!(
             "{:>12} {:>12.1} {:>12.1} {:>12.0} {:>18.1}",
@@ -103,12 +116,7 @@ async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
             target.added_to(direct),
         );
     }
-    let ratio_to = |other: &Measured<'_>| {
-        let ratio = probeshim.added_to(direct) / other.added_to(direct);
-        println!("{:>12} adds {ratio:.2} times what {} adds to the median", "probeshim", other.target.name());
-        ratio
-    };
-    measured[1..measured.len() - 1].iter().map(ratio_to).collect()
+    measured
 }
 
 impl<'a> Measured<'a> {
@@ -130,6 +138,19 @@ impl<'a> Measured<'a> {
         self.medians.push(micros(&latencies, 0.5));
         self.latencies.add(latencies).unwrap();
         self.seconds += took.as_secs_f64();
+    }
+
+    /// Returns the ratio between the medians of this target and of another: the median of the
+    /// ratios of each round.
+    pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
+        let mut ratios: Vec<f64> =
+            self.medians.iter().zip(&other.medians).map(|(mine, theirs)| mine / theirs).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.target.name()
     }
 
     /// Returns the latency in microseconds that this target adds to another: the median of the

@@ -60,7 +60,7 @@ impl ExecPolicies {
 }
 
 impl Interceptor for ExecAdmission {
-    fn decide<'a>(self: Box<Self>, _: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a> {
+    fn decide(self: Box<Self>, _: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_> {
         Box::pin(async move { self.interception(marks).await })
     }
 }

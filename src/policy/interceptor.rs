@@ -38,7 +38,7 @@ pub(super) struct SelectedFaults {
 }
 
 impl Interceptor for PolicyInterceptor {
-    fn decide<'a>(self: Box<Self>, request: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a> {
+    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_> {
         Box::pin(async move { self.interception(request, marks).await })
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clap::ValueEnum;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::Status;
@@ -27,7 +28,8 @@ pub struct ExecLimits {
 }
 
 /// What happens to a call that exceeds a limit. `--help` prints the comments of the variants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub enum Overflow {
     /// The call waits for its turn, until its client gives up
     #[default]
@@ -100,7 +102,7 @@ impl ExecLimiter {
         state.limits = limits;
         state.queue.set_limits(limits.node, limits.container);
         self.0.is_limited.store(limits.is_limited(), Ordering::Relaxed);
-        self.admit(&mut state);
+        Self::admit(&mut state);
     }
 
     /// Returns the limits.
@@ -153,10 +155,11 @@ impl ExecLimiter {
     fn release(&self, container: &Arc<str>) {
         let mut state = self.lock();
         state.queue.release(container);
-        self.admit(&mut state);
+        Self::admit(&mut state);
     }
 
-    fn admit(&self, state: &mut LimiterState) {
+    /// Admits waiting calls while there is room.
+    fn admit(state: &mut LimiterState) {
         while let Some(waiter) = state.queue.admit_next() {
             // A call that gives up at this moment returns its permit.
             let _ = waiter.admitted.send(());

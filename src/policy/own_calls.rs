@@ -40,12 +40,11 @@ impl Policies {
         let mut next = Some(interceptor);
         while let Some(interceptor) = next {
             let decision = interceptor.decide(Some(message.clone()), marks).await;
-            let Interception { request: changed, before, after, messages, next: following, share, guard } =
-                decision;
+            let Interception { request, before, after, messages, next: following, share, guard } = decision;
             if let Some(response) = applied(before).await? {
                 return decoded(&response).map(Response::new);
             }
-            message = changed.unwrap_or(message);
+            message = request.unwrap_or(message);
             effects.extend(after);
             changes.extend(messages);
             sink = share.or(sink);

@@ -56,11 +56,11 @@ async fn decide(
     // The record of a call that is not forwarded has its request nevertheless.
     sent.on_data(&beginning, body.is_end_stream());
     let message = (frame_length(&beginning) == Some(beginning.len())).then(|| beginning.clone());
-    let (mut changed, mut changes, mut guards) = (None, ResponseChanges::default(), Vec::new());
+    let (mut current, mut changes, mut guards) = (None, ResponseChanges::default(), Vec::new());
     let mut next = Some(interceptor);
     while let Some(interceptor) = next {
-        let current = changed.clone().or_else(|| message.clone());
-        let decision = client.unless_given_up(None, interceptor.decide(current, marks)).await?;
+        let request = current.clone().or_else(|| message.clone());
+        let decision = client.unless_given_up(None, interceptor.decide(request, marks)).await?;
         let Interception { request, before, after, messages, next: following, share, guard } = decision;
         for effect in before {
             match effect {
@@ -69,15 +69,15 @@ async fn decide(
                 Effect::End(ending, _) => return client.end(ending).await,
             }
         }
-        changed = request.or(changed);
+        current = request.or(current);
         changes.effects.extend(after);
         changes.messages.extend(messages);
         changes.share = share.or(changes.share);
         guards.extend(guard);
         next = following;
     }
-    let request = PendingRequest { head, body, beginning: changed.unwrap_or(beginning) };
-    let changes = Some(changes).filter(|changes| !changes.is_empty());
+    let request = PendingRequest { head, body, beginning: current.unwrap_or(beginning) };
+    let changes = (!changes.is_empty()).then_some(changes);
     let result = exchange(request, respond, upstream, backlogs, call, changes).await;
     // A permit is free once the runtime has answered.
     drop(guards);

@@ -36,7 +36,7 @@ pub trait Interceptor: Send {
     /// Decides on the call, and may wait. The client may give up meanwhile, which drops the future.
     /// `request` is the request's message with its gRPC frame; `None` if the message is longer than
     /// the relay keeps, or ended early. `marks` receives the marks of the call's record.
-    fn decide<'a>(self: Box<Self>, request: Option<Bytes>, marks: &'a mut CallMarks) -> Decision<'a>;
+    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_>;
 }
 
 /// A decision that may have to wait.

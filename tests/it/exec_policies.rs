@@ -90,7 +90,7 @@ impl Limited {
         assert_eq!(call.request.uri().path(), VERSION, "a call was sent that should wait");
         call.body().await;
         call.answer("");
-        head(response).await;
+        whole(response).await;
     }
 
     /// Returns the policies that affected the first `count` calls to ExecSync, by call.
