@@ -25,10 +25,10 @@ pub(super) struct ExecPolicies {
 #[derive(Debug)]
 pub(super) struct ExecAdmission {
     limiter: Option<ExecLimiter>,
-    coalescer: Option<Coalescer>,
+    /// The calls with which this one may share a response, and its request's message with the gRPC
+    /// frame.
+    coalescing: Option<(Coalescer, Bytes)>,
     metrics: ExecMetrics,
-    /// The request's message with its gRPC frame.
-    request: Bytes,
     /// Id of the container.
     container: Arc<str>,
 }
@@ -39,23 +39,23 @@ impl ExecPolicies {
         self.pauses.is_some() || self.coalescer.is_some()
     }
 
-    /// Returns the admission of a call; `None` if it needs none. Without a `node`, the call is not
-    /// coalesced.
+    /// Returns the admission of a call; `None` if it needs none. Without the message of the request,
+    /// or a `node`, the call is not coalesced.
     pub(super) fn admission(
         self,
-        request: Bytes,
+        request: Option<Bytes>,
         target: &Target,
         node: Option<&NodeView>,
     ) -> Option<ExecAdmission> {
         let Self { limiter, coalescer, metrics, .. } = self;
         let is_probe = || node.is_some_and(|node| node.probes(target).is_some());
-        let coalescer = coalescer.filter(|_| is_probe());
-        if limiter.is_none() && coalescer.is_none() {
+        let coalescing = coalescer.zip(request).filter(|_| is_probe());
+        if limiter.is_none() && coalescing.is_none() {
             return None;
         }
         let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
         let container = known.or(target.object_id()).unwrap_or_default().into();
-        Some(ExecAdmission { limiter, coalescer, metrics, request, container })
+        Some(ExecAdmission { limiter, coalescing, metrics, container })
     }
 }
 
@@ -67,8 +67,8 @@ impl Interceptor for ExecAdmission {
 
 impl ExecAdmission {
     async fn interception(self, marks: &mut CallMarks) -> Interception {
-        let leader = match &self.coalescer {
-            Some(coalescer) => match self.response_of_leader(coalescer, marks).await {
+        let leader = match &self.coalescing {
+            Some((coalescer, request)) => match self.response_of_leader(coalescer, request, marks).await {
                 Ok(response) => return Interception::respond(response),
                 Err(leader) => Some(leader),
             },
@@ -92,10 +92,11 @@ impl ExecAdmission {
     async fn response_of_leader(
         &self,
         coalescer: &Coalescer,
+        request: &Bytes,
         marks: &mut CallMarks,
     ) -> Result<UnaryResponse, Leader> {
         loop {
-            let follower = match coalescer.join(&self.request) {
+            let follower = match coalescer.join(request) {
                 Role::Leader(leader) => return Err(leader),
                 Role::Follower(follower) => follower,
             };

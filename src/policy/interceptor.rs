@@ -64,7 +64,7 @@ impl PolicyInterceptor {
         let mut call = faults.map_or_else(Interception::default, |faults| {
             self.faulty(faults, request.as_ref(), &target, marks)
         });
-        let admission = self.exec.zip(request).and_then(|(exec, request)| {
+        let admission = self.exec.and_then(|exec| {
             let is_changed = call.request.is_some() || !call.after.is_empty() || !call.messages.is_empty();
             let node = self.node.as_deref().filter(|_| !is_changed);
             exec.admission(request, &target, node)

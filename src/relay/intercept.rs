@@ -53,9 +53,10 @@ async fn decide(
     let mut client = ClientSide { respond, backlog: &backlogs.client, received, end };
     let read = client.unless_given_up(None, read_message(&mut body, &mut memory)).await?;
     let beginning = read.map_err(|error| ExchangeResult::ClientReset(reason_of_client(&error)))?;
-    // The record of a call that is not forwarded has its request nevertheless.
-    sent.on_data(&beginning, body.is_end_stream());
     let message = (frame_length(&beginning) == Some(beginning.len())).then(|| beginning.clone());
+    // The record of a call that is not forwarded has its request nevertheless. A request with its
+    // message is complete: the CRI has no streams of requests.
+    sent.on_data(&beginning, message.is_some() || body.is_end_stream());
     let (mut current, mut changes, mut guards) = (None, ResponseChanges::default(), Vec::new());
     let mut next = Some(interceptor);
     while let Some(interceptor) = next {
