@@ -292,7 +292,8 @@ impl Pauses {
         for pause in &ended {
             let (name, answered) = (&pause.name, pause.answered.load(Ordering::Relaxed));
             info!(name = &**name, answered, cause, "pause ended");
-            let message = format!("Pause {name} was ended by {cause}. {answered} probes were not executed");
+            let probes = if answered == 1 { "probe was" } else { "probes were" };
+            let message = format!("Pause {name} was ended by {cause}. {answered} {probes} not executed");
             self.record(Event::normal(reason::PAUSE_ENDED, message));
         }
         ended.iter().map(|pause| PauseStatus::from(&**pause)).collect()

@@ -105,7 +105,7 @@ fn selects(matches: &CallMatch, planned: &PlannedCall<'_>, inventory: &Inventory
     ];
     let selector = &matches.selector;
     let lacks = [&selector.namespace, &selector.pod, &selector.container, &selector.image];
-    let is_about_object = id.is_some() || sandbox_id.is_some();
+    let is_about_object = id.is_some() || pod.is_some();
     let lacks_name = lacks.into_iter().zip(names).any(|(wanted, name)| wanted.is_some() && name.is_none());
     if is_about_object && (lacks_name || (!selector.labels.is_empty() && sandbox.is_none())) {
         return None;
@@ -184,7 +184,11 @@ mod tests {
         let pull =
             Call::sample(3, "/runtime.v1.ImageService/PullImage", SystemTime::UNIX_EPOCH, Duration::ZERO);
         assert_eq!(plan("PullImage image=busybox*: hang", std::slice::from_ref(&pull)), (vec![], 1));
-        assert_eq!(plan("PullImage: hang", &[pull]), (vec![3], 0));
+        assert_eq!(plan("PullImage: hang", std::slice::from_ref(&pull)), (vec![3], 0));
+        // The request of a kubelet names the pod, and the record lacks the image.
+        let of_pod = Call { pod: exec(3, "web-1", "").pod, ..pull };
+        assert_eq!(plan("PullImage pod=shop/web-*: hang", std::slice::from_ref(&of_pod)), (vec![3], 0));
+        assert_eq!(plan("PullImage image=busybox*: hang", &[of_pod]), (vec![], 1));
         let list =
             Call::sample(4, "/runtime.v1.RuntimeService/Status", SystemTime::UNIX_EPOCH, Duration::ZERO);
         assert_eq!(plan("Status pod=web-1: hang", &[list]), (vec![], 0));

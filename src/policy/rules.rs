@@ -206,7 +206,8 @@ impl FaultRules {
             rule.ended.cancel();
             let (name, hits) = (&rule.rule.name, rule.hits().0);
             info!(name = &**name, hits, cause, "fault rule ended");
-            let message = format!("Fault rule {name} was ended by {cause}. It has hit {hits} calls");
+            let calls = if hits == 1 { "call" } else { "calls" };
+            let message = format!("Fault rule {name} was ended by {cause}. It has hit {hits} {calls}");
             self.record(Event::normal(reason::FAULT_ENDED, message));
         }
     }

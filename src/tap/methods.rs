@@ -99,6 +99,7 @@ pub(super) fn spec_for(method: &MethodName) -> Option<MethodSpec> {
             request_limit: CONFIG_LIMIT,
             ..unary(lifecycle::create_container_request, lifecycle::create_container_response)
         },
+        "PullImage" => MethodSpec { request_limit: CONFIG_LIMIT, ..request(lifecycle::pull_image_request) },
         "StartContainer" => request(lifecycle::start_container_request),
         "StopContainer" => notifies(lifecycle::stop_container_request),
         "RemoveContainer" => notifies(lifecycle::remove_container_request),
@@ -171,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tap_observes_fifteen_methods_of_the_cri() {
-        assert_eq!(all().len(), 15);
+    fn the_tap_observes_sixteen_methods_of_the_cri() {
+        assert_eq!(all().len(), 16);
     }
 
     proptest! {

@@ -33,6 +33,9 @@ pub(super) fn advice(
     causes: &[Cause],
 ) -> Option<String> {
     let subject = Subject { call: &record.call, exec, insight };
+    if let Some(fault) = subject.call.marks.iter().flat_map(|marks| &marks.faults).next() {
+        return Some(format!("What to do: `probeshim fault clear {}` ends the fault.", fault.name));
+    }
     let parts: Vec<String> = causes.iter().map(|cause| subject.advice(*cause)).collect();
     (!parts.is_empty()).then(|| format!("What to do: {}.", parts.join("; also, ")))
 }
@@ -45,6 +48,11 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// Returns whether a limit of probeshim delayed or refused the call.
+    fn is_limited(&self) -> bool {
+        self.call.marks.iter().flat_map(|marks| &marks.policies).any(|policy| **policy == *"limit")
+    }
+
     fn advice(&self, cause: Cause) -> String {
         let container = self.container();
         match cause {
@@ -66,7 +74,7 @@ impl Subject<'_> {
                 let now = quota.map_or_else(String::new, |quota| format!(" (now {})", cpu_limit(quota)));
                 format!("raise the CPU limit of {container}{now}{}", self.or_raise_timeout())
             }
-            Cause::Queue if self.call.marks.is_some() => LIMIT_ADVICE.to_owned(),
+            Cause::Queue if self.is_limited() => LIMIT_ADVICE.to_owned(),
             Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
             Cause::Start => format!(
                 "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
@@ -110,7 +118,7 @@ impl Subject<'_> {
                 format!("raise the memory limit of {container}, or reduce the memory that its processes use")
             }
             "container not running" | "not in running state" => self.look_at_events(),
-            _ if code == Code::RESOURCE_EXHAUSTED && self.call.marks.is_some() => LIMIT_ADVICE.to_owned(),
+            _ if code == Code::RESOURCE_EXHAUSTED && self.is_limited() => LIMIT_ADVICE.to_owned(),
             _ if code == Code::NOT_FOUND => self.look_at_events(),
             _ if code == Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
             _ => "look in the container runtime's log for details".to_owned(),

@@ -99,6 +99,14 @@ pub(in crate::tap) fn run_pod_sandbox_response(
     Ok(())
 }
 
+pub(in crate::tap) fn pull_image_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
+    // A client that pulls an image for no pod sends no config.
+    if let Some(config) = v1::PullImageRequest::decode(message)?.sandbox_config {
+        read.set_pod(config.metadata.as_ref());
+    }
+    Ok(())
+}
+
 pub(in crate::tap) fn create_container_request(
     read: &mut MessageContext,
     message: &[u8],
