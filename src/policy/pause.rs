@@ -300,7 +300,7 @@ impl Pauses {
         for pause in &ended {
             let (name, answered) = (&pause.name, pause.answered.load(Ordering::Relaxed));
             info!(name = &**name, answered, cause, "pause ended");
-            let message = format!("Pause {name} was ended by {cause}. {answered} probes were not executed");
+            let message = format!("Pause {name} was ended by {cause}; answered probes: {answered}");
             self.record(Event::normal(reason::PAUSE_ENDED, message));
         }
         ended.iter().map(|pause| PauseStatus::from(&**pause)).collect()
