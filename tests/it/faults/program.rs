@@ -39,7 +39,7 @@ async fn a_changed_configuration_replaces_its_fault_rules_all_or_none() {
     active(&place, &["own", "two", "three"]).await;
 
     place.configure(&config(&[("four", "Exec: hang"), ("five", "Exec: sleep(1s)")]));
-    let message = "fault rules stay as they were, because the file has errors";
+    let message = "fault rules and limits stay as they were, because the file has errors";
     soon(async {
         while !running
             .lines()
@@ -66,7 +66,7 @@ async fn sighup_reads_the_fault_rules_again() {
     command.args(place.command("shim.sock", &[]).get_args());
     let running = place.spawn(&mut command).await;
     running.signal(Signal::HUP);
-    running.logged("fault rules of the configuration file are active").await;
+    running.logged("fault rules and limits of the configuration file are active").await;
     assert_eq!(names(&place).await, ["one"]);
 }
 
