@@ -101,7 +101,7 @@ async fn observe(
                 TapEvent::Streamed(observations) => apply(Source::Event, observations),
                 // The waiting call may be gone.
                 TapEvent::Barrier(reached) => drop(reached.send(())),
-                TapEvent::ExecRequested(_) | TapEvent::StopRequested(_) => {}
+                TapEvent::ExecRequested(_) | TapEvent::StopRequested(_) | TapEvent::RequestHeld(_) => {}
             }
         }
     }

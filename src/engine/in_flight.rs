@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::execsync::{CallInFlight, RequestDetails};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::tap::{CallsInFlight, StopRequest};
+use crate::tap::{CallsInFlight, HeldRequest, StopRequest};
 
 /// Maximum number of queries that wait for the engine.
 const MAX_QUERIES: usize = 16;
@@ -30,9 +30,12 @@ pub struct InFlightReader {
     queries: mpsc::Sender<DetailsQuery>,
 }
 
-/// Requests in flight that stop or remove an object.
+/// Requests in flight that stop or remove an object, or that the policy holds.
 #[derive(Debug, Default)]
-pub(super) struct StopsInFlight(HashMap<u64, StopRequest>);
+pub(super) struct RequestsInFlight {
+    stops: HashMap<u64, StopRequest>,
+    held: HashMap<u64, HeldRequest>,
+}
 
 impl InFlightReader {
     /// Creates a reader, and the receiver of its queries.
@@ -64,29 +67,47 @@ impl InFlightReader {
     }
 }
 
-impl StopsInFlight {
-    /// Adds a request.
-    pub(super) fn insert(&mut self, request: StopRequest) {
+impl RequestsInFlight {
+    /// Adds a request that stops or removes an object. It is no longer held.
+    pub(super) fn stop(&mut self, request: StopRequest) {
         // The end of a call is not reported if the tap's queue is full.
-        self.0.retain(|_, request| request.info.strong_count() > 0);
+        self.stops.retain(|_, request| request.info.strong_count() > 0);
         if let Some(info) = request.info.upgrade() {
-            self.0.insert(info.id, request);
+            self.held.remove(&info.id);
+            self.stops.insert(info.id, request);
         }
     }
 
-    /// Removes the request of a call that has ended.
-    pub(super) fn remove(&mut self, id: u64) {
-        self.0.remove(&id);
+    /// Adds a request that the policy holds.
+    pub(super) fn hold(&mut self, request: HeldRequest) {
+        self.held.retain(|_, request| request.info.strong_count() > 0);
+        if let Some(info) = request.info.upgrade() {
+            self.held.insert(info.id, request);
+        }
     }
 
-    /// Returns the details of the requests, with only the ids of their objects.
-    pub(super) fn details(&self) -> impl Iterator<Item = (u64, RequestDetails)> {
-        self.0.iter().map(|(id, request)| {
+    /// Removes the request of a call that has ended, or that is no longer held.
+    pub(super) fn remove(&mut self, id: u64) {
+        self.stops.remove(&id);
+        self.held.remove(&id);
+    }
+
+    /// Returns the details of the requests, with only the ids of their objects. `redacts` leaves
+    /// out the arguments of commands.
+    pub(super) fn details(&self, redacts: bool) -> impl Iterator<Item = (u64, RequestDetails)> {
+        let stops = self.stops.iter().map(|(id, request)| {
             let pod = request.sandbox.clone().map(|id| PodRef { id: Some(id), ..PodRef::default() });
             let container =
                 request.container.clone().map(|id| ContainerRef { id: Some(id), ..ContainerRef::default() });
             let (pod, container) = (pod.map(Arc::new), container.map(Arc::new));
             (*id, RequestDetails { pod, container, ..RequestDetails::default() })
-        })
+        });
+        let held = self.held.iter().map(move |(id, request)| {
+            let HeldRequest { pod, container, exec, .. } = request;
+            let exec = exec.as_deref().map(|exec| if redacts { exec.redacted() } else { exec.clone() });
+            let (pod, container, exec) = (pod.clone(), container.clone(), exec.map(Arc::new));
+            (*id, RequestDetails { pod, container, exec, is_held: true, ..RequestDetails::default() })
+        });
+        stops.chain(held)
     }
 }

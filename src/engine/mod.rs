@@ -36,7 +36,7 @@ pub(crate) use in_flight::DetailsQuery;
 pub use in_flight::InFlightReader;
 
 use changes::InitialLists;
-use in_flight::StopsInFlight;
+use in_flight::RequestsInFlight;
 
 /// Interval between searches for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(crate) struct NodeEngine {
     kubelet: Arc<OnceLock<Kubelet>>,
     /// Recorder of the clients' actions on their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
-    stops_in_flight: StopsInFlight,
+    requests_in_flight: RequestsInFlight,
     outputs: Outputs,
     initial_lists: InitialLists,
 }
@@ -96,8 +96,8 @@ impl NodeEngine {
         outputs: Outputs,
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
-        let stops_in_flight = StopsInFlight::default();
-        Self { inventory, analyzer, prober, kubelet, recorder, stops_in_flight, outputs, initial_lists }
+        let requests_in_flight = RequestsInFlight::default();
+        Self { inventory, analyzer, prober, kubelet, recorder, requests_in_flight, outputs, initial_lists }
     }
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.
@@ -154,7 +154,9 @@ impl NodeEngine {
     fn on_tap_event(&mut self, event: TapEvent) {
         let now = Instant::now();
         match event {
+            TapEvent::RequestHeld(request) => self.requests_in_flight.hold(*request),
             TapEvent::ExecRequested(request) => {
+                self.requests_in_flight.remove(request.id);
                 if let Some(prober) = &self.prober {
                     on_untimed_kubelet_exec(prober, &request);
                 }
@@ -167,13 +169,13 @@ impl NodeEngine {
                 if let Some(prober) = self.prober.as_ref().filter(|_| !request.is_removal) {
                     prober.on_stop_requested(&request);
                 }
-                self.stops_in_flight.insert(request);
+                self.requests_in_flight.stop(request);
             }
             TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
             // The waiting task may be gone.
             TapEvent::Barrier(reached) => drop(reached.send(())),
             TapEvent::CallEnded(mut call) => {
-                self.stops_in_flight.remove(call.call.id);
+                self.requests_in_flight.remove(call.call.id);
                 let items = std::mem::take(&mut call.observations.items);
                 let is_mutating = !is_read_only(&call.call.method);
                 self.apply(
@@ -272,16 +274,18 @@ impl NodeEngine {
     /// Answers with the details of the calls in flight.
     fn answer_in_flight(&self, query: DetailsQuery) {
         let mut details = self.analyzer.in_flight();
-        for (id, mut stop) in self.stops_in_flight.details() {
-            let container_id = stop.container.as_ref().and_then(|container| container.id.as_deref());
+        let redacts = self.analyzer.redacts();
+        for (id, mut request) in self.requests_in_flight.details(redacts) {
+            let container_id = request.container.as_ref().and_then(|container| container.id.as_deref());
             let container = container_id.and_then(|id| self.inventory.container(id));
-            let sandbox = match &stop.pod {
+            let sandbox = match &request.pod {
                 Some(pod) => pod.id.as_deref().and_then(|id| self.inventory.sandbox(id)),
                 None => container.and_then(|container| self.inventory.sandbox_of(container)),
             };
-            stop.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(stop.pod);
-            stop.container = container.map(|container| container.container_ref.clone()).or(stop.container);
-            details.insert(id, stop);
+            request.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(request.pod);
+            request.container =
+                container.map(|container| container.container_ref.clone()).or(request.container);
+            details.insert(id, request);
         }
         // The reader may have given up.
         let _ = query.send(details);

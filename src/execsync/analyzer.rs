@@ -250,9 +250,17 @@ impl ExecAnalyzer {
                 exited: instance.exited.map(|exited| exited.at),
                 status: instance.status,
             });
-            (call.id, RequestDetails { pod, container, exec: Some(exec), probe_match, progress })
+            (
+                call.id,
+                RequestDetails { pod, container, exec: Some(exec), probe_match, progress, is_held: false },
+            )
         });
         details.collect()
+    }
+
+    /// Returns whether commands are shown without their arguments.
+    pub fn redacts(&self) -> bool {
+        self.redact_commands
     }
 
     /// Returns the stuck execs.

@@ -32,6 +32,8 @@ pub struct RequestDetails {
     pub probe_match: ProbeMatch,
     /// Progress of the command; `None` if no event of the runtime describes it.
     pub progress: Option<CommandProgress>,
+    /// Whether the policy holds the request.
+    pub is_held: bool,
 }
 
 /// Progress of the command of an ExecSync in flight, as the runtime's events describe it.
@@ -52,6 +54,15 @@ impl CallInFlight {
     #[must_use]
     pub fn age(&self) -> Duration {
         self.info.since.elapsed()
+    }
+}
+
+impl RequestDetails {
+    /// Returns the phase of the call: `queue` while the policy holds the request, then that of the
+    /// command; `None` if it is unknown.
+    #[must_use]
+    pub fn phase(&self) -> Option<&'static str> {
+        if self.is_held { Some("queue") } else { self.progress.map(|progress| progress.phase()) }
     }
 }
 

@@ -98,6 +98,15 @@ impl BodyTap {
         }
     }
 
+    /// Notifies the listener that a captured request is complete, and is held.
+    pub(super) fn on_held(&self) {
+        if let (CaptureState::Beginning(request), Some(ObserverRef { info, observer })) =
+            (&self.taken, &self.listener)
+        {
+            observer.on_request_held(info, request);
+        }
+    }
+
     /// Takes the statistics and the capture out, and stops recording.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(CaptureMode::None, None))

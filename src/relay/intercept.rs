@@ -1,6 +1,9 @@
 //! Forwards a call that the policy selected: reads the request's message, waits for the decision,
 //! and applies its effects.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
 use bytes::{Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::server::SendResponse;
@@ -61,11 +64,14 @@ async fn decide(
     let mut next = Some(interceptor);
     while let Some(interceptor) = next {
         let request = current.clone().or_else(|| message.clone());
-        let decision = client.unless_given_up(None, interceptor.decide(request, marks)).await?;
+        let decision = or_on_wait(interceptor.decide(request, marks), || sent.on_held());
+        let decision = client.unless_given_up(None, decision).await?;
         let Interception { request, before, after, messages, next: following, share, guard } = decision;
         for effect in before {
             match effect {
-                Effect::Hold(hold) => client.unless_given_up(None, hold.wait()).await?,
+                Effect::Hold(hold) => {
+                    client.unless_given_up(None, or_on_wait(hold.wait(), || sent.on_held())).await?;
+                }
                 Effect::End(_, ended) if ended.is_cancelled() => {}
                 Effect::End(ending, _) => return client.end(ending).await,
             }
@@ -83,6 +89,21 @@ async fn decide(
     // A permit is free once the runtime has answered.
     drop(guards);
     Ok(result)
+}
+
+/// Does some work, and calls a function if the work has to wait.
+async fn or_on_wait<T>(work: impl Future<Output = T>, on_wait: impl FnOnce()) -> T {
+    let (mut work, mut on_wait) = (pin!(work), Some(on_wait));
+    poll_fn(|cx| {
+        let polled = work.as_mut().poll(cx);
+        if polled.is_pending()
+            && let Some(on_wait) = on_wait.take()
+        {
+            on_wait();
+        }
+        polled
+    })
+    .await
 }
 
 /// Reads the beginning of a body up to the end of its first message, up to the limit, or as long as

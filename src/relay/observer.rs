@@ -37,6 +37,12 @@ pub trait Observer: fmt::Debug + Send + Sync {
         drop(call);
     }
 
+    /// Called when the policy holds a call whose plan has `notify_on_request` before its request is
+    /// handed to upstream.
+    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>) {
+        let _ = (info, request);
+    }
+
     /// Called for each message of a stream whose capture mode is [`CaptureMode::Messages`].
     fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {
         let _ = (info, message);

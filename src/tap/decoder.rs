@@ -15,7 +15,7 @@ use super::methods::{self, ReadMessage, ResponseKind};
 use super::metrics::TapMetrics;
 use super::observation::Observation;
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
-use crate::object_ref::ContainerRef;
+use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
 /// Time for which calls gather under load: the relay's thread then wakes this thread once for all
@@ -33,6 +33,8 @@ pub enum TapEvent {
     /// The request of a call that stops or removes a sandbox or container has been sent to
     /// upstream.
     StopRequested(StopRequest),
+    /// The policy holds a call before its request is sent to upstream.
+    RequestHeld(Box<HeldRequest>),
     /// A message of a stream has passed the relay.
     Streamed(Observations),
     /// A call has ended.
@@ -54,6 +56,19 @@ pub struct ExecRequest {
     pub container: Option<Arc<ContainerRef>>,
     /// The command.
     pub exec: Box<ExecCall>,
+}
+
+/// A call in flight whose request is held.
+#[derive(Debug)]
+pub struct HeldRequest {
+    /// The call. The reference is dangling once the end of the call has been processed or dropped.
+    pub info: Weak<CallInfo>,
+    /// The pod, with its id only.
+    pub pod: Option<Arc<PodRef>>,
+    /// The container, with its id only.
+    pub container: Option<Arc<ContainerRef>>,
+    /// The command, if the call is an `ExecSync`.
+    pub exec: Option<Box<ExecCall>>,
 }
 
 /// A call in flight that stops or removes a sandbox or container.
@@ -179,6 +194,7 @@ impl Decoder {
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
             QueueItem::RequestSent(request) => decode_request(request),
+            QueueItem::RequestHeld(info, request) => decode_held(&info, &request),
             QueueItem::StreamMessage(info, message) => self.streamed(&info, &message).map(TapEvent::Streamed),
             QueueItem::CallEnded(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
             QueueItem::Internal(event) => Some(*event),
@@ -268,6 +284,14 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
     };
     let times = SendTimes { received, sent };
     Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: weak_info, id, times, container, exec })))
+}
+
+/// Decodes the request of a call that the policy holds.
+fn decode_held(info: &Arc<CallInfo>, request: &Capture) -> Option<TapEvent> {
+    let mut reading = MessageContext::new(Call::new(info));
+    read(&mut reading, request, methods::spec_for(&info.method)?.request?).ok()?;
+    let Call { pod, container, exec, .. } = reading.call;
+    Some(TapEvent::RequestHeld(Box::new(HeldRequest { info: Arc::downgrade(info), pod, container, exec })))
 }
 
 /// Returns the message of a request.

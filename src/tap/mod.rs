@@ -26,7 +26,9 @@ use crate::relay::{
 };
 
 pub use call::{Call, ExecCall, ExecResult, KillRecord, ProbeFailure};
-pub use decoder::{DecodedCall, Decoder, ExecRequest, Observations, SendTimes, StopRequest, TapEvent};
+pub use decoder::{
+    DecodedCall, Decoder, ExecRequest, HeldRequest, Observations, SendTimes, StopRequest, TapEvent,
+};
 pub use in_flight::{CallsInFlight, ListedCall};
 pub use internal_calls::{InternalCall, InternalCalls};
 pub use metrics::TapMetrics;
@@ -55,6 +57,8 @@ pub struct TapConfig {
 enum QueueItem {
     /// A call that is reported before its end.
     RequestSent(RequestSent),
+    /// A call that is held before its request is sent.
+    RequestHeld(Arc<CallInfo>, Arc<Capture>),
     /// A message of a stream.
     StreamMessage(Arc<CallInfo>, Capture),
     /// A call that has ended.
@@ -130,7 +134,7 @@ impl QueueItem {
         match self {
             Self::CallEnded(_) => true,
             Self::Internal(event) => matches!(**event, TapEvent::CallEnded(_)),
-            Self::RequestSent(_) | Self::StreamMessage(..) => false,
+            Self::RequestSent(_) | Self::RequestHeld(..) | Self::StreamMessage(..) => false,
         }
     }
 }
@@ -162,6 +166,10 @@ impl Observer for Tap {
 
     fn on_request_sent(&self, call: RequestSent) {
         self.queue(QueueItem::RequestSent(call));
+    }
+
+    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>) {
+        self.queue(QueueItem::RequestHeld(info.clone(), request.clone()));
     }
 
     fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {

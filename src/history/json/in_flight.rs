@@ -26,7 +26,8 @@ pub struct CallInFlight {
     pub pod: Option<Pod>,
     pub container: Option<Container>,
     pub exec: Option<Exec>,
-    /// `start`, `run` or `drain`; null if no event of the runtime describes the command.
+    /// `queue` while a policy holds the request, then `start`, `run` or `drain`; null if no event of
+    /// the runtime describes the command.
     pub phase: Option<String>,
     /// Pid of the command on the host, once it has started.
     pub pid: Option<u32>,
@@ -100,7 +101,7 @@ impl From<&execsync::CallInFlight> for CallInFlight {
             pod: details.pod.as_deref().map(Pod::from),
             container: details.container.as_deref().map(Container::from),
             exec,
-            phase: details.progress.map(|progress| progress.phase().to_owned()),
+            phase: details.phase().map(str::to_owned),
             pid: details.progress.and_then(|progress| progress.pid),
         }
     }

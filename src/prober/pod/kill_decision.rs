@@ -11,7 +11,7 @@ use super::workers::{Effects, ProbeWorkerHandle};
 use super::{Management, PodState};
 use crate::events::{Event, reason};
 use crate::kill::KillPlan;
-use crate::manifest::{Hook, ProbeType};
+use crate::manifest::{Handler, Hook, ProbeType};
 use crate::prober::enforcement::{EnforcementMode, KillLimit, KillPermit};
 use crate::prober::kill_plan;
 use crate::prober::probe_state::ContainerRun;
@@ -109,14 +109,14 @@ impl PodState {
             let name = self.containers[index].name().to_owned();
             let kill =
                 kill_plan::plan_kill(mode, &self.spec, &name, probe_type, |other| self.state_of(other));
-            if let Some((reason, why)) = self.kill_blocker(index, &kill, now, effects) {
+            if let Some((reason, why)) = self.kill_blocker(index, probe_type, &kill, now, effects) {
                 let message = format!("{} ({why})", kill.message);
                 effects.events.push(self.container_event(index, Event::warning(reason, message)));
                 if reason == reason::WOULD_KILL {
                     effects.would_kill.push(probe_type);
                 }
                 self.reset_counters(index, probe_type, now);
-                if self.enforcement.mode() == EnforcementMode::DryRun {
+                if reason == reason::WOULD_KILL && self.enforcement.mode() == EnforcementMode::DryRun {
                     self.predict(index, probe_type, &kill, now);
                 }
                 continue;
@@ -147,21 +147,31 @@ impl PodState {
     fn kill_blocker(
         &self,
         index: usize,
+        probe_type: ProbeType,
         kill: &KillPlan,
         now: Instant,
         effects: &mut Effects,
     ) -> Option<(&'static str, String)> {
         let grace_period = KillPlan::stop_timeout(kill.grace_period);
+        let InventoryObject { sandbox, container } = &self.containers[index].object;
+        let pause = self.enforcement.pause_of(sandbox, container);
         if !self.enforcement.mode().kills() {
+            // A kubelet kills nothing for an exec probe that a pause answers. Its other probes do
+            // not pass through probeshim.
+            if let Some(pause) = pause.filter(|_| self.is_exec(index, probe_type)) {
+                return Some((
+                    reason::KILL_SKIPPED,
+                    format!("dry-run: {pause} answers the kubelet's probes"),
+                ));
+            }
             let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((reason::WOULD_KILL, would + &but.unwrap_or_default()));
         }
-        let InventoryObject { sandbox, container } = &self.containers[index].object;
         if self.enforcement.is_protected(sandbox, container) {
             return Some((reason::WOULD_KILL, "not stopped: it matches --never-kill".to_owned()));
         }
-        if let Some(pause) = self.enforcement.pause_of(sandbox, container) {
+        if let Some(pause) = pause {
             return Some((reason::KILL_SKIPPED, format!("not stopped: {pause} holds kills")));
         }
         if let Some(obstacle) = &kill.blocked_by {
@@ -184,6 +194,12 @@ impl PodState {
                 Some((reason::KILL_SKIPPED, "not stopped: --max-kills is reached".to_owned()))
             }
         }
+    }
+
+    /// Returns whether a probe of a container runs a command.
+    fn is_exec(&self, index: usize, probe_type: ProbeType) -> bool {
+        self.worker(index, probe_type)
+            .is_some_and(|worker| matches!(worker.state.probe.handler, Handler::Exec(_)))
     }
 
     /// Returns whether a pod worker restarts the container after a kill.

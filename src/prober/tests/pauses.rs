@@ -8,7 +8,7 @@ use super::fixture::*;
 use super::kill::{at_once, failing, kill, messages, node, well};
 use crate::events::reason;
 use crate::policy::{Pause, PauseSelector, Pauses};
-use crate::prober::EnforcementSettings;
+use crate::prober::{EnforcementMode, EnforcementSettings};
 
 /// Begins a pause of a minute.
 fn begin(pauses: &Pauses, selector: &str) {
@@ -73,4 +73,21 @@ async fn a_pause_aborts_a_kill_during_its_hook_and_the_probe_counts_again() {
     after(16.0).await;
     assert_eq!(stops.lock().unwrap().len(), 1, "killed after three failures and its hook");
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 0, "the container still runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_run_predicts_no_kill_for_a_command_whose_probe_a_pause_answers() {
+    let (settings, pauses) = pausable();
+    let settings = EnforcementSettings { mode: EnforcementMode::DryRun, ..settings };
+    let (mut node, _, start) = node(settings, &[failing("web", &json!({}))], well, at_once).await;
+    begin(&pauses, "it/web");
+    node.run_pod("web");
+    after(30.0).await;
+    assert_eq!(messages(&node, start, reason::WOULD_KILL), []);
+    let skipped = messages(&node, start, reason::KILL_SKIPPED);
+    let why = "Container main failed liveness probe, will be killed (dry-run: pause-1 answers the kubelet's probes)";
+    assert!(!skipped.is_empty() && skipped.iter().all(|(_, message)| message == why), "{skipped:?}");
+    pauses.resume(&[], "the test").unwrap();
+    after(2.0).await;
+    assert!(!messages(&node, start, reason::WOULD_KILL).is_empty());
 }
