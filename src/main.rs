@@ -102,6 +102,8 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Delete(delete) => runtime.block_on(delete.run()),
         CliCommand::Mode(mode) => runtime.block_on(mode.run()),
         CliCommand::Fault(fault) => runtime.block_on(fault.run()),
+        CliCommand::Pause(pause) => runtime.block_on(pause.run()),
+        CliCommand::Resume(resume) => runtime.block_on(resume.run()),
         CliCommand::Check(check) => check.run(),
         CliCommand::Schema => cli::schema(),
         CliCommand::Install(install) => runtime.block_on(install.run()),

@@ -3,6 +3,7 @@
 
 mod faults;
 mod managed_pods;
+mod pauses;
 mod pods;
 mod probe;
 
@@ -19,6 +20,7 @@ use crate::prober::{self, KillStats};
 
 pub use faults::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 pub(super) use managed_pods::merge_managed;
+pub use pauses::{ExecPolicies, Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody};
 pub use pods::{StatusCondition, StatusContainer, StatusPod};
 pub(super) use pods::{annotate_not_restartable, pods};
 pub use probe::StatusProbe;
@@ -133,6 +135,12 @@ pub struct Status {
     /// Active fault rules.
     #[serde(default)]
     pub faults: Vec<ActiveFault>,
+    /// Active pauses.
+    #[serde(default)]
+    pub pauses: Vec<Pause>,
+    /// Limits of concurrent ExecSyncs, and coalescing.
+    #[serde(default)]
+    pub exec_policies: ExecPolicies,
     /// Whether the built-in kubelet is paused because a kubelet uses the runtime. It starts and
     /// stops no containers then.
     #[serde(default)]

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody};
-use super::api::{ClearBody, FaultsBody};
+use super::api::{ClearBody, FaultsBody, PauseBody, ResumeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -138,6 +138,21 @@ impl Client {
     /// Returns the recorded calls that fault rules would have hit as JSON.
     pub async fn plan_faults(&self, rules: &FaultsBody) -> Result<Bytes, ClientError> {
         self.post("/v1/faults/plan", rules).await
+    }
+
+    /// Returns the active pauses, with their containers, as a JSON array.
+    pub async fn pauses(&self) -> Result<Bytes, ClientError> {
+        self.read("/v1/pauses").await
+    }
+
+    /// Begins a pause. Returns it, with its containers, as JSON.
+    pub async fn begin_pause(&self, pause: &PauseBody) -> Result<Bytes, ClientError> {
+        self.post("/v1/pauses", pause).await
+    }
+
+    /// Ends pauses. Returns them, as they were, as a JSON array.
+    pub async fn resume(&self, names: &ResumeBody) -> Result<Bytes, ClientError> {
+        self.post("/v1/pauses/resume", names).await
     }
 
     /// Requests the termination of a managed pod.

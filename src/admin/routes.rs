@@ -3,6 +3,7 @@
 mod calls;
 mod events;
 mod faults;
+mod pauses;
 
 use std::convert::Infallible;
 use std::mem;
@@ -84,6 +85,8 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/faults", get(faults::list).post(faults::add))
         .route("/v1/faults/clear", post(faults::clear))
         .route("/v1/faults/plan", post(faults::plan))
+        .route("/v1/pauses", get(pauses::list).post(pauses::begin))
+        .route("/v1/pauses/resume", post(pauses::resume))
         .route("/v1/events/follow", get(events::follow))
 }
 
@@ -187,6 +190,8 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         agreement: admin.state.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
         faults: admin.state.policies.faults.list().into_iter().map(api::ActiveFault::from).collect(),
+        pauses: admin.state.policies.pauses.list().into_iter().map(api::Pause::from).collect(),
+        exec_policies: api::ExecPolicies::new(admin.state.policies.exec(), admin.state.policies.waiting()),
         paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         panics: admin.state.metrics.panics.get(),
     })

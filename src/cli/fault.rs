@@ -17,7 +17,7 @@ use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody
 use crate::config::{BoundedDuration, Environment, read_faults};
 use crate::policy::FaultRule;
 use crate::terminal::format;
-use crate::terminal::harmless_text;
+use crate::terminal::harmless_lines;
 use crate::terminal::screen::{Screen, print};
 
 /// Minimum width of the column of rules.
@@ -264,11 +264,7 @@ fn table(faults: &[ActiveFault], now: Timestamp, screen: Screen) -> String {
 
 /// Returns the time until the end of a rule.
 fn ends(fault: &ActiveFault, now: Timestamp) -> String {
-    let expires = fault.expires.as_ref().and_then(|expires| expires.parse::<Timestamp>().ok());
-    expires.map_or_else(
-        || "never".to_owned(),
-        |expires| format::duration(Duration::try_from(expires.duration_since(now)).unwrap_or_default()),
-    )
+    fault.expires.as_ref().map_or_else(|| "never".to_owned(), |expires| format::time_until(expires, now))
 }
 
 /// Returns the calls of a plan, and their number.
@@ -309,9 +305,4 @@ fn plan_table(plan: &FaultPlan, now: Timestamp, screen: Screen) -> String {
         );
     }
     text
-}
-
-/// Escapes control characters in each line.
-fn harmless_lines(text: &str) -> String {
-    text.lines().map(|line| harmless_text(line) + "\n").collect()
 }

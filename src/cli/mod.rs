@@ -28,6 +28,7 @@ mod line;
 mod logs;
 mod mode;
 mod parse;
+mod pause;
 mod pod_arg;
 mod pod_list;
 mod pod_summary;
@@ -75,6 +76,7 @@ pub use get::GetCommand;
 pub use install::{ConfirmCommand, InstallCommand};
 pub use logs::LogsCommand;
 pub use mode::ModeCommand;
+pub use pause::{PauseCommand, ResumeCommand};
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
 pub use status::StatusCommand;
@@ -206,6 +208,26 @@ pub enum CliCommand {
     /// delayEach(DURATION), reverse(N). Each rule ends by itself. The guide docs/guides/faults.md
     /// has examples.
     Fault(FaultCommand),
+
+    /// Pause the exec probes of containers for a limited time, and hold kills by probeshim
+    ///
+    /// SELECTOR is a pod such as shop/web-*, or KEY=PATTERN,… such as
+    /// namespace=shop,label.app=web,container=main. Exec probes of a kubelet that pass through
+    /// probeshim are not executed: a liveness probe is answered with success; a startup probe with
+    /// UNAVAILABLE, which the kubelet discards. Readiness probes are paused only with --readiness,
+    /// and the pod stays as ready as it is. HTTP, TCP and gRPC probes of a kubelet do not pass
+    /// through probeshim: they are not paused, and the kubelet still kills containers because of
+    /// them. The output shows each probe. Without SELECTOR and --for, shows the active pauses. The
+    /// guide docs/guides/pauses.md has the details.
+    #[command(override_usage = "probeshim pause [OPTIONS] SELECTOR --for DURATION\n       \
+        probeshim pause [OPTIONS] --all --for DURATION\n       probeshim pause [OPTIONS]")]
+    Pause(PauseCommand),
+
+    /// End pauses: probes are executed again, and kills are no longer held
+    ///
+    /// Without a name and --all, ends the only pause. If several are active, they are listed and
+    /// none ends.
+    Resume(ResumeCommand),
 
     /// Validate manifests and the configuration by the rules of Kubernetes, and show their probes
     ///

@@ -1,5 +1,7 @@
 //! `probeshim status`
 
+mod policies;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -28,9 +30,6 @@ const MIN_MESSAGE_WIDTH: usize = 32;
 
 /// Sequence that clears a terminal before the status is shown again.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
-
-/// Maximum number of fault rules that are named.
-const MAX_FAULTS: usize = 5;
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
@@ -226,16 +225,6 @@ fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
     is_any.then_some(("agreement", text, style))
 }
 
-/// Returns the row of active fault rules; `None` if there are none.
-fn faults(status: &api::Status) -> Option<(&'static str, String, Style)> {
-    let names: Vec<&str> = status.faults.iter().map(|fault| fault.name.as_str()).take(MAX_FAULTS).collect();
-    let more = status.faults.len() - names.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text =
-        format!("{} active: {}{more}; see `probeshim fault list`", status.faults.len(), names.join(", "));
-    (!names.is_empty()).then_some(("faults", text, AnsiColor::Magenta.on_default()))
-}
-
 fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     let upstream = &status.upstream;
     let (ready, style) = match &upstream.error {
@@ -304,7 +293,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))
-    .chain(faults(status))
+    .chain(policies::rows(status, now))
     .chain(panics)
     .map(|(name, value, style)| vec![Cell::styled(name, Style::new().bold()), Cell::styled(value, style)])
     .collect()

@@ -165,10 +165,10 @@ impl Pauses {
             }
             let expires = (Instant::now() + lifetime, SystemTime::now() + lifetime);
             let answered = AtomicU64::new(0);
-            let begun = ActivePause { name: name.into(), selector, readiness, expires, answered };
-            self.record_begin(&begun, lifetime, requester);
-            let status = PauseStatus::from(&begun);
-            active.push(Arc::new(begun));
+            let started = ActivePause { name: name.into(), selector, readiness, expires, answered };
+            self.record_begin(&started, lifetime, requester);
+            let status = PauseStatus::from(&started);
+            active.push(Arc::new(started));
             Ok(status)
         })
     }
@@ -221,9 +221,17 @@ impl Pauses {
     /// Returns the name of the pause because of which a container is not killed.
     #[must_use]
     pub fn holding_kills(&self, sandbox: &Sandbox, container: &Container) -> Option<Arc<str>> {
-        let name = container.container_ref.name.as_deref().unwrap_or_default();
-        let image = Some(container.image.as_str());
-        self.find(|pause| pause.selector.matches(sandbox, name, image)).map(|pause| pause.name.clone())
+        self.find(|pause| pause.has(sandbox, container)).map(|pause| pause.name.clone())
+    }
+
+    /// Returns the view of the node, once it is connected.
+    pub(super) fn node(&self) -> Option<&NodeView> {
+        self.0.node.get().map(Arc::as_ref)
+    }
+
+    /// Returns whether a pause includes the readiness probes of a container.
+    pub(super) fn pauses_readiness(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        self.find(|pause| pause.readiness && pause.has(sandbox, container)).is_some()
     }
 
     /// Returns whether there are pauses.
@@ -272,7 +280,7 @@ impl Pauses {
         info!(name = &**name, %selector, requester, "pause began");
         let mut message = format!(
             "Pause {name} was requested by {requester}, and ends after {}: liveness and startup probes of {selector} \
-             do not fail, and probeshim kills none of its containers",
+             that are executed through probeshim do not fail, and probeshim kills none of its containers",
             format_duration(lifetime)
         );
         if *readiness {
@@ -326,6 +334,11 @@ impl Pauses {
 }
 
 impl ActivePause {
+    fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        let name = container.container_ref.name.as_deref().unwrap_or_default();
+        self.selector.matches(sandbox, name, Some(&container.image))
+    }
+
     /// Returns the status of a probe whose result the kubelet must discard.
     fn status(&self) -> Status {
         Status::unavailable(format!(

@@ -1,11 +1,13 @@
 //! Tests of rules with the objects of a node.
 
+mod pauses;
+
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Response;
@@ -14,7 +16,7 @@ use super::*;
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation, framed_message, v1};
 use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
-use crate::manifest::{Source as SpecSource, read_manifests};
+use crate::manifest::{Manifests, ProbeType, Source as SpecSource, read_manifests};
 use crate::probe::SpecResolver;
 use crate::relay::{CallIds, CallInfo, CallMarks, CallPolicy as _, Peer};
 use crate::tap::{Decoder, Observation, Tap, TapConfig, TapMetrics};
@@ -31,6 +33,7 @@ struct RuleFixture {
     _tap: Tap,
     decoder: Decoder,
     inventory: watch::Sender<Arc<Inventory>>,
+    events: Arc<EventRecorder>,
 }
 
 impl RuleFixture {
@@ -41,21 +44,13 @@ impl RuleFixture {
         let now = Instant::now();
         inventory.fold(Source::List, now, now, pods.collect());
         let (inventory, inventory_rx) = watch::channel(inventory);
-        let specs = SpecResolver::default();
-        let pod = json!({
-            "kind": "Pod", "metadata": {"name": "web-3", "namespace": "shop"},
-            "spec": {"containers": [{
-                "name": "main",
-                "livenessProbe": {"exec": {"command": ["alive"]}, "timeoutSeconds": 2},
-                "readinessProbe": {"exec": {"command": ["ready"]}, "timeoutSeconds": 2},
-            }]},
-        });
-        let manifests = read_manifests(&pod, SpecSource::Manifest, false, &mut Vec::new());
+        let (specs, events) = (SpecResolver::default(), Arc::<EventRecorder>::default());
+        let manifests = manifests();
         let node = NodeView {
             inventory: inventory_rx,
-            specs: watch::channel(specs.with_manifests(manifests.into_iter().collect())).1,
+            specs: watch::channel(specs.with_manifests(manifests)).1,
             calls: tap.internal_calls(CallIds::starting_at(1)),
-            events: Arc::new(EventRecorder::default()),
+            events: events.clone(),
         };
         let policies = Policies::default();
         policies.connect(node);
@@ -63,7 +58,7 @@ impl RuleFixture {
         let parsed = numbered
             .map(|(number, text)| FaultRule::parse(&format!("rule-{number}"), text, None, false).unwrap());
         policies.faults.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
-        Self { rules: policies.faults.clone(), policies, _tap: tap, decoder, inventory }
+        Self { rules: policies.faults.clone(), policies, _tap: tap, decoder, inventory, events }
     }
 
     /// Makes a call of the kubelet. Returns the names of the rules that hit it; `None` if it is not
@@ -82,6 +77,28 @@ impl RuleFixture {
     fn exec(&self, id: u64, container: &str, command: &[&str], timeout: i64) -> Vec<String> {
         self.call(id, "ExecSync", &exec(container, command, timeout)).unwrap()
     }
+}
+
+/// Returns the manifests of the pods `web-3` and `web-4`. The probes of the others are unknown.
+fn manifests() -> Manifests {
+    let exec =
+        |command: &str, timeout: u32| json!({"exec": {"command": [command]}, "timeoutSeconds": timeout});
+    let pod = |name: &str, containers: Value| {
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {"containers": containers},
+        })
+    };
+    let main = json!({"name": "main", "livenessProbe": exec("alive", 2), "readinessProbe": exec("ready", 2)});
+    let main_of_4 = json!({
+        "name": "main", "startupProbe": exec("up", 2), "livenessProbe": exec("both", 1),
+        "readinessProbe": exec("both", 1),
+    });
+    let side_of_4 = json!({
+        "name": "side", "livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"tcpSocket": {"port": 80}},
+    });
+    let pods = [pod("web-3", json!([main])), pod("web-4", json!([main_of_4, side_of_4]))];
+    let read = |pod| read_manifests(pod, SpecSource::Manifest, false, &mut Vec::new());
+    pods.iter().flat_map(read).collect()
 }
 
 fn pod_observations(pod: usize) -> Vec<Observation> {

@@ -115,6 +115,13 @@ impl SpecResolver {
         self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
+    /// Returns whether a manifest, the kubelet or an annotation of kubectl specifies the pod of a
+    /// sandbox. Rules and annotations of probeshim specify single probes.
+    #[must_use]
+    pub fn specifies_pod(&self, sandbox: &Sandbox) -> bool {
+        !self.specs_by_source(sandbox).is_empty()
+    }
+
     /// Returns the specifications of a pod with their sources, in the order of precedence.
     fn specs_by_source(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
         let manifests = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];

@@ -18,6 +18,14 @@ const LABEL: &str = "label.";
 )]
 pub struct SelectorError(String);
 
+impl SelectorError {
+    /// Returns the part of the text that is wrong, after a semicolon; empty if the whole form is.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Reads the fields of a selector in a document.
 pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selector {
     if node.object(problems).is_none() {

@@ -135,6 +135,12 @@ pub(crate) fn age(text: &str, now: Timestamp) -> String {
     }
 }
 
+/// Formats the time until an RFC 3339 time like [`duration`]; returns any other text unchanged.
+pub(crate) fn time_until(text: &str, now: Timestamp) -> String {
+    let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
+    duration(Duration::try_from(time.duration_since(now)).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,6 +82,12 @@ pub fn harmless_text(text: &str) -> String {
     shortened(&sanitize(&shortened(text, MAX_TEXT_WIDTH)), MAX_TEXT_WIDTH).into_owned()
 }
 
+/// Returns a text whose lines are sanitized and shortened. Each ends with a line feed.
+#[must_use]
+pub fn harmless_lines(text: &str) -> String {
+    text.lines().map(|line| harmless_text(line) + "\n").collect()
+}
+
 /// Whether a character is visible and has no other effect. Formatting characters are not printable.
 #[must_use]
 pub fn is_printable(c: char) -> bool {

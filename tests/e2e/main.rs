@@ -11,6 +11,7 @@ mod kubelet;
 mod life;
 mod limits;
 mod objects;
+mod pauses;
 mod probing;
 mod procrun;
 mod prometheus;

@@ -16,6 +16,7 @@ mod killing;
 mod layout;
 mod memory;
 mod names;
+mod pauses;
 mod playing;
 mod probing;
 mod procrun;

@@ -119,10 +119,10 @@ fn probes(record: &CallRecord) -> Vec<&'static str> {
     }
 }
 
-fn requester(caller: &Caller) -> String {
+pub(super) fn requester(caller: &Caller) -> String {
     caller.peer.as_ref().map_or_else(|| "an unknown client".to_owned(), ToString::to_string)
 }
 
-fn invalid(error: &RuleError) -> RequestError {
+pub(super) fn invalid(error: &RuleError) -> RequestError {
     RequestError::BadRequest(error.to_string())
 }

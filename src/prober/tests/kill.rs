@@ -23,15 +23,15 @@ use crate::relay::CallInfo;
 type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 
 /// Requested stops: seconds after the beginning, container, timeout.
-type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
+pub(super) type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
 
 /// Returns settings with which containers are killed.
-fn kill() -> EnforcementSettings {
+pub(super) fn kill() -> EnforcementSettings {
     EnforcementSettings { mode: EnforcementMode::Kill, ..EnforcementSettings::default() }
 }
 
 /// Returns a pod whose liveness probe fails every second. `more` has further fields of its spec.
-fn failing(name: &str, more: &Value) -> Value {
+pub(super) fn failing(name: &str, more: &Value) -> Value {
     let mut failing = pod(name, "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     failing["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     failing
@@ -39,7 +39,7 @@ fn failing(name: &str, more: &Value) -> Value {
 
 /// Returns a node whose probes fail and whose hooks are answered by `hook`, with the requested
 /// stops.
-async fn node(
+pub(super) async fn node(
     settings: EnforcementSettings,
     pods: &[Value],
     hook: fn(&ExecSyncRequest) -> (Duration, Answered),
@@ -65,15 +65,15 @@ async fn node(
     (node, stops, begin)
 }
 
-fn well(_: &ExecSyncRequest) -> (Duration, Answered) {
+pub(super) fn well(_: &ExecSyncRequest) -> (Duration, Answered) {
     (Duration::ZERO, succeed())
 }
 
-fn at_once(_: usize) -> (Duration, Result<(), Status>) {
+pub(super) fn at_once(_: usize) -> (Duration, Result<(), Status>) {
     (Duration::ZERO, Ok(()))
 }
 
-fn messages(node: &Node, begin: Instant, what: &'static str) -> Vec<(f64, String)> {
+pub(super) fn messages(node: &Node, begin: Instant, what: &'static str) -> Vec<(f64, String)> {
     let events = node.events_since(begin).into_iter().filter(|(_, known, _)| *known == what);
     events.map(|(at, _, message)| (at, message)).collect()
 }

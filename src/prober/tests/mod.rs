@@ -6,4 +6,5 @@ mod fixture;
 mod kill;
 mod lateness;
 mod model;
+mod pauses;
 mod tables;

@@ -1,0 +1,148 @@
+//! JSON of pauses, and of the limits of ExecSyncs.
+
+use clap::ValueEnum as _;
+use serde::{Deserialize, Serialize};
+
+use crate::history::json::time;
+use crate::policy::{self, ExecSettings, PauseSelector, PauseStatus, TreatedProbe};
+
+/// Body of a request that begins a pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PauseBody {
+    /// Name of the pause; null for a new one.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The containers: `POD`, `NAMESPACE/POD` or `KEY=PATTERN,…`.
+    pub selector: String,
+    /// Lifetime of the pause in milliseconds.
+    pub for_ms: u64,
+    /// Whether readiness probes are paused too.
+    #[serde(default)]
+    pub readiness: bool,
+    /// Whether the pause may select every container.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Body of a request that ends pauses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeBody {
+    /// Names of the pauses; empty for all.
+    pub names: Vec<String>,
+}
+
+/// An active pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Name of the pause.
+    pub name: String,
+    /// The containers, in the form `KEY=PATTERN,…`; `*` for every container.
+    pub selector: String,
+    /// Whether readiness probes are paused too.
+    pub readiness: bool,
+    /// Time at which the pause ends.
+    pub expires: String,
+    /// Number of ExecSyncs that were answered in place of the runtime.
+    pub answered: u64,
+}
+
+/// An active pause with the containers that it selects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseReport {
+    /// The pause.
+    #[serde(flatten)]
+    pub pause: Pause,
+    /// The running containers that the pause selects now.
+    pub containers: Vec<PausedContainer>,
+}
+
+/// A running container that a pause selects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PausedContainer {
+    /// Namespace of the pod.
+    pub namespace: Option<String>,
+    /// Name of the pod.
+    pub pod: Option<String>,
+    /// Name of the container.
+    pub container: Option<String>,
+    /// Whether the probes are known. Otherwise each ExecSync of a kubelet with a timeout is
+    /// discarded, because it may be any probe.
+    pub probes_known: bool,
+    /// The known probes.
+    pub probes: Vec<PausedProbe>,
+}
+
+/// A probe of a container that a pause selects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PausedProbe {
+    /// Type of the probe: `startup`, `readiness` or `liveness`.
+    pub r#type: String,
+    /// Handler of the probe: `exec`, `httpGet`, `tcpSocket` or `grpc`.
+    pub handler: String,
+    /// `success`: answered with success. `discarded`: answered with UNAVAILABLE, which the kubelet
+    /// discards. `executed`: not paused. `not-relayed`: a kubelet's probe that does not pass
+    /// through probeshim. `kill-held`: run by probeshim, which does not kill the container.
+    pub treatment: String,
+}
+
+/// Limits of concurrent ExecSyncs, and coalescing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecPolicies {
+    /// Maximum number of ExecSyncs at the same time on the node; null without a limit.
+    pub max_exec_syncs: Option<u32>,
+    /// Maximum number of ExecSyncs at the same time in a container; null without a limit.
+    pub max_exec_syncs_per_container: Option<u32>,
+    /// What happens to a call beyond a limit: `wait` or `fail`; null without a limit.
+    pub exec_sync_overflow: Option<String>,
+    /// Number of calls that wait now.
+    pub waiting: u64,
+    /// Whether probes with the same request share one call.
+    pub coalesce_probes: bool,
+}
+
+impl ExecPolicies {
+    /// Creates the JSON of settings. `waiting` is the number of calls that wait.
+    pub(in crate::admin) fn new(settings: ExecSettings, waiting: u64) -> Self {
+        let ExecSettings { limits, coalesce_probes } = settings;
+        let overflow = limits.overflow.to_possible_value().map(|value| value.get_name().to_owned());
+        Self {
+            max_exec_syncs: limits.node.map(Into::into),
+            max_exec_syncs_per_container: limits.container.map(Into::into),
+            exec_sync_overflow: overflow.filter(|_| limits.node.or(limits.container).is_some()),
+            waiting,
+            coalesce_probes,
+        }
+    }
+}
+
+impl From<PauseStatus> for Pause {
+    fn from(pause: PauseStatus) -> Self {
+        let PauseStatus { name, selector, readiness, expires, answered } = pause;
+        let selector = PauseSelector(selector).to_string();
+        Self { name, selector, readiness, expires: time(expires), answered }
+    }
+}
+
+impl From<policy::PausedContainer> for PausedContainer {
+    fn from(paused: policy::PausedContainer) -> Self {
+        let policy::PausedContainer { pod, container, probes_known, probes } = paused;
+        let probes = probes.into_iter().map(PausedProbe::from).collect();
+        let (namespace, pod) = (pod.namespace.clone(), pod.name.clone());
+        Self { namespace, pod, container, probes_known, probes }
+    }
+}
+
+impl From<TreatedProbe> for PausedProbe {
+    fn from(probe: TreatedProbe) -> Self {
+        let TreatedProbe { probe_type, handler, treatment } = probe;
+        Self {
+            r#type: probe_type.name().to_owned(),
+            handler: handler.to_owned(),
+            treatment: treatment.name().to_owned(),
+        }
+    }
+}
