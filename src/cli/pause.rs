@@ -201,7 +201,7 @@ fn described(report: &PauseReport, now: Timestamp, screen: Screen) -> String {
     let ends = format::time_until(&pause.expires, now);
     let readiness = if pause.readiness { ", with readiness probes" } else { "" };
     let mut text = harmless_lines(&format!(
-        "pause {} of {}{readiness} ends in {ends}; {} probes were answered\n",
+        "pause {} of {}{readiness} ends in {ends}; answered probes: {}\n",
         pause.name, pause.selector, pause.answered
     ));
     if containers.is_empty() {
@@ -293,7 +293,7 @@ mod tests {
         let plain = Screen { width: None, colour: false, utf8: true };
         assert_eq!(
             described(&none, now, plain),
-            "pause pause-1 of namespace=shop,pod=web-* ends in 10m00s; 7 probes were answered\n\
+            "pause pause-1 of namespace=shop,pod=web-* ends in 10m00s; answered probes: 7\n\
              no running container matches now\n"
         );
     }

@@ -12,6 +12,7 @@ use super::{ApiContext, RequestError};
 use crate::admin::api::{Pause, PauseBody, PauseReport, PausedContainer, ResumeBody};
 use crate::admin::listener::Caller;
 use crate::admin::state::Admin;
+use crate::kubelet::Kubelet;
 use crate::object_ref::PodRef;
 use crate::policy::{self, PauseSelector, PauseStatus};
 
@@ -68,6 +69,6 @@ fn report(admin: &Admin, pause: PauseStatus, managed: &HashSet<String>) -> Pause
 /// Returns the uids of the pods that probeshim runs, and that no kubelet runs.
 fn managed(admin: &Admin) -> HashSet<String> {
     let kubelet = admin.state.kubelet.get().filter(|kubelet| !kubelet.is_paused());
-    let pods = kubelet.map(|kubelet| kubelet.published_pods()).unwrap_or_default();
+    let pods = kubelet.map(Kubelet::published_pods).unwrap_or_default();
     pods.iter().map(|pod| pod.uid().to_owned()).collect()
 }

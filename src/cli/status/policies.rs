@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 
-use crate::admin::api;
+use crate::admin::api::{ActiveFault, ExecPolicies, Pause, Status};
 use crate::terminal::format;
 
 /// Maximum number of fault rules, and of pauses, that are named.
@@ -13,41 +13,41 @@ const MAX_NAMED: usize = 5;
 type Row = (&'static str, String, Style);
 
 /// Returns the rows of the policies that are active.
-pub(super) fn rows(status: &api::Status, now: Timestamp) -> impl Iterator<Item = Row> {
-    [faults(status), pauses(status, now), exec_policies(status)].into_iter().flatten()
+pub(super) fn rows(status: &Status, now: Timestamp) -> impl Iterator<Item = Row> {
+    let Status { faults, pauses, exec_policies, .. } = status;
+    [fault_row(faults), pause_row(pauses, now), exec_row(exec_policies)].into_iter().flatten()
 }
 
 /// Returns the row of active fault rules; `None` if there are none.
-fn faults(status: &api::Status) -> Option<Row> {
-    let names: Vec<&str> = status.faults.iter().map(|fault| fault.name.as_str()).take(MAX_NAMED).collect();
-    let more = status.faults.len() - names.len();
+fn fault_row(faults: &[ActiveFault]) -> Option<Row> {
+    let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).take(MAX_NAMED).collect();
+    let more = faults.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text =
-        format!("{} active: {}{more}; see `probeshim fault list`", status.faults.len(), names.join(", "));
+    let text = format!("{} active: {}{more}; see `probeshim fault list`", faults.len(), names.join(", "));
     (!names.is_empty()).then_some(("faults", text, AnsiColor::Magenta.on_default()))
 }
 
 /// Returns the row of active pauses; `None` if there are none.
-fn pauses(status: &api::Status, now: Timestamp) -> Option<Row> {
-    let ends = |pause: &api::Pause| {
+fn pause_row(pauses: &[Pause], now: Timestamp) -> Option<Row> {
+    let ends = |pause: &Pause| {
         format!("{} of {} ends in {}", pause.name, pause.selector, format::time_until(&pause.expires, now))
     };
-    let shown: Vec<String> = status.pauses.iter().take(MAX_NAMED).map(ends).collect();
-    let more = status.pauses.len() - shown.len();
+    let named: Vec<String> = pauses.iter().take(MAX_NAMED).map(ends).collect();
+    let more = pauses.len() - named.len();
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let text = format!("{} active: {}{more}; see `probeshim pause`", status.pauses.len(), shown.join("; "));
-    (!shown.is_empty()).then_some(("pauses", text, AnsiColor::Magenta.on_default()))
+    let text = format!("{} active: {}{more}; see `probeshim pause`", pauses.len(), named.join("; "));
+    (!named.is_empty()).then_some(("pauses", text, AnsiColor::Magenta.on_default()))
 }
 
 /// Returns the row of the limits of ExecSyncs and of coalescing; `None` if there are none.
-fn exec_policies(status: &api::Status) -> Option<Row> {
-    let api::ExecPolicies {
+fn exec_row(policies: &ExecPolicies) -> Option<Row> {
+    let ExecPolicies {
         max_exec_syncs,
         max_exec_syncs_per_container,
         exec_sync_overflow,
         waiting,
         coalesce_probes,
-    } = &status.exec_policies;
+    } = policies;
     let limit = |count: Option<u32>, place| count.map(|count| format!("at most {count} {place}"));
     let limits =
         [limit(*max_exec_syncs, "on the node"), limit(*max_exec_syncs_per_container, "in a container")];
@@ -58,4 +58,51 @@ fn exec_policies(status: &api::Status) -> Option<Row> {
     let coalesced = coalesce_probes.then(|| "equal probes share one".to_owned());
     let parts: Vec<String> = limits.into_iter().flatten().chain(overflow).chain(coalesced).collect();
     (!parts.is_empty()).then(|| ("ExecSyncs", parts.join("; "), Style::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(row: Option<Row>) -> Option<String> {
+        row.map(|(_, text, _)| text)
+    }
+
+    #[test]
+    fn the_status_names_pauses_with_the_time_until_their_ends() {
+        let pause = |number: u32| Pause {
+            name: format!("pause-{number}"),
+            selector: "namespace=shop".to_owned(),
+            readiness: false,
+            expires: "2026-11-24T13:10:00Z".to_owned(),
+            answered: 3,
+        };
+        let shown = |count: u32| {
+            let pauses: Vec<Pause> = (1..=count).map(pause).collect();
+            text(pause_row(&pauses, "2026-11-24T13:00:00Z".parse().unwrap()))
+        };
+        assert_eq!(shown(0), None);
+        let one = "1 active: pause-1 of namespace=shop ends in 10m00s; see `probeshim pause`";
+        assert_eq!(shown(1).as_deref(), Some(one));
+        let seven = shown(7).unwrap();
+        assert!(seven.starts_with("7 active: pause-1 of ") && !seven.contains("pause-6"), "{seven}");
+        assert!(seven.ends_with("; and 2 more; see `probeshim pause`"), "{seven}");
+    }
+
+    #[test]
+    fn the_status_has_the_limits_of_exec_syncs_and_coalescing() {
+        assert_eq!(text(exec_row(&ExecPolicies::default())), None);
+        let limits = |overflow: &str| ExecPolicies {
+            max_exec_syncs: Some(20),
+            max_exec_syncs_per_container: Some(2),
+            exec_sync_overflow: Some(overflow.to_owned()),
+            waiting: 4,
+            coalesce_probes: overflow == "wait",
+        };
+        let waits =
+            "at most 20 on the node; at most 2 in a container; others wait, 4 now; equal probes share one";
+        assert_eq!(text(exec_row(&limits("wait"))).as_deref(), Some(waits));
+        let fails = "at most 20 on the node; at most 2 in a container; others fail";
+        assert_eq!(text(exec_row(&limits("fail"))).as_deref(), Some(fails));
+    }
 }

@@ -64,13 +64,13 @@ async fn a_pause_aborts_a_kill_whose_hook_runs_and_the_probe_counts_again() {
     after(5.0).await;
     assert_eq!(messages(&node, start, reason::KILLING).len(), 1, "its hook runs");
     begin(&pauses, "pod=web,container=main");
-    after(10.0).await;
+    after(15.0).await;
     assert_eq!(*stops.lock().unwrap(), []);
     let aborted = messages(&node, start, reason::KILL_ABORTED);
     assert_eq!(aborted, [(12.0, "Kill aborted: the probes of the container are paused now".to_owned())]);
     assert!(!messages(&node, start, reason::KILL_SKIPPED).is_empty(), "it is still probed");
     pauses.resume(&[], "the test").unwrap();
-    after(14.0).await;
+    after(16.0).await;
     assert_eq!(stops.lock().unwrap().len(), 1, "killed after three failures and its hook");
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 0, "the container still runs");
 }
