@@ -44,9 +44,9 @@ pub struct PauseCommand {
     #[command(flatten)]
     at: AdminArgs,
 
-    /// The containers: POD, NAMESPACE/POD, or KEY=PATTERN, several separated by commas, all of
-    /// which must match. Keys: namespace, pod, container, image, label.NAME. * matches any text, and
-    /// ? one character [default: show the active pauses]
+    /// Containers: POD, NAMESPACE/POD, or KEY=PATTERN, several separated by commas, all of which
+    /// must match. Keys: namespace, pod, container, image, label.NAME. * matches any text, and ?
+    /// one character [default: show the active pauses]
     #[arg(value_name = "SELECTOR", requires = "lifetime")]
     selector: Option<PauseSelector>,
 

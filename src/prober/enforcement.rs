@@ -8,7 +8,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tokio::time::Instant;
 
-use super::pod::InventoryObject;
 use crate::events::{Event, reason};
 use crate::inventory::{Container, Sandbox};
 use crate::policy::Pauses;
@@ -152,13 +151,13 @@ impl Enforcement {
     }
 
     /// Returns whether a container matches a `--never-kill` selector.
-    pub(super) fn is_protected(&self, object: &InventoryObject) -> bool {
-        self.protected.iter().any(|selector| selector.has(&object.sandbox, &object.container))
+    pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        self.protected.iter().any(|selector| selector.has(sandbox, container))
     }
 
     /// Returns the name of the pause because of which a container is not killed.
-    pub(super) fn pause_of(&self, object: &InventoryObject) -> Option<Arc<str>> {
-        self.pauses.holding_kills(&object.sandbox, &object.container)
+    pub(super) fn pause_of(&self, sandbox: &Sandbox, container: &Container) -> Option<Arc<str>> {
+        self.pauses.holding_kills(sandbox, container)
     }
 
     /// Marks the selectors that match a container of the node, whether the container is probed or

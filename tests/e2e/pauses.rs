@@ -3,6 +3,7 @@
 use fixtures::containerd::{Containerd, Version};
 use fixtures::crictl::Output;
 use fixtures::need;
+use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::Execs;
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};

@@ -96,7 +96,7 @@ pub struct ExecPolicies {
     pub max_exec_syncs: Option<u32>,
     /// Maximum number of ExecSyncs at the same time in a container; null without a limit.
     pub max_exec_syncs_per_container: Option<u32>,
-    /// What happens to a call beyond a limit: `wait` or `fail`; null without a limit.
+    /// Treatment of a call beyond a limit: `wait` or `fail`; null without a limit.
     pub exec_sync_overflow: Option<String>,
     /// Number of calls that wait now.
     pub waiting: u64,

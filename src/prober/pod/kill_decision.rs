@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::container::{KubeletStop, WouldKillStats};
+use super::container::{InventoryObject, KubeletStop, WouldKillStats};
 use super::kill_request::{KillAbort, KillRequest};
 use super::workers::{Effects, ProbeWorkerHandle};
 use super::{Management, PodState};
@@ -157,11 +157,11 @@ impl PodState {
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((reason::WOULD_KILL, would + &but.unwrap_or_default()));
         }
-        let object = &self.containers[index].object;
-        if self.enforcement.is_protected(object) {
+        let InventoryObject { sandbox, container } = &self.containers[index].object;
+        if self.enforcement.is_protected(sandbox, container) {
             return Some((reason::WOULD_KILL, "not stopped: it matches --never-kill".to_owned()));
         }
-        if let Some(pause) = self.enforcement.pause_of(object) {
+        if let Some(pause) = self.enforcement.pause_of(sandbox, container) {
             return Some((reason::KILL_SKIPPED, format!("not stopped: {pause} holds kills")));
         }
         if let Some(obstacle) = &kill.blocked_by {
@@ -204,13 +204,14 @@ impl PodState {
     pub(in crate::prober) fn abort_reason(&self, id: &str, now: Instant) -> Option<KillAbort> {
         let Some(index) = self.index_by_id(id) else { return Some(KillAbort::Gone) };
         let container = &self.containers[index];
+        let InventoryObject { sandbox, container: object } = &container.object;
         if !container.is_running() {
             Some(KillAbort::Gone)
         } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
             Some(KillAbort::Others)
-        } else if self.enforcement.is_protected(&container.object) {
+        } else if self.enforcement.is_protected(sandbox, object) {
             Some(KillAbort::Excluded)
-        } else if self.enforcement.pause_of(&container.object).is_some() {
+        } else if self.enforcement.pause_of(sandbox, object).is_some() {
             Some(KillAbort::Paused)
         } else if !self.enforcement.mode().kills() {
             Some(KillAbort::Switched)

@@ -54,7 +54,7 @@ async fn paused_containers_are_not_killed_until_the_pause_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_aborts_a_kill_whose_hook_runs_and_the_probe_counts_again() {
+async fn a_pause_aborts_a_kill_during_its_hook_and_the_probe_counts_again() {
     let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 3}))]);
     main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 10}}});
     let web = pod("web", "Always", &[("main", main)]);
