@@ -11,6 +11,7 @@ use super::ApiMetrics;
 use crate::cri::MeteredChannel;
 use crate::history::journal::{Journal, JournalConfig};
 use crate::metrics;
+use crate::policy::Policies;
 use crate::socket::SocketPath;
 use crate::telemetry::traces::Traces;
 
@@ -61,6 +62,7 @@ async fn the_metric_reference_lists_all_metrics() {
     let channel = MeteredChannel::new(&SocketPath::new(Path::new("/nonexistent")).unwrap());
     channel.create_samples();
     channel.register(&mut registry);
+    Policies::default().register(&mut registry);
 
     let mut document = INTRODUCTION.to_owned();
     table(&mut document, "/metrics", &[registry]);
