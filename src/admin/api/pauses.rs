@@ -98,23 +98,27 @@ pub struct ExecPolicies {
     pub max_exec_syncs_per_container: Option<u32>,
     /// Treatment of a call beyond a limit: `wait` or `fail`; null without a limit.
     pub exec_sync_overflow: Option<String>,
-    /// Number of calls that wait now.
-    pub waiting: u64,
+    /// Number of calls that wait because of a limit now.
+    pub queued: u64,
     /// Whether probes with the same request share one call.
     pub coalesce_probes: bool,
+    /// Number of calls that wait for the result of an identical one now.
+    pub sharing: u64,
 }
 
 impl ExecPolicies {
-    /// Creates the JSON of settings. `waiting` is the number of calls that wait.
-    pub(in crate::admin) fn new(settings: ExecSettings, waiting: u64) -> Self {
+    /// Creates the JSON of settings, with the numbers of calls that wait because of a limit, and
+    /// for the result of an identical call.
+    pub(in crate::admin) fn new(settings: ExecSettings, [queued, sharing]: [u64; 2]) -> Self {
         let ExecSettings { limits, coalesce_probes } = settings;
         let overflow = limits.overflow.to_possible_value().map(|value| value.get_name().to_owned());
         Self {
             max_exec_syncs: limits.node.map(Into::into),
             max_exec_syncs_per_container: limits.container.map(Into::into),
             exec_sync_overflow: overflow.filter(|_| limits.node.or(limits.container).is_some()),
-            waiting,
+            queued,
             coalesce_probes,
+            sharing,
         }
     }
 }

@@ -45,17 +45,18 @@ fn exec_row(policies: &ExecPolicies) -> Option<Row> {
         max_exec_syncs,
         max_exec_syncs_per_container,
         exec_sync_overflow,
-        waiting,
+        queued,
         coalesce_probes,
+        sharing,
     } = policies;
     let limit = |count: Option<u32>, place| count.map(|count| format!("at most {count} {place}"));
     let limits =
         [limit(*max_exec_syncs, "on the node"), limit(*max_exec_syncs_per_container, "in a container")];
     let overflow = exec_sync_overflow.as_deref().map(|overflow| match overflow {
-        "wait" => format!("others wait, {waiting} now"),
+        "wait" => format!("others wait, {queued} now"),
         _ => "others fail".to_owned(),
     });
-    let coalesced = coalesce_probes.then(|| "equal probes share one".to_owned());
+    let coalesced = coalesce_probes.then(|| format!("identical probes share one, {sharing} wait for it now"));
     let parts: Vec<String> = limits.into_iter().flatten().chain(overflow).chain(coalesced).collect();
     (!parts.is_empty()).then(|| ("ExecSyncs", parts.join("; "), Style::new()))
 }
@@ -96,11 +97,12 @@ mod tests {
             max_exec_syncs: Some(20),
             max_exec_syncs_per_container: Some(2),
             exec_sync_overflow: Some(overflow.to_owned()),
-            waiting: 4,
+            queued: 4,
             coalesce_probes: overflow == "wait",
+            sharing: 3,
         };
-        let waits =
-            "at most 20 on the node; at most 2 in a container; others wait, 4 now; equal probes share one";
+        let waits = "at most 20 on the node; at most 2 in a container; others wait, 4 now; identical probes share one, \
+             3 wait for it now";
         assert_eq!(text(exec_row(&limits("wait"))).as_deref(), Some(waits));
         let fails = "at most 20 on the node; at most 2 in a container; others fail";
         assert_eq!(text(exec_row(&limits("fail"))).as_deref(), Some(fails));
