@@ -160,7 +160,7 @@ async fn a_pause_ends_after_its_lifetime_with_an_event() {
     while node.events(reason::PAUSE_ENDED).is_empty() {
         yield_now().await;
     }
-    let ended = "Pause pause-1 was ended by the end of its time; answered probes: 1";
+    let ended = "Pause pause-1 was ended by the end of its time. 1 probe was not executed";
     assert_eq!(node.events(reason::PAUSE_ENDED), [ended]);
     tokio::time::advance(MINUTE).await;
     assert_eq!(node.probed("4-main", "up", 2), Executed);
@@ -198,7 +198,7 @@ fn pauses_have_names_and_end_by_name_or_all_together() {
         "{begins:?}"
     );
     let ends = node.events(reason::PAUSE_ENDED);
-    assert_eq!(ends[0], "Pause pause-1 was ended by crictl[7]; answered probes: 0");
+    assert_eq!(ends[0], "Pause pause-1 was ended by crictl[7]. 0 probes were not executed");
     assert_eq!((begins.len(), ends.len()), (3, 3));
 }
 
