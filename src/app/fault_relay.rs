@@ -16,7 +16,7 @@ use crate::config::PolicySettings;
 use crate::cri::MeteredChannel;
 use crate::events::EventRecorder;
 use crate::inventory::{Inventory, RuntimeEvent, Source, Watcher};
-use crate::policy::{NodeView, Policies};
+use crate::policy::{KnownExecs, NodeView, Policies};
 use crate::probe::SpecResolver;
 use crate::relay::{CallIds, Relay, RelayConfig, RelayMetrics};
 use crate::socket::SocketPath;
@@ -46,6 +46,7 @@ impl FaultRelay {
             specs: watch::channel(SpecResolver::default()).1,
             calls: tap.internal_calls(ids.clone()),
             events: Arc::new(EventRecorder::default()),
+            known_execs: KnownExecs::default(),
         };
         let policies = Policies::default();
         policies::start(&policies, settings, node, false)?;
@@ -64,7 +65,7 @@ impl FaultRelay {
 
     /// Closes all connections of clients.
     pub(super) async fn end(self) -> io::Result<()> {
-        self.policies.faults.end("the end of the runtime");
+        self.policies.end("the end of the runtime");
         self.drain.cancel();
         match self.relay.ended().await {
             Some(_) => Ok(()),

@@ -171,10 +171,10 @@ impl Shim {
     }
 
     /// Stops the prober and the API, removes the paths of all sockets, and starts the drain of the
-    /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules end,
-    /// so that the drain need not wait for the calls that they hold.
+    /// relay. Another probeshim can take the paths while calls in flight finish. Fault rules and
+    /// pauses end, so that the drain need not wait for the calls that they hold.
     pub(super) async fn drain(&mut self) {
-        self.policies.faults.end("the end of probeshim");
+        self.policies.end("the end of probeshim");
         drop(self.prober_thread.take());
         self.release(0).await;
         self.drain.cancel();

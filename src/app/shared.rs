@@ -17,7 +17,7 @@ use crate::events::EventRecorder;
 use crate::handler::Executor;
 use crate::inventory::{InspectRequest, Inventory};
 use crate::kubelet::{ClientPodStore, Kubelet, KubeletDeps, Restarter};
-use crate::policy::{NodeView, Policies};
+use crate::policy::{KnownExecs, NodeView, Policies};
 use crate::probe::SpecResolver;
 use crate::prober::{EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::tap::InternalCalls;
@@ -106,7 +106,8 @@ impl Shared {
     ) -> Result<watch::Sender<SpecResolver>, RunError> {
         let (specs, specs_rx) = watch::channel(self.specs.clone());
         let (calls, events) = (self.internal_calls.clone(), self.events.clone());
-        let node = NodeView { inventory, specs: specs_rx, calls, events };
+        let known_execs = KnownExecs::default();
+        let node = NodeView { inventory, specs: specs_rx, calls, events, known_execs };
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
         policies::start(&self.policies, settings, node, reads_on_hangup)?;

@@ -132,6 +132,10 @@ impl ResumeCommand {
         if names.is_empty() && !self.all {
             let active = pauses(&client.pauses().await?)?;
             names = active.into_iter().map(|report| report.pause.name).collect();
+            if names.is_empty() {
+                print("no pause is active\n")?;
+                return Ok(());
+            }
             if names.len() > 1 {
                 let reason = format!(
                     "several pauses are active: name one of {}, or end all with --all",

@@ -24,7 +24,7 @@ pub struct ExecLimitFlags {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = limit)]
     pub max_exec_syncs_per_container: Option<NonZeroU32>,
 
-    /// What happens to an ExecSync beyond these limits [default: wait]
+    /// Treatment of an ExecSync beyond these limits [default: wait]
     #[arg(long, value_name = "ACTION", allow_hyphen_values = true, value_enum)]
     pub exec_sync_overflow: Option<Overflow>,
 

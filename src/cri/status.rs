@@ -39,6 +39,9 @@ impl Code {
     /// The call succeeded.
     pub const OK: Self = Self(0);
 
+    /// The call was cancelled.
+    pub const CANCELLED: Self = Self(1);
+
     /// The deadline of the call was over.
     pub const DEADLINE_EXCEEDED: Self = Self(4);
 

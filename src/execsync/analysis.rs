@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::evidence::Evidence;
 use super::exec_instance::{EventTime, ExecInstance};
 use super::identity::ProbeMatch;
-use super::phases::Phases;
+use super::phases::{MissingEvents, Phases};
 use super::slowness::Assessment;
 use crate::cri::Code;
 use crate::relay::{CallOutcome, TraceContext};
@@ -46,6 +46,14 @@ pub struct ExecAnalysis {
     /// Measurements of the container and the node during the call. Only slow and failed calls have
     /// evidence.
     pub evidence: Option<Arc<Evidence>>,
+}
+
+impl ExecAnalysis {
+    /// Returns whether the call was sent to the runtime.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        !matches!(self.phases, Phases::Missing { what: MissingEvents::NotSent, .. })
+    }
 }
 
 /// Time between the end of a call and its timeout.

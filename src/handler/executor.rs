@@ -72,7 +72,7 @@ impl Executor {
         let ContainerNames { pod, container } = names.clone();
         let internal_calls = self.internal_calls.as_ref();
         let mut internal_call =
-            internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
+            internal_calls.map(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let info = internal_call.as_ref().map(InternalCall::info).cloned();
         let mut marks = CallMarks::default();
         let exec = |request| {

@@ -8,9 +8,10 @@ use super::coalesce::{COALESCE, Coalescer, Leader, Role};
 use super::limit::ExecLimiter;
 use super::metrics::ExecMetrics;
 use super::node_view::NodeView;
-use super::pause::Pauses;
+use super::pause::{PAUSE, Pauses};
 use super::target::Target;
-use crate::relay::{CallMarks, Decision, Interception, Interceptor, UnaryResponse};
+use crate::cri::Code;
+use crate::relay::{CallInfo, CallMarks, Decision, Interception, Interceptor, ResponseSink, UnaryResponse};
 
 /// The policies of an `ExecSync`, as far as they are in effect.
 #[derive(Debug)]
@@ -28,9 +29,27 @@ pub(super) struct ExecAdmission {
     /// The calls with which this one may share a response, and its request's message with the gRPC
     /// frame.
     coalescing: Option<(Coalescer, Bytes)>,
+    /// The call, if a pause may answer it.
+    paused: Option<PausableCall>,
     metrics: ExecMetrics,
     /// Id of the container.
     container: Arc<str>,
+}
+
+/// A call that a pause may answer.
+#[derive(Debug)]
+struct PausableCall {
+    pauses: Pauses,
+    info: Arc<CallInfo>,
+    target: Target,
+    node: Arc<NodeView>,
+}
+
+impl PausableCall {
+    /// Returns the response of a pause that is active now.
+    fn response(&self) -> Option<UnaryResponse> {
+        self.pauses.response(&self.info, &self.target, &self.node)
+    }
 }
 
 impl ExecPolicies {
@@ -44,18 +63,20 @@ impl ExecPolicies {
     pub(super) fn admission(
         self,
         request: Option<Bytes>,
-        target: &Target,
-        node: Option<&NodeView>,
+        target: Target,
+        node: Option<Arc<NodeView>>,
+        info: Arc<CallInfo>,
     ) -> Option<ExecAdmission> {
-        let Self { limiter, coalescer, metrics, .. } = self;
-        let is_probe = || node.is_some_and(|node| node.probes(target).is_some());
+        let Self { pauses, limiter, coalescer, metrics } = self;
+        let is_probe = || node.as_ref().is_some_and(|node| node.probes(&target).is_some());
         let coalescing = coalescer.zip(request).filter(|_| is_probe());
         if limiter.is_none() && coalescing.is_none() {
             return None;
         }
         let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
         let container = known.or(target.object_id()).unwrap_or_default().into();
-        Some(ExecAdmission { limiter, coalescing, metrics, container })
+        let paused = pauses.zip(node).map(|(pauses, node)| PausableCall { pauses, info, target, node });
+        Some(ExecAdmission { limiter, coalescing, paused, metrics, container })
     }
 }
 
@@ -81,8 +102,19 @@ impl ExecAdmission {
                 Err(status) => return Interception::respond(UnaryResponse::from_status(&status)),
             }
         }
+        // A pause may have begun while the call waited.
+        if let Some(response) = self.paused.and_then(|call| call.response()) {
+            marks.policies.push(PAUSE.into());
+            return Interception::respond(response);
+        }
         call.share = leader.map(|leader| {
-            Box::new(move |response: &UnaryResponse| leader.share(response)) as Box<dyn FnOnce(&_) + Send>
+            let share = move |response: &UnaryResponse| {
+                // A follower that came later has more time than the leader had.
+                if !matches!(response.code(), Some(Code::CANCELLED | Code::DEADLINE_EXCEEDED)) {
+                    leader.share(response);
+                }
+            };
+            Box::new(share) as ResponseSink
         });
         call
     }

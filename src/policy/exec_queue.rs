@@ -14,10 +14,10 @@ pub(super) struct ExecQueue<W> {
     running: usize,
     containers: HashMap<Arc<str>, ContainerQueue<W>>,
     /// Containers with waiting calls and room for another running one, in the order of their turns:
-    /// those with the fewest running calls first, then those whose last call was admitted longest
-    /// ago.
+    /// those with the fewest running calls first, then those that have waited longest since their
+    /// last turn, or since their first call.
     ready: BTreeSet<(usize, u64, Arc<str>)>,
-    /// Number of admitted calls.
+    /// Number of changes, by which turns are ordered.
     turn: u64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ExecQueue<W> {
 #[derive(Debug)]
 struct ContainerQueue<W> {
     running: usize,
-    /// Turn in which the last call was admitted.
+    /// Turn in which a call was last admitted or ended, or in which the container came.
     last_turn: u64,
     waiting: VecDeque<W>,
 }
@@ -85,7 +85,10 @@ impl<W> ExecQueue<W> {
 
     /// Handles the end of an admitted call.
     pub(super) fn release(&mut self, container: &Arc<str>) {
-        self.change(container, |queue, _| queue.running -= 1);
+        self.change(container, |queue, turn| {
+            queue.running -= 1;
+            queue.last_turn = turn;
+        });
     }
 
     /// Admits the next waiting call, if there is room.
@@ -107,10 +110,12 @@ impl<W> ExecQueue<W> {
         container: &Arc<str>,
         change: impl FnOnce(&mut ContainerQueue<W>, u64) -> T,
     ) -> T {
-        let queue = self.containers.entry(container.clone()).or_default();
+        self.turn += 1;
+        // A container that comes, or comes again, has no advantage over those that wait.
+        let new = || ContainerQueue { running: 0, last_turn: self.turn, waiting: VecDeque::new() };
+        let queue = self.containers.entry(container.clone()).or_insert_with(new);
         self.ready.remove(&(queue.running, queue.last_turn, container.clone()));
         self.running -= queue.running;
-        self.turn += 1;
         let result = change(queue, self.turn);
         self.running += queue.running;
         if queue.is_ready(self.container_limit) {
@@ -129,12 +134,6 @@ impl<W> ContainerQueue<W> {
     }
 }
 
-impl<W> Default for ContainerQueue<W> {
-    fn default() -> Self {
-        Self { running: 0, last_turn: 0, waiting: VecDeque::new() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +144,7 @@ mod tests {
         queue
     }
 
-    /// Ends the first running call of each admitted one's container, and returns the admitted calls.
+    /// Ends one running call after the other, and returns the calls that are admitted in their place.
     fn served(queue: &mut ExecQueue<&'static str>, running: &Arc<str>, count: usize) -> Vec<&'static str> {
         let (mut running, mut order) = (running.clone(), Vec::new());
         for _ in 0..count {
@@ -186,7 +185,34 @@ mod tests {
         // The call of a runs on, while those of b end.
         assert_eq!(served(&mut queue, &b, 3), ["b1", "b2", "b3"]);
         queue.release(&b);
-        assert_eq!(queue.admit_next(), Some("a1"), "nobody else needs the room");
+        assert_eq!(queue.admit_next(), Some("a1"), "no other container needs the room");
+    }
+
+    #[test]
+    fn containers_that_call_again_and_again_have_equal_numbers_of_turns() {
+        let mut queue = queue(1, 0);
+        let names = ["e", "d", "c", "b", "a"];
+        let [first, others @ ..] = names.map(Arc::<str>::from);
+        assert!(queue.try_admit(&first));
+        for (container, waiter) in others.iter().zip(&names[1..]) {
+            queue.push(container, waiter);
+        }
+        let (mut running, mut turns) = (first, HashMap::<&str, usize>::new());
+        for _ in 0..1000 {
+            queue.release(&running);
+            // The client of the container calls again before and after the next call is admitted.
+            let again = names[names.iter().position(|name| **name == *running).unwrap()];
+            if turns.values().sum::<usize>() % 2 == 0 {
+                queue.push(&running, again);
+            }
+            let next = queue.admit_next().unwrap();
+            if turns.values().sum::<usize>() % 2 == 1 {
+                queue.push(&running, again);
+            }
+            *turns.entry(next).or_default() += 1;
+            running = next.into();
+        }
+        assert!(names.iter().all(|name| turns[name] == 200), "{turns:?}");
     }
 
     #[test]

@@ -23,11 +23,11 @@ pub struct ExecLimits {
     pub node: Option<NonZeroU32>,
     /// Maximum number of ExecSyncs in a container.
     pub container: Option<NonZeroU32>,
-    /// What happens to a call that exceeds a limit.
+    /// Treatment of a call that exceeds a limit.
     pub overflow: Overflow,
 }
 
-/// What happens to a call that exceeds a limit. `--help` prints the comments of the variants.
+/// Treatment of a call that exceeds a limit. `--help` prints the comments of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub enum Overflow {
@@ -80,6 +80,7 @@ struct QueuePlace<'a> {
     id: u64,
     /// Whether the permit was handed on.
     is_taken: bool,
+    since: Instant,
     _waiting: Waiting,
 }
 
@@ -137,13 +138,11 @@ impl ExecLimiter {
             let id = state.next_id;
             state.queue.push(container, Waiter { id, admitted: sender });
             let waiting = self.0.metrics.wait_for_limit();
-            (QueuePlace { limiter: self, container, id, is_taken: false, _waiting: waiting }, admitted)
+            let since = Instant::now();
+            (QueuePlace { limiter: self, container, id, is_taken: false, since, _waiting: waiting }, admitted)
         };
-        let began = Instant::now();
-        let result = admitted.await;
-        self.0.metrics.queue_duration.observe(began.elapsed().as_secs_f64());
         // A waiter is removed from the queue by its place only.
-        result.map_err(|_| Status::internal("probeshim lost the place of the call in the queue"))?;
+        admitted.await.map_err(|_| Status::internal("probeshim lost the place of the call in the queue"))?;
         Ok(place.into_permit())
     }
 
@@ -180,6 +179,7 @@ impl QueuePlace<'_> {
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
+        self.limiter.0.metrics.queue_duration.observe(self.since.elapsed().as_secs_f64());
         if self.is_taken {
             return;
         }

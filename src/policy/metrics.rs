@@ -154,7 +154,7 @@ impl ExecMetrics {
         );
         registry.register(
             "exec_sync_coalesced",
-            "ExecSyncs that shared the call of another client",
+            "ExecSyncs that shared the call of an identical one",
             self.coalesced.clone(),
         );
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::known_execs::KnownExecs;
 use super::target::{RequestNames, Target};
 use crate::events::EventRecorder;
 use crate::inventory::Inventory;
-use crate::manifest::{ExecPurpose, ProbeType};
+use crate::manifest::{ExecPurpose, KnownExec, ProbeType};
 use crate::probe::SpecResolver;
 use crate::tap::InternalCalls;
 
@@ -22,6 +23,8 @@ pub struct NodeView {
     pub calls: InternalCalls,
     /// Receives the activation and the end of rules.
     pub events: Arc<EventRecorder>,
+    /// Probes and hooks by container.
+    pub known_execs: KnownExecs,
 }
 
 impl NodeView {
@@ -46,18 +49,26 @@ impl NodeView {
     /// Returns the types of the probes whose command and timeout an `ExecSync` has; `None` if it
     /// belongs to no known probe.
     pub(super) fn probes(&self, target: &Target) -> Option<Vec<ProbeType>> {
-        let types = ProbeType::ALL.into_iter().filter(|probe| self.is_probe(target, (*probe).into()));
+        let purposes = self.purposes(target);
+        let types = ProbeType::ALL.into_iter().filter(|probe| purposes.contains(&(*probe).into()));
         let types: Vec<ProbeType> = types.collect();
         (!types.is_empty()).then_some(types)
     }
 
     /// Returns whether an `ExecSync` has the command and timeout of a probe of its container.
     pub(super) fn is_probe(&self, target: &Target, purpose: ExecPurpose) -> bool {
-        let (Some(sandbox), Some(container)) = (&target.sandbox, &target.container) else { return false };
-        let Some((command, timeout)) = target.exec() else { return false };
-        let known = self.specs.borrow().known_execs(sandbox, container);
-        known.iter().any(|known| {
-            known.purpose == purpose && known.command == command && known.timeout_seconds == timeout
-        })
+        self.purposes(target).contains(&purpose)
+    }
+
+    /// Returns the purposes of the known probes and hooks whose command and timeout an `ExecSync`
+    /// has.
+    fn purposes(&self, target: &Target) -> Vec<ExecPurpose> {
+        let (Some(sandbox), Some(container)) = (&target.sandbox, &target.container) else {
+            return Vec::new();
+        };
+        let Some((command, timeout)) = target.exec() else { return Vec::new() };
+        let known = self.known_execs.get(&self.specs, sandbox, container);
+        let matches = |known: &&KnownExec| known.command == command && known.timeout_seconds == timeout;
+        known.iter().filter(matches).map(|known| known.purpose).collect()
     }
 }

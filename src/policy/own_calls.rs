@@ -11,7 +11,6 @@ use super::policies::Policies;
 use crate::cri::{framed_message, unary_message};
 use crate::relay::{
     CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageChange, MessageEffect,
-    UnaryResponse,
 };
 
 /// Status message of a call whose connection a fault has closed.
@@ -36,30 +35,25 @@ impl Policies {
             return call(request).await;
         };
         let mut message = framed_message(&request.encode_to_vec());
-        let (mut effects, mut changes, mut sink, mut guards) = (Vec::new(), Vec::new(), None, Vec::new());
+        let (mut effects, mut changes, mut guards) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = Some(interceptor);
         while let Some(interceptor) = next {
             let decision = interceptor.decide(Some(message.clone()), marks).await;
-            let Interception { request, before, after, messages, next: following, share, guard } = decision;
+            // Only calls of clients are coalesced, because others must not get encoded messages.
+            let Interception { request, before, after, messages, next: following, share: _, guard } =
+                decision;
             if let Some(response) = applied(before).await? {
                 return decoded(&response).map(Response::new);
             }
             message = request.unwrap_or(message);
             effects.extend(after);
             changes.extend(messages);
-            sink = share.or(sink);
             guards.extend(guard);
             next = following;
         }
         let response = call(decoded(&message)?).await;
         drop(guards);
         let response = response.map(|response| framed_message(&response.into_inner().encode_to_vec()));
-        if let Some(sink) = sink {
-            sink(&match &response {
-                Ok(message) => UnaryResponse::from_message(message.clone()),
-                Err(status) => UnaryResponse::from_status(status),
-            });
-        }
         if let Some(response) = applied(effects).await? {
             return decoded(&response).map(Response::new);
         }

@@ -106,12 +106,12 @@ impl Pause {
             check_name(name)?;
         }
         if !lifetime::is_lifetime(self.lifetime) {
-            let value = format!("the duration {}", format_duration(self.lifetime));
-            return Err(RuleError::new(value, "must be more than 0 and at most 24h"));
+            let value = format!("the duration (for) {}", format_duration(self.lifetime));
+            return Err(RuleError::new(value, "must be more than 0s and at most 24h"));
         }
         if self.selector.selects_everything() && !all {
-            let reason = "would select every container: select a namespace, a pod or a container, or permit it with \
-                          --all";
+            let reason = "would select every container: select a namespace, a pod or a container, or permit it \
+                          (--all, `all` in JSON)";
             return Err(RuleError::new("the selector", reason));
         }
         Ok(self)
@@ -121,7 +121,7 @@ impl Pause {
 impl PausedProbe {
     /// Returns how an exec is treated that belongs to a probe of one of these types.
     #[must_use]
-    pub fn of(probes: &[ProbeType], readiness: bool) -> Self {
+    pub fn for_types(probes: &[ProbeType], readiness: bool) -> Self {
         match probes {
             [] => Self::Executed,
             [ProbeType::Liveness] => Self::Success,
@@ -221,7 +221,8 @@ impl Pauses {
     /// Returns the name of the pause because of which a container is not killed.
     #[must_use]
     pub fn holding_kills(&self, sandbox: &Sandbox, container: &Container) -> Option<Arc<str>> {
-        self.find(|pause| pause.has(sandbox, container)).map(|pause| pause.name.clone())
+        self.find(|pause| pause.selector.matches_container(sandbox, container))
+            .map(|pause| pause.name.clone())
     }
 
     /// Returns the view of the node, once it is connected.
@@ -231,7 +232,7 @@ impl Pauses {
 
     /// Returns whether a pause includes the readiness probes of a container.
     pub(super) fn pauses_readiness(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        self.find(|pause| pause.readiness && pause.has(sandbox, container)).is_some()
+        self.find(|pause| pause.readiness && pause.selector.matches_container(sandbox, container)).is_some()
     }
 
     /// Returns whether there are pauses.
@@ -249,15 +250,13 @@ impl Pauses {
         let selects =
             |pause: &ActivePause| pause.selector.matches_names(target.names(), |key| target.label(key));
         let pause = self.find(|pause| pause.readiness && selects(pause)).or_else(|| self.find(selects))?;
-        let probes = match node.probes(target) {
-            Some(probes) => probes,
-            // The type is unknown. Execs of the kubelet without a timeout are hooks.
-            None if info.is_from_kubelet() && target.exec().is_some_and(|(_, timeout)| timeout > 0) => {
-                ProbeType::ALL.to_vec()
-            }
-            None => return None,
-        };
-        let response = match PausedProbe::of(&probes, pause.readiness) {
+        // Execs of the kubelet without a timeout are hooks.
+        if !info.is_from_kubelet() || target.exec().is_none_or(|(_, timeout)| timeout <= 0) {
+            return None;
+        }
+        // The type of an unknown probe may be any.
+        let probes = node.probes(target).unwrap_or_else(|| ProbeType::ALL.to_vec());
+        let response = match PausedProbe::for_types(&probes, pause.readiness) {
             PausedProbe::Executed => return None,
             PausedProbe::Success => UnaryResponse::from_message(success()),
             PausedProbe::Discarded => UnaryResponse::from_status(&pause.status()),
@@ -300,7 +299,8 @@ impl Pauses {
         for pause in &ended {
             let (name, answered) = (&pause.name, pause.answered.load(Ordering::Relaxed));
             info!(name = &**name, answered, cause, "pause ended");
-            let message = format!("Pause {name} was ended by {cause}; answered probes: {answered}");
+            let probes = if answered == 1 { "probe was" } else { "probes were" };
+            let message = format!("Pause {name} was ended by {cause}. {answered} {probes} not executed");
             self.record(Event::normal(reason::PAUSE_ENDED, message));
         }
         ended.iter().map(|pause| PauseStatus::from(&**pause)).collect()
@@ -333,11 +333,6 @@ impl Pauses {
 }
 
 impl ActivePause {
-    fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        let name = container.container_ref.name.as_deref().unwrap_or_default();
-        self.selector.matches(sandbox, name, Some(&container.image))
-    }
-
     /// Returns the status of a probe whose result the kubelet must discard.
     fn status(&self) -> Status {
         Status::unavailable(format!(

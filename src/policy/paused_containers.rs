@@ -74,7 +74,7 @@ impl Pauses {
         let running = inventory.containers().filter_map(|container| {
             let is_running = container.state == ContainerState::ContainerRunning;
             let sandbox = inventory.sandbox_of(container).filter(|_| is_running)?;
-            selects(pause, sandbox, container).then_some((sandbox, container))
+            pause.selector.matches_container(sandbox, container).then_some((sandbox, container))
         });
         let mut found: Vec<PausedContainer> = running
             .map(|(sandbox, container)| {
@@ -85,11 +85,6 @@ impl Pauses {
         found.sort_by(by_name);
         found
     }
-}
-
-fn selects(pause: &PauseStatus, sandbox: &Sandbox, container: &Container) -> bool {
-    let name = container.container_ref.name.as_deref().unwrap_or_default();
-    pause.selector.matches(sandbox, name, Some(&container.image))
 }
 
 fn by_name(one: &PausedContainer, other: &PausedContainer) -> Ordering {
@@ -132,7 +127,7 @@ fn treatment(probe: &Probe, all: &[(ProbeType, &Arc<Probe>)], readiness: bool) -
     }
     let is_same = |other: &Probe| other.handler == probe.handler && other.timeout == probe.timeout;
     let types = all.iter().filter(|(_, other)| is_same(other)).map(|(probe_type, _)| *probe_type);
-    ProbeTreatment::Relayed(PausedProbe::of(&types.collect::<Vec<_>>(), readiness))
+    ProbeTreatment::Relayed(PausedProbe::for_types(&types.collect::<Vec<_>>(), readiness))
 }
 
 /// Returns how a probe that probeshim runs is treated.

@@ -93,15 +93,27 @@ impl Policies {
     }
 
     /// Returns the policies that are in effect for a call to `ExecSync`.
-    fn of_exec(&self, info: &CallInfo) -> Option<ExecPolicies> {
-        // A pause answers the probes of clients. The prober runs on, without kills.
+    fn exec_policies(&self, info: &CallInfo) -> Option<ExecPolicies> {
+        // Pauses and coalescing are for the probes of clients. The prober runs on during a pause,
+        // without kills.
         let is_own = info.peer.as_deref().is_some_and(Peer::is_this_process);
-        let pauses = Some(&self.pauses).filter(|pauses| pauses.is_active() && !is_own).cloned();
         let limiter = Some(&self.limiter).filter(|limiter| limiter.is_limited()).cloned();
-        let coalescer = self.coalesces.load(Ordering::Relaxed).then(|| self.coalescer.clone());
-        let is_any = pauses.is_some() || limiter.is_some() || coalescer.is_some();
-        let metrics = self.metrics.clone();
-        is_any.then_some(ExecPolicies { pauses, limiter, coalescer, metrics })
+        let shares = self.coalesces.load(Ordering::Relaxed) && !is_own;
+        let coalescer = shares.then(|| self.coalescer.clone());
+        let is_paused = self.pauses.is_active() && info.is_from_kubelet();
+        (is_paused || limiter.is_some() || shares).then(|| ExecPolicies {
+            pauses: info.is_from_kubelet().then(|| self.pauses.clone()),
+            limiter,
+            coalescer,
+            metrics: self.metrics.clone(),
+        })
+    }
+
+    /// Ends the fault rules and the pauses. `cause` is named in their events.
+    pub fn end(&self, cause: &str) {
+        self.faults.end(cause);
+        // Without names, all end.
+        let _ = self.pauses.resume(&[], cause);
     }
 }
 
@@ -109,7 +121,7 @@ impl CallPolicy for Policies {
     fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
         let MethodName::Known(method) = info.method else { return None };
         let faults = self.faults.select(info);
-        let exec = if method.name() == EXEC_SYNC { self.of_exec(info) } else { None };
+        let exec = if method.name() == EXEC_SYNC { self.exec_policies(info) } else { None };
         if faults.is_none() && exec.is_none() {
             return None;
         }

@@ -14,14 +14,14 @@ use tracing::info;
 use super::active::{ActiveRule, RuleSource};
 use super::fault::{FaultRule, RuleError};
 use super::index::RuleIndex;
-use super::interceptor::{PolicyInterceptor, SelectedFaults};
+use super::interceptor::SelectedFaults;
 use super::lifetime;
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
 use crate::cri::MethodName;
 use crate::events::{Event, reason};
 use crate::gofmt::format_duration;
-use crate::relay::{CallInfo, CallPolicy, Interceptor, Peer};
+use crate::relay::{CallInfo, Peer};
 
 /// Maximum number of active rules.
 pub const MAX_RULES: usize = 20_000;
@@ -286,16 +286,9 @@ impl FaultRules {
     pub(super) fn node(&self) -> Option<Arc<NodeView>> {
         self.0.node.get().cloned()
     }
-}
 
-impl CallPolicy for FaultRules {
-    fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
-        let (MethodName::Known(method), faults) = (&info.method, self.select(info)?) else { return None };
-        let (node, method, info, faults) = (self.node(), *method, info.clone(), Some(faults));
-        Some(Box::new(PolicyInterceptor { node, method, info, faults, exec: None }))
-    }
-
-    fn refuses(&self, peer: Option<&Peer>) -> bool {
+    /// Returns whether a rule refuses the connection of a client. Each rule counts the connection.
+    pub(super) fn refuses(&self, peer: Option<&Peer>) -> bool {
         if !self.0.has_rules.load(Ordering::Relaxed) {
             return false;
         }

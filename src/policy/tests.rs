@@ -51,6 +51,7 @@ impl RuleFixture {
             specs: watch::channel(specs.with_manifests(manifests)).1,
             calls: tap.internal_calls(CallIds::starting_at(1)),
             events: events.clone(),
+            known_execs: KnownExecs::default(),
         };
         let policies = Policies::default();
         policies.connect(node);
@@ -212,7 +213,7 @@ async fn a_call_about_a_new_container_waits_until_the_container_is_known() {
     let mut node = RuleFixture::with(&["ExecSync pod=shop/web-12: hang"]);
     let exec = frame(&exec("12-main", &["true"], 1));
     let mut marks = CallMarks::default();
-    let interceptor = node.rules.interceptor(&info(1, "ExecSync")).unwrap();
+    let interceptor = node.policies.interceptor(&info(1, "ExecSync")).unwrap();
     let mut decision = interceptor.decide(Some(exec), &mut marks);
     let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "the events before the call are not processed yet");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wildmatch::WildMatch;
 
-use crate::inventory::Sandbox;
+use crate::inventory::{Container, Sandbox};
 use crate::manifest::{Probe, ProbeType};
 
 /// Probes for all containers that match a selector.
@@ -79,6 +79,14 @@ impl Selector {
     pub(crate) fn matches(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;
         let names = [pod.namespace.as_deref(), pod.name.as_deref(), Some(container), image];
+        self.matches_names(names, |key| sandbox.labels.get(key))
+    }
+
+    /// Returns whether the selector matches a container of the inventory.
+    pub(crate) fn matches_container(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        let (pod, name) = (&sandbox.pod, container.container_ref.name.as_deref());
+        let image = Some(container.image.as_str()).filter(|image| !image.is_empty());
+        let names = [pod.namespace.as_deref(), pod.name.as_deref(), name, image];
         self.matches_names(names, |key| sandbox.labels.get(key))
     }
 

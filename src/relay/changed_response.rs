@@ -79,9 +79,17 @@ impl ResponseChanges {
         if let Some(share) = self.share {
             // The response is complete before it is sent, so that a client that reads slowly delays
             // no other.
-            let response = client.unless_given_up(Some(upload), whole(response)).await??;
-            share(&response);
-            return client.respond_with(response, Some(upload)).await;
+            match client.unless_given_up(Some(upload), whole(response)).await?? {
+                ReadResponse::Whole(response) => {
+                    share(&response);
+                    return client.respond_with(response, Some(upload)).await;
+                }
+                // Others make the call themselves.
+                ReadResponse::TooLong(head, messages) => {
+                    drop(share);
+                    return client.begin(head, false)?.forward(messages, &[], upload).await;
+                }
+            }
         }
         let (head, body) = response.into_parts();
         let code = Code::from_headers(&head.headers);
@@ -125,15 +133,19 @@ impl<'a> ClientSide<'a> {
         let (code, status_message) = status_of(&headers);
         let mut head = Response::new(());
         *head.headers_mut() = headers;
-        let Some(trailers) = trailers else {
-            return Ok(self.begin(head, true)?.ended(code, status_message));
-        };
-        let mut reply = self.begin(head, false)?;
+        let is_end = message.is_none() && trailers.is_none();
+        let mut reply = self.begin(head, is_end)?;
+        if is_end {
+            return Ok(reply.ended(code, status_message));
+        }
         if let Some(message) = message {
             reply.received.on_data(&message, true);
             reply.send(message, upload).await?;
         }
-        reply.end(trailers)
+        match trailers {
+            Some(trailers) => reply.end(trailers),
+            None => reply.end_without_trailers(),
+        }
     }
 
     /// Sends the head of the response.
@@ -180,8 +192,7 @@ impl Reply<'_> {
         if let Some(trailers) = self.unless_given_up(Some(upload), from.trailers()).await?? {
             return self.end(trailers);
         }
-        self.to.send_data(Bytes::new(), true).map_err(|_| client_gone())?;
-        Ok(self.ended(None, None))
+        self.end_without_trailers()
     }
 
     /// Sends messages, the last one first.
@@ -245,6 +256,12 @@ impl Reply<'_> {
         Ok(self.ended(code, message))
     }
 
+    /// Ends the response as the runtime ended it, without trailers.
+    fn end_without_trailers(&mut self) -> Result<ExchangeResult, ExchangeResult> {
+        self.to.send_data(Bytes::new(), true).map_err(|_| client_gone())?;
+        Ok(self.ended(None, None))
+    }
+
     /// Records that the response is complete.
     fn ended(&mut self, code: Option<Code>, message: Option<StatusMessage>) -> ExchangeResult {
         self.received.on_eos();
@@ -271,19 +288,24 @@ impl Messages {
             if let Some(length) = frame_length(&self.held).filter(|length| *length <= self.held.len()) {
                 return Ok(Some(self.held.split_to(length).freeze()));
             }
-            match self.body.data().await {
-                Some(Ok(chunk)) => {
-                    // An error means that the stream is closed, and is ignored.
-                    let _ = self.body.flow_control().release_capacity(chunk.len());
-                    self.held.extend_from_slice(&chunk);
-                }
-                Some(Err(error)) => {
-                    return Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error)));
-                }
+            if !self.receive().await? {
                 // A part of a message is passed on as it is.
-                None if !self.held.is_empty() => return Ok(Some(self.held.split().freeze())),
-                None => return Ok(None),
+                return Ok((!self.held.is_empty()).then(|| self.held.split().freeze()));
             }
+        }
+    }
+
+    /// Receives more data. Returns false at the end. Cancel safe.
+    async fn receive(&mut self) -> Result<bool, ExchangeResult> {
+        match self.body.data().await {
+            Some(Ok(chunk)) => {
+                // An error means that the stream is closed, and is ignored.
+                let _ = self.body.flow_control().release_capacity(chunk.len());
+                self.held.extend_from_slice(&chunk);
+                Ok(true)
+            }
+            Some(Err(error)) => Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error))),
+            None => Ok(false),
         }
     }
 
@@ -299,20 +321,27 @@ impl Messages {
     }
 }
 
-/// Returns a response of the runtime once it is complete.
-async fn whole(response: Response<RecvStream>) -> Result<UnaryResponse, ExchangeResult> {
+/// A response of the runtime that may be shared.
+enum ReadResponse {
+    /// The complete response.
+    Whole(UnaryResponse),
+    /// A response that is too long to be shared: its head, and its messages.
+    TooLong(Response<()>, Messages),
+}
+
+/// Returns a response of the runtime once it is complete, or known to be too long.
+async fn whole(response: Response<RecvStream>) -> Result<ReadResponse, ExchangeResult> {
     let (head, body) = response.into_parts();
-    let (mut from, mut messages) = (Messages { body, held: BytesMut::new() }, BytesMut::new());
-    while let Some(message) = from.next().await? {
-        messages.extend_from_slice(&message);
-        if messages.len() > MAX_SHARED {
-            let status = tonic::Status::resource_exhausted("the response is longer than 16 MiB");
-            return Ok(UnaryResponse::from_status(&status));
+    let mut from = Messages { body, held: BytesMut::new() };
+    while from.held.len() <= MAX_SHARED && frame_length(&from.held).is_none_or(|length| length <= MAX_SHARED)
+    {
+        if !from.receive().await? {
+            let trailers = from.trailers().await?;
+            let message = (!from.held.is_empty()).then(|| from.held.freeze());
+            return Ok(ReadResponse::Whole(UnaryResponse { headers: head.headers, message, trailers }));
         }
     }
-    let trailers = from.trailers().await?;
-    let message = (!messages.is_empty()).then(|| messages.freeze());
-    Ok(UnaryResponse { headers: head.headers, message, trailers })
+    Ok(ReadResponse::TooLong(Response::from_parts(head, ()), from))
 }
 
 /// Returns the effects of the changes that have not ended.

@@ -1,6 +1,7 @@
 //! Forwards one call: its request to upstream, and its response to the client. Each side learns how
 //! the other ended.
 
+use std::any::Any;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -79,7 +80,7 @@ pub(super) async fn forward(
 ) -> SettledCall {
     let (head, body) = request.into_parts();
     let request = PendingRequest { head, body, beginning: Bytes::new() };
-    let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call, None).await;
+    let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call, Changes::default()).await;
     settle(call, &outcome, respond)
 }
 
@@ -104,14 +105,23 @@ pub(super) fn settle(
     }
 }
 
-/// Forwards a request and its response. `changes` change the response.
+/// The policy's part in an exchange. The default leaves the call as it is.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Changes of the response.
+    pub(super) response: Option<ResponseChanges>,
+    /// Values that are kept until the runtime has answered, such as a permit.
+    pub(super) guards: Vec<Box<dyn Any + Send>>,
+}
+
+/// Forwards a request and its response.
 pub(super) async fn exchange(
     request: PendingRequest,
     respond: &mut SendResponse<Bytes>,
     mut upstream: SendRequest<Bytes>,
     backlogs: &Backlogs,
     call: &mut CallInFlight,
-    changes: Option<ResponseChanges>,
+    changes: Changes,
 ) -> ExchangeResult {
     let PendingRequest { head, body, beginning } = request;
     let mut head = Request::from_parts(head, ());
@@ -132,7 +142,11 @@ pub(super) async fn exchange(
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
     upload.begin_with(beginning);
     let client = ClientSide { respond, backlog: &backlogs.client, received, end };
-    let answered = match (response_head(opening, response, client.respond, &mut upload).await, changes) {
+    let head = response_head(opening, response, client.respond, &mut upload).await;
+    // The runtime has executed a call without a stream before it sends the head of the response. A
+    // client that reads slowly keeps no permit.
+    drop(changes.guards);
+    let answered = match (head, changes.response) {
         (Err(outcome), _) => Err(outcome),
         (Ok(response), None) => answer(response, client, &mut upload).await,
         (Ok(response), Some(changes)) => changes.answer(response, client, &mut upload).await,

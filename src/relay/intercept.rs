@@ -13,7 +13,7 @@ use http::Request;
 use super::call::CallInFlight;
 use super::capture::CaptureBudget;
 use super::changed_response::{ClientSide, ResponseChanges};
-use super::forward::{Backlogs, PendingRequest, SettledCall, exchange, settle};
+use super::forward::{Backlogs, Changes, PendingRequest, SettledCall, exchange, settle};
 use super::grpc_frames::frame_length;
 use super::outcome::{ExchangeResult, reason_of_client};
 use super::policy::{Effect, Interception, Interceptor};
@@ -84,11 +84,8 @@ async fn decide(
         next = following;
     }
     let request = PendingRequest { head, body, beginning: current.unwrap_or(beginning) };
-    let changes = (!changes.is_empty()).then_some(changes);
-    let result = exchange(request, respond, upstream, backlogs, call, changes).await;
-    // A permit is free once the runtime has answered.
-    drop(guards);
-    Ok(result)
+    let changes = Changes { response: (!changes.is_empty()).then_some(changes), guards };
+    Ok(exchange(request, respond, upstream, backlogs, call, changes).await)
 }
 
 /// Does some work, and calls a function if the work has to wait.

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use tonic::Status;
 
+use crate::cri::Code;
+
 /// The response of a call without a stream.
 #[derive(Clone, Debug)]
 pub struct UnaryResponse {
@@ -29,6 +31,12 @@ impl UnaryResponse {
         let mut headers = grpc_headers();
         headers.extend(status_headers(status));
         Self { headers, message: None, trailers: None }
+    }
+
+    /// Returns the gRPC code, if there is one.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        Code::from_headers(self.trailers.as_ref().unwrap_or(&self.headers))
     }
 
     /// Returns the message with its gRPC frame. The error is the status of a failed call.

@@ -56,6 +56,7 @@ pub struct InternalCall {
     calls: InternalCalls,
     info: Arc<CallInfo>,
     call: Call,
+    is_reported: bool,
     /// Time at which an `ExecSync` was sent to the runtime.
     sent: Option<Instant>,
 }
@@ -83,7 +84,7 @@ impl InternalCalls {
         }
     }
 
-    /// Starts an internal `ExecSync`. Returns `None` if there are too many to report each.
+    /// Starts an internal `ExecSync`. It is not reported if there are too many to report each.
     #[must_use]
     pub fn exec(
         &self,
@@ -91,15 +92,15 @@ impl InternalCalls {
         container: Arc<ContainerRef>,
         command: &[String],
         timeout_seconds: i64,
-    ) -> Option<InternalCall> {
-        if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now()) {
+    ) -> InternalCall {
+        let is_reported = self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now());
+        if !is_reported {
             self.metrics.record_internal_exec_dropped();
-            return None;
         }
-        let mut internal_call = self.new_call(EXEC_SYNC, pod, container);
+        let mut internal_call = self.new_call(EXEC_SYNC, pod, container, is_reported);
         let exec = ExecCall { command: command.to_vec(), timeout_seconds, ..ExecCall::default() };
         internal_call.call.exec = Some(Box::new(exec));
-        Some(internal_call)
+        internal_call
     }
 
     /// Starts an internal `StopContainer`. `kill` is the reason, if a probe has failed.
@@ -110,7 +111,7 @@ impl InternalCalls {
         container: Arc<ContainerRef>,
         kill: Option<KillRecord>,
     ) -> InternalCall {
-        let mut internal_call = self.new_call(STOP_CONTAINER, pod, container);
+        let mut internal_call = self.new_call(STOP_CONTAINER, pod, container, true);
         internal_call.call.kill = kill.map(Box::new);
         internal_call
     }
@@ -123,7 +124,13 @@ impl InternalCalls {
         all_seen.await.is_ok()
     }
 
-    fn new_call(&self, path: &str, pod: Arc<PodRef>, container: Arc<ContainerRef>) -> InternalCall {
+    fn new_call(
+        &self,
+        path: &str,
+        pod: Arc<PodRef>,
+        container: Arc<ContainerRef>,
+        is_reported: bool,
+    ) -> InternalCall {
         let info = Arc::new(CallInfo {
             id: self.numbers.next(),
             peer: Some(self.peer.clone()),
@@ -132,9 +139,11 @@ impl InternalCalls {
             since: Instant::now(),
             trace: None,
         });
-        self.in_flight.insert_internal(&info, pod.clone(), container.clone());
+        if is_reported {
+            self.in_flight.insert_internal(&info, pod.clone(), container.clone());
+        }
         let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&info) };
-        InternalCall { calls: self.clone(), info, call, sent: None }
+        InternalCall { calls: self.clone(), info, call, is_reported, sent: None }
     }
 
     fn send(&self, event: TapEvent) {
@@ -167,10 +176,10 @@ impl InternalCall {
 
     /// Reports that an `ExecSync` is sent to the runtime now.
     pub fn sent(&mut self) {
-        let Self { calls, info, call, sent } = self;
+        let Self { calls, info, call, is_reported, sent } = self;
         let now = Instant::now();
         *sent = Some(now);
-        let Some(exec) = call.exec.clone() else { return };
+        let Some(exec) = call.exec.clone().filter(|_| *is_reported) else { return };
         calls.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             info: Arc::downgrade(info),
             id: info.id,
@@ -204,7 +213,10 @@ impl InternalCall {
 
     /// Reports the end of the call.
     pub fn end(self, result: Result<(), &Status>) {
-        let Self { calls, info, mut call, sent } = self;
+        let Self { calls, info, mut call, is_reported, sent } = self;
+        if !is_reported {
+            return;
+        }
         let code = result.map_or_else(|status| Code::from(status.code()), |()| Code::OK);
         let message = result.err().map(Status::message).filter(|message| !message.is_empty());
         call.message = message.map(|message| cut(message.to_owned(), MAX_OUTPUT_BYTES).into());

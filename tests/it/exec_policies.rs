@@ -15,7 +15,7 @@ use probeshim::cri::{ContainerObservation, SandboxObservation, v1};
 use probeshim::events::EventRecorder;
 use probeshim::inventory::{Inventory, Source};
 use probeshim::manifest::Files;
-use probeshim::policy::{ExecLimits, ExecSettings, NodeView, Overflow, Policies};
+use probeshim::policy::{ExecLimits, ExecSettings, KnownExecs, NodeView, Overflow, Policies};
 use probeshim::probe::SpecResolver;
 use probeshim::relay::{CallIds, CallOutcome};
 use probeshim::tap::{Call, Observation, Tap, TapConfig, TapMetrics};
@@ -60,6 +60,7 @@ impl Limited {
             specs: watch::channel(specs).1,
             calls: tap.internal_calls(CallIds::starting_at(1)),
             events: Arc::new(EventRecorder::default()),
+            known_execs: KnownExecs::default(),
         });
         policies.set_exec(settings);
         let shim = shim_with_policy(Arc::new(policies.clone()));
@@ -259,13 +260,24 @@ async fn a_failed_call_is_shared_and_one_without_a_response_is_made_again() {
     let mut running = limited.connection.call().await;
     let second = limited.exec("main", "alive");
     limited.are_waiting(0, 1).await;
-    let status = [("grpc-status", "4"), ("grpc-message", "timeout 2s exceeded")];
-    let mut head = ok();
-    head.headers_mut().extend(headers(&status));
-    running.respond.send_response(head, true).unwrap();
+    let status = |code| {
+        let mut head = ok();
+        head.headers_mut().extend(headers(&[("grpc-status", code), ("grpc-message", "failed")]));
+        head
+    };
+    running.respond.send_response(status("2"), true).unwrap();
     let failed = whole(first).await;
-    assert_eq!((&failed.0["grpc-status"], failed.1.len()), (&"4".parse().unwrap(), 0));
+    assert_eq!((&failed.0["grpc-status"], failed.1.len()), (&"2".parse().unwrap(), 0));
     assert_eq!(whole(second).await, failed);
+    // A call that came later has more time than one whose time is over.
+    let first = limited.exec("main", "alive");
+    let mut running = limited.connection.call().await;
+    let second = limited.exec("main", "alive");
+    limited.are_waiting(0, 1).await;
+    running.respond.send_response(status("4"), true).unwrap();
+    assert_eq!(&whole(first).await.0["grpc-status"], "4");
+    limited.connection.call().await.answer(exited(0));
+    assert_eq!(whole(second).await.1, exited(0));
     // The client of the call that is in flight gives up: the next one in the queue is sent.
     let first = limited.exec("main", "alive");
     let mut running = limited.connection.call().await;
@@ -277,7 +289,35 @@ async fn a_failed_call_is_shared_and_one_without_a_response_is_made_again() {
     assert_eq!(again.body().await, exec("main", "alive"));
     again.answer(exited(0));
     assert_eq!(whole(second).await.1, exited(0));
-    assert_eq!(limited.marks(4).await, ["", "coalesce", "", "coalesce"]);
+    assert_eq!(limited.marks(6).await, ["", "coalesce", "", "coalesce", "", "coalesce"]);
+}
+
+#[tokio::test]
+async fn a_response_that_is_too_long_to_be_shared_is_for_its_client_only() {
+    let mut limited = Limited::with(coalescing()).await;
+    let first = limited.exec("main", "alive");
+    let running = limited.connection.call().await;
+    let second = limited.exec("main", "alive");
+    limited.are_waiting(0, 1).await;
+    let long = v1::ExecSyncResponse { stdout: vec![7; 17 << 20], ..v1::ExecSyncResponse::default() };
+    let long = framed(false, &long.encode_to_vec());
+    running.answer(long.clone());
+    limited.connection.call().await.answer(exited(0));
+    assert_eq!(whole(second).await.1, exited(0));
+    assert_eq!(whole(first).await.1, long);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_keeps_no_place() {
+    let mut limited = Limited::with(limits(1, 0, Overflow::Wait)).await;
+    let unread = limited.exec("main", "a");
+    let long = v1::ExecSyncResponse { stdout: vec![7; 1 << 20], ..v1::ExecSyncResponse::default() };
+    limited.connection.call().await.answer(framed(false, &long.encode_to_vec()));
+    let (_, unread) = head(unread).await;
+    let second = limited.exec("main", "b");
+    limited.connection.call().await.answer(exited(0));
+    assert_eq!(whole(second).await.1, exited(0));
+    drop(unread);
 }
 
 #[tokio::test]

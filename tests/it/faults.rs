@@ -17,7 +17,7 @@ use fixtures::wait::soon;
 use h2::client::ResponseFuture;
 use http::HeaderMap;
 use probeshim::cri::v1;
-use probeshim::policy::{FaultRule, FaultRules, RuleSource};
+use probeshim::policy::{FaultRule, FaultRules, Policies, RuleSource};
 use probeshim::tap::Call;
 use prost::Message;
 
@@ -39,14 +39,15 @@ impl Faulty {
 
     /// Starts a relay with rules that have a lifetime.
     async fn for_a_while(texts: &[&str], lifetime: Option<Duration>) -> Self {
-        let rules = FaultRules::default();
+        let policies = Policies::default();
+        let rules = policies.faults.clone();
         tokio::spawn(rules.clone().expire());
         let numbered = (1..).zip(texts);
         let parsed = numbered.map(|(number, text)| {
             FaultRule::parse(&format!("rule-{number}"), text, lifetime, false).unwrap()
         });
         rules.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
-        let shim = shim_with_policy(Arc::new(rules.clone()));
+        let shim = shim_with_policy(Arc::new(policies));
         let (client, connection, runtime) = shim.joined().await;
         Self { rules, client, connection, runtime, shim }
     }

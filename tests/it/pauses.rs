@@ -185,8 +185,8 @@ async fn the_api_refuses_invalid_pauses_with_the_field_and_what_is_allowed() {
     for (path, body, expected) in [
         ("/v1/pauses", r#"{"selector": "web"}"#, "missing field `forMs`"),
         ("/v1/pauses", r#"{"forMs": 1000}"#, "missing field `selector`"),
-        ("/v1/pauses", r#"{"selector": "web", "forMs": 0}"#, "must be more than 0 and at most 24h"),
-        ("/v1/pauses", r#"{"selector": "web", "forMs": 86400001}"#, "must be more than 0 and at most 24h"),
+        ("/v1/pauses", r#"{"selector": "web", "forMs": 0}"#, "must be more than 0s and at most 24h"),
+        ("/v1/pauses", r#"{"selector": "web", "forMs": 86400001}"#, "must be more than 0s and at most 24h"),
         ("/v1/pauses", r#"{"selector": "a/b/c", "forMs": 1}"#, "selector \\\"a/b/c\\\" must be POD"),
         ("/v1/pauses", r#"{"selector": "*", "forMs": 1}"#, "would select every container"),
         ("/v1/pauses", r#"{"selector": "web", "forMs": 1, "liveness": true}"#, "unknown field `liveness`"),

@@ -15,12 +15,16 @@ type Row = (&'static str, String, Style);
 /// Returns the rows of the policies that are active.
 pub(super) fn rows(status: &Status, now: Timestamp) -> impl Iterator<Item = Row> {
     let Status { faults, pauses, exec_policies, .. } = status;
-    [fault_row(faults), pause_row(pauses, now), exec_row(exec_policies)].into_iter().flatten()
+    [fault_row(faults, now), pause_row(pauses, now), exec_row(exec_policies)].into_iter().flatten()
 }
 
 /// Returns the row of active fault rules; `None` if there are none.
-fn fault_row(faults: &[ActiveFault]) -> Option<Row> {
-    let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).take(MAX_NAMED).collect();
+fn fault_row(faults: &[ActiveFault], now: Timestamp) -> Option<Row> {
+    let ends = |fault: &ActiveFault| match &fault.expires {
+        Some(expires) => format!("{} ends in {}", fault.name, format::time_until(expires, now)),
+        None => format!("{} ends with probeshim", fault.name),
+    };
+    let names: Vec<String> = faults.iter().take(MAX_NAMED).map(ends).collect();
     let more = faults.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let text = format!("{} active: {}{more}; see `probeshim fault list`", faults.len(), names.join(", "));

@@ -17,7 +17,7 @@ const MAX_COMMAND_BYTES: usize = 200;
 pub(super) const DRAIN_ADVICE: &str = "close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`";
 
 /// Advice if a limit delays or refuses calls.
-const LIMIT_ADVICE: &str = "raise periodSeconds of exec probes, replace them by httpGet, tcpSocket or grpc probes, or raise --max-exec-syncs";
+const LIMIT_ADVICE: &str = "raise periodSeconds of exec probes, replace them by httpGet, tcpSocket or grpc probes, or raise --max-exec-syncs or --max-exec-syncs-per-container";
 
 /// Exit codes of a shell for a program that cannot be executed, or does not exist.
 const NOT_EXECUTABLE: i32 = 126;
@@ -50,7 +50,12 @@ struct Subject<'a> {
 impl Subject<'_> {
     /// Returns whether a limit of probeshim delayed or refused the call.
     fn is_limited(&self) -> bool {
-        self.call.marks.iter().flat_map(|marks| &marks.policies).any(|policy| **policy == *"limit")
+        self.is_affected_by("limit")
+    }
+
+    /// Returns whether a policy affected the call.
+    fn is_affected_by(&self, name: &str) -> bool {
+        self.call.marks.iter().flat_map(|marks| &marks.policies).any(|policy| **policy == *name)
     }
 
     fn advice(&self, cause: Cause) -> String {
@@ -118,7 +123,10 @@ impl Subject<'_> {
                 format!("raise the memory limit of {container}, or reduce the memory that its processes use")
             }
             "container not running" | "not in running state" => self.look_at_events(),
-            _ if code == Code::RESOURCE_EXHAUSTED && self.is_limited() => LIMIT_ADVICE.to_owned(),
+            _ if self.is_affected_by("pause") => "`probeshim resume` ends the pause".to_owned(),
+            _ if code == Code::RESOURCE_EXHAUSTED && self.is_limited() && !self.insight.is_sent() => {
+                LIMIT_ADVICE.to_owned()
+            }
             _ if code == Code::NOT_FOUND => self.look_at_events(),
             _ if code == Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
             _ => "look in the container runtime's log for details".to_owned(),

@@ -36,7 +36,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
     let mut sentences = vec![describe_call(call)];
     sentences.extend(faults(call));
-    sentences.extend(policies(call));
+    sentences.extend(policies(record));
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
         sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
@@ -82,9 +82,14 @@ fn faults(call: &Call) -> Vec<String> {
 }
 
 /// Describes how other policies affected a call.
-fn policies(call: &Call) -> Vec<String> {
-    let is_rejected = call.ending == CallOutcome::Completed(Some(Code::RESOURCE_EXHAUSTED));
+fn policies(record: &CallRecord) -> Vec<String> {
+    let call = &*record.call;
+    let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
+    let is_rejected = call.ending == CallOutcome::Completed(Some(Code::RESOURCE_EXHAUSTED)) && !is_sent;
     let sentence = |policy: &str| match policy {
+        "limit" if !is_sent && !is_rejected => {
+            "probeshim held this call until its client gave up, because of a limit of concurrent ExecSyncs."
+        }
         "limit" if is_rejected => {
             "probeshim refused this call, because a limit of concurrent ExecSyncs was reached."
         }

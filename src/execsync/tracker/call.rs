@@ -103,14 +103,18 @@ impl EndedCall {
         instance: Option<ExecInstance>,
     ) -> (CallRecord, Option<DetachedExec>) {
         let (timeline, end) = (call.timeline(&self), self.end);
-        let ExecInFlight { exec, context, .. } = call;
+        let ExecInFlight { exec, context, is_sent, .. } = call;
         let DecodedCall { info, mut call, .. } = *self.decoded;
         call.container = context.container.or(call.container);
         call.pod = context.pod.or(call.pod);
+        // The runtime applies the timeout, from the time at which it received the request.
+        let held = if call.marks.is_some() { phases.parts().queue } else { Duration::ZERO };
+        let timeout = exec.timeout().filter(|_| is_sent);
         let insight = ExecAnalysis {
             identity: context.probe_match,
             phases,
-            margin: exec.timeout().map(|timeout| TimeoutMargin::between(timeout, call.duration)),
+            margin: timeout
+                .map(|timeout| TimeoutMargin::between(timeout, call.duration.saturating_sub(held))),
             command_outcome: CommandOutcome::from_call(&call, instance.as_ref(), timeline.started_at),
             assessment: self.assessment,
             evidence: self.evidence,

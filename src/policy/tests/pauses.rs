@@ -91,7 +91,7 @@ fn only_an_exec_of_a_liveness_probe_alone_is_answered_with_success() {
         (&[Readiness, Startup], Discarded, Discarded),
         (&ProbeType::ALL, Discarded, Discarded),
     ] {
-        let treatments = [false, true].map(|readiness| PausedProbe::of(types, readiness));
+        let treatments = [false, true].map(|readiness| PausedProbe::for_types(types, readiness));
         assert_eq!(treatments, [by_default, with_readiness], "{types:?}");
     }
 }
@@ -111,7 +111,7 @@ fn a_pause_answers_the_probes_of_the_containers_that_it_selects() {
     assert_eq!(node.probed("4-main", "both", 1), Discarded, "two probes have this command");
     assert_eq!(node.policies.pauses.list().iter().map(|pause| pause.answered).collect::<Vec<_>>(), [1, 2]);
     let crictl = call_of("crictl", 1);
-    assert_eq!(node.paused(&crictl, "3-main", "alive", 2), Success, "the probe of any client");
+    assert_eq!(node.paused(&crictl, "3-main", "alive", 2), Executed, "a user wants to know the result");
     assert_eq!(node.paused(&crictl, "3-main", "other", 2), Executed);
 }
 
@@ -143,6 +143,32 @@ fn calls_of_probeshim_itself_are_not_paused() {
     let own = call_of("probeshim", i32::try_from(std::process::id()).unwrap());
     assert_eq!(node.paused(&own, "3-main", "alive", 2), Executed);
     assert_eq!(node.policies.pauses.list()[0].answered, 0);
+}
+
+#[tokio::test]
+async fn a_pause_that_begins_while_a_call_waits_answers_the_call() {
+    let node = RuleFixture::with(&[]);
+    let limits = ExecLimits { node: std::num::NonZeroU32::new(1), ..ExecLimits::default() };
+    node.policies.set_exec(ExecSettings { limits, coalesce_probes: false });
+    let admission = async |id, marks: &mut CallMarks| {
+        let interceptor = node.policies.interceptor(&info(id, "ExecSync")).unwrap();
+        interceptor.decide(Some(frame(&exec("3-main", &["alive"], 2))), marks).await.next.unwrap()
+    };
+    let mut marks = CallMarks::default();
+    let running = admission(1, &mut marks).await.decide(None, &mut marks).await;
+    let mut marks = CallMarks::default();
+    let waiting = admission(2, &mut marks).await;
+    let mut waiting = waiting.decide(None, &mut marks);
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    node.pause("shop/web-3");
+    drop(running);
+    let call = waiting.await;
+    let [Effect::End(Ending::Response(response), _)] = &call.before[..] else { panic!("{call:?}") };
+    (**response).clone().into_result().unwrap();
+    let names: Vec<&str> = marks.policies.iter().map(|policy| &**policy).collect();
+    assert_eq!(names, ["limit", "pause"]);
+    node.policies.end("the test");
+    assert_eq!(node.pause_names(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +237,7 @@ fn a_pause_without_limits_is_refused() {
     };
     assert_eq!(validated(|pause| pause.lifetime = Duration::from_secs(86_400), false), Ok(()));
     let error = validated(|pause| pause.lifetime = Duration::from_secs(86_401), false).unwrap_err();
-    assert_eq!(error, "the duration 24h0m1s must be more than 0 and at most 24h");
+    assert_eq!(error, "the duration (for) 24h0m1s must be more than 0s and at most 24h");
     assert!(validated(|pause| pause.lifetime = Duration::ZERO, false).is_err());
     let error =
         validated(|pause| pause.selector = "*/*".parse::<PauseSelector>().unwrap().0, false).unwrap_err();

@@ -85,7 +85,7 @@ async fn dry_run_predicts_no_kill_for_a_command_whose_probe_a_pause_answers() {
     after(30.0).await;
     assert_eq!(messages(&node, start, reason::WOULD_KILL), []);
     let skipped = messages(&node, start, reason::KILL_SKIPPED);
-    let why = "Container main failed liveness probe, will be killed (dry-run: pause-1 answers the kubelet's probes)";
+    let why = "Container main failed liveness probe, will be restarted (dry-run: pause-1 answers the kubelet's probes)";
     assert!(!skipped.is_empty() && skipped.iter().all(|(_, message)| message == why), "{skipped:?}");
     pauses.resume(&[], "the test").unwrap();
     after(2.0).await;
