@@ -54,7 +54,8 @@ pub struct PauseCommand {
     #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     lifetime: Option<BoundedDuration<1>>,
 
-    /// Pause readiness probes too: the pod stays as ready as it is
+    /// Pause readiness probes too: the pod stays as ready as it is. Without it, only those are
+    /// paused that have the command and timeout of another probe
     #[arg(long, requires = "lifetime")]
     readiness: bool,
 

@@ -58,8 +58,8 @@ impl ExecPolicies {
         self.pauses.is_some() || self.coalescer.is_some()
     }
 
-    /// Returns the admission of a call; `None` if it needs none. Without the message of the request,
-    /// or a `node`, the call is not coalesced.
+    /// Returns the admission of a call; `None` if it needs none. Without the message of the
+    /// request, or a `node`, the call is not coalesced.
     pub(super) fn admission(
         self,
         request: Option<Bytes>,

@@ -144,7 +144,7 @@ mod tests {
         queue
     }
 
-    /// Ends one running call after the other, and returns the calls that are admitted in their place.
+    /// Ends one running call after the other. Returns the calls that are admitted in their place.
     fn served(queue: &mut ExecQueue<&'static str>, running: &Arc<str>, count: usize) -> Vec<&'static str> {
         let (mut running, mut order) = (running.clone(), Vec::new());
         for _ in 0..count {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_whose_calls_take_long_has_its_share_of_the_node_only() {
+    fn a_container_with_slow_calls_has_its_share_of_the_node_only() {
         let mut queue = queue(2, 0);
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         assert!(queue.try_admit(&a) && queue.try_admit(&b));

@@ -1,5 +1,5 @@
-//! The probes and hooks of containers, which are resolved once for each version of a container and of
-//! the specs.
+//! The probes and hooks of containers, which are resolved once for each version of a container and
+//! of the specs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

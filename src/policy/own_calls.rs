@@ -1,4 +1,5 @@
-//! Policies for the calls that probeshim makes to the runtime directly, for probes, hooks and stops.
+//! Policies for the calls that probeshim makes to the runtime directly, for probes, hooks and
+//! stops.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,9 +10,7 @@ use tonic::{Response, Status};
 
 use super::policies::Policies;
 use crate::cri::{framed_message, unary_message};
-use crate::relay::{
-    CallInfo, CallMarks, CallPolicy as _, Effect, Ending, Interception, MessageChange, MessageEffect,
-};
+use crate::relay::{CallInfo, CallMarks, Effect, Ending, Interception, MessageChange, MessageEffect};
 
 /// Status message of a call whose connection a fault has closed.
 const DISCONNECTED: &str = "the connection was closed by a fault of probeshim";
@@ -31,7 +30,7 @@ impl Policies {
         R: Message + Default,
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let Some(interceptor) = info.and_then(|info| self.interceptor(info)) else {
+        let Some(interceptor) = info.and_then(|info| self.interceptor_of_own(info)) else {
             return call(request).await;
         };
         let mut message = framed_message(&request.encode_to_vec());

@@ -92,14 +92,13 @@ impl Policies {
         self.metrics.register(registry);
     }
 
-    /// Returns the policies that are in effect for a call to `ExecSync`.
-    fn exec_policies(&self, info: &CallInfo) -> Option<ExecPolicies> {
-        // Pauses and coalescing are for the probes of clients. The prober runs on during a pause,
-        // without kills.
-        let is_own = info.peer.as_deref().is_some_and(Peer::is_this_process);
+    /// Returns the policies that are in effect for a call to `ExecSync`. A call that does not pass
+    /// the relay is not coalesced.
+    fn exec_policies(&self, info: &CallInfo, is_relayed: bool) -> Option<ExecPolicies> {
         let limiter = Some(&self.limiter).filter(|limiter| limiter.is_limited()).cloned();
-        let shares = self.coalesces.load(Ordering::Relaxed) && !is_own;
+        let shares = self.coalesces.load(Ordering::Relaxed) && is_relayed;
         let coalescer = shares.then(|| self.coalescer.clone());
+        // A pause answers the probes of a kubelet. The prober runs on, without kills.
         let is_paused = self.pauses.is_active() && info.is_from_kubelet();
         (is_paused || limiter.is_some() || shares).then(|| ExecPolicies {
             pauses: info.is_from_kubelet().then(|| self.pauses.clone()),
@@ -107,6 +106,23 @@ impl Policies {
             coalescer,
             metrics: self.metrics.clone(),
         })
+    }
+
+    /// Returns the interceptor of a call that probeshim makes to the runtime directly.
+    pub(super) fn interceptor_of_own(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
+        self.new_interceptor(info, false)
+    }
+
+    fn new_interceptor(&self, info: &Arc<CallInfo>, is_relayed: bool) -> Option<Box<dyn Interceptor>> {
+        let MethodName::Known(method) = info.method else { return None };
+        let faults = self.faults.select(info);
+        let is_exec = method.name() == EXEC_SYNC;
+        let exec = if is_exec { self.exec_policies(info, is_relayed) } else { None };
+        if faults.is_none() && exec.is_none() {
+            return None;
+        }
+        let (node, info) = (self.faults.node(), info.clone());
+        Some(Box::new(PolicyInterceptor { node, method, info, faults, exec }))
     }
 
     /// Ends the fault rules and the pauses. `cause` is named in their events.
@@ -119,14 +135,7 @@ impl Policies {
 
 impl CallPolicy for Policies {
     fn interceptor(&self, info: &Arc<CallInfo>) -> Option<Box<dyn Interceptor>> {
-        let MethodName::Known(method) = info.method else { return None };
-        let faults = self.faults.select(info);
-        let exec = if method.name() == EXEC_SYNC { self.exec_policies(info) } else { None };
-        if faults.is_none() && exec.is_none() {
-            return None;
-        }
-        let (node, info) = (self.faults.node(), info.clone());
-        Some(Box::new(PolicyInterceptor { node, method, info, faults, exec }))
+        self.new_interceptor(info, true)
     }
 
     fn refuses(&self, peer: Option<&Peer>) -> bool {

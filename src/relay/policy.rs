@@ -57,7 +57,8 @@ pub struct Interception {
     pub next: Option<Box<dyn Interceptor>>,
     /// Receives the response of the runtime. It is dropped without a response if there is none.
     pub share: Option<ResponseSink>,
-    /// A value that is kept until the runtime has answered, or the call has ended, such as a permit.
+    /// A value that is kept until the runtime has answered, or the call has ended, such as a
+    /// permit.
     pub guard: Option<Box<dyn Any + Send>>,
 }
 

@@ -186,7 +186,7 @@ fn each_occasion_affects_the_calls_of_crictl_in_turn() {
         execs.shim.ask(&["fault", "clear", &name]);
         assert_eq!(hits, expected, "{when}");
     }
-    // The same seed makes the same choices again.
+    // Choices repeat with the same seed.
     let seeded = |name: &str| {
         let rule = "ExecSync percentage=50 seed=4711: exit(7)";
         execs.shim.ask(&["fault", "add", rule, "--name", name, "--for", "1h"]);

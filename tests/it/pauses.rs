@@ -1,5 +1,7 @@
 //! Pauses of the program: its commands, its API, and calls through the relay.
 
+use std::process::Command;
+
 use fixtures::wait::soon;
 use probeshim::cri::v1::ExecSyncRequest;
 use prost::Message as _;
@@ -9,7 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::admin::{SERVICE, call, kept, until_shown};
 use crate::procrun::Runtime;
-use crate::program::Place;
+use crate::program::{Place, Running};
 
 /// Probes of the container `main`.
 const PROBES: &str = "
@@ -43,6 +45,25 @@ async fn post(place: &Place, path: &str, body: &str) -> String {
     response
 }
 
+/// Starts a relay whose calls are those of a kubelet: a client is identified by the name of its
+/// program.
+fn kubelet(place: &Place, shim: &Running) -> Running {
+    let program = place.at("kubelet");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+    let mut client = Command::new(program);
+    client.args(["run", "--http", "off", "--record-limit", "off", "--log", "off", "--watch-runtime", "off"]);
+    for (flag, name) in [
+        ("--listen", "of-kubelet.sock"),
+        ("--admin", "of-kubelet-admin.sock"),
+        ("--config", "empty.yaml"),
+    ] {
+        client.arg(flag).arg(place.at(name));
+    }
+    client.arg("--upstream").arg(&shim.socket);
+    std::fs::write(place.at("empty.yaml"), "").unwrap();
+    Running { process: client.spawn().unwrap(), socket: place.at("of-kubelet.sock"), log: place.at("log") }
+}
+
 async fn names(place: &Place) -> Vec<String> {
     let listed = place.ask(&["pause", "-o", "json"]).await.json();
     listed.as_array().unwrap().iter().map(|pause| pause["name"].as_str().unwrap().to_owned()).collect()
@@ -56,6 +77,13 @@ async fn a_pause_answers_probes_until_it_is_resumed_and_is_shown() {
     let container = runtime.runs("sleep 1000").await;
     let shim = place.start_watching(&["--max-exec-syncs", "7"]).await;
     until_shown(&place, &["status"], |status| status["pods"].get(0).cloned()).await;
+    let kubelet = kubelet(&place, &shim);
+    soon(async {
+        while UnixStream::connect(&kubelet.socket).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 
     let begun = place.ask(&["pause", "it/p*", "--for", "10m", "-o", "json"]).await.json();
     let probe =
@@ -73,7 +101,7 @@ async fn a_pause_answers_probes_until_it_is_resumed_and_is_shown() {
 
     let calls = ["exit 3", "exit 4", "exit 5"].map(|script| exec(&container, script));
     let calls: Vec<(&str, Vec<u8>)> = calls.iter().map(|(method, body)| (&**method, body.clone())).collect();
-    call(&shim, &calls).await;
+    call(&kubelet, &calls).await;
     let outcome = |call: &Value| {
         let policy: Vec<&str> =
             call["policy"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
@@ -102,7 +130,7 @@ async fn a_pause_answers_probes_until_it_is_resumed_and_is_shown() {
 
     let resumed = place.ask(&["resume"]).await;
     assert_eq!(resumed.stdout, "pause pause-1 has ended; 2 probes were answered in place of the runtime\n");
-    call(&shim, &calls[..1]).await;
+    call(&kubelet, &calls[..1]).await;
     assert_eq!(outcome(&kept(&place, 4).await[3]), "OK 3 ");
     let events = place.ask(&["events", "-o", "json"]).await.json();
     let of = |reason: &str| events.as_array().unwrap().iter().any(|event| event["reason"] == reason);

@@ -26,8 +26,8 @@ pub struct CallInFlight {
     pub pod: Option<Pod>,
     pub container: Option<Container>,
     pub exec: Option<Exec>,
-    /// `queue` while a policy holds the request, then `start`, `run` or `drain`; null if no event of
-    /// the runtime describes the command.
+    /// `queue` while a policy holds the request, then `start`, `run` or `drain`; null if no event
+    /// of the runtime describes the command.
     pub phase: Option<String>,
     /// Pid of the command on the host, once it has started.
     pub pid: Option<u32>,

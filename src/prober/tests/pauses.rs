@@ -76,7 +76,7 @@ async fn a_pause_aborts_a_kill_during_its_hook_and_the_probe_counts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dry_run_predicts_no_kill_for_a_command_whose_probe_a_pause_answers() {
+async fn dry_run_predicts_no_kill_for_an_exec_probe_that_a_pause_answers() {
     let (settings, pauses) = pausable();
     let settings = EnforcementSettings { mode: EnforcementMode::DryRun, ..settings };
     let (mut node, _, start) = node(settings, &[failing("web", &json!({}))], well, at_once).await;
