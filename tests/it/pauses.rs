@@ -52,11 +52,9 @@ fn kubelet(place: &Place, shim: &Running) -> Running {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
     let mut client = Command::new(program);
     client.args(["run", "--http", "off", "--record-limit", "off", "--log", "off", "--watch-runtime", "off"]);
-    for (flag, name) in [
-        ("--listen", "of-kubelet.sock"),
-        ("--admin", "of-kubelet-admin.sock"),
-        ("--config", "empty.yaml"),
-    ] {
+    for (flag, name) in
+        [("--listen", "of-kubelet.sock"), ("--admin", "of-kubelet-admin.sock"), ("--config", "empty.yaml")]
+    {
         client.arg(flag).arg(place.at(name));
     }
     client.arg("--upstream").arg(&shim.socket);
