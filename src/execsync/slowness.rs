@@ -44,18 +44,20 @@ pub enum Slow {
 }
 
 impl SlownessConfig {
-    /// Assesses a call. `median` is the median duration of such calls.
-    pub(super) fn assessment(&self, call: &Call, median: Option<Duration>) -> Assessment {
+    /// Assesses a call. `median` is the median duration of such calls. The time for which a policy
+    /// `held` the call does not count.
+    pub(super) fn assessment(&self, call: &Call, held: Duration, median: Option<Duration>) -> Assessment {
+        let duration = call.duration.saturating_sub(held);
         let exec = call.exec.as_deref();
         let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
         let timeout = exec.and_then(ExecCall::timeout);
         if call.ending != CallOutcome::Completed(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
             Assessment::Failed
-        } else if timeout.is_some_and(|timeout| call.duration > timeout / 2) {
+        } else if timeout.is_some_and(|timeout| duration > timeout / 2) {
             Assessment::Slow(Slow::HalfOfTimeout)
-        } else if call.duration > self.slow {
+        } else if duration > self.slow {
             Assessment::Slow(Slow::Threshold)
-        } else if median.is_some_and(|median| call.duration > median * 3) {
+        } else if median.is_some_and(|median| duration > median * 3) {
             Assessment::Slow(Slow::OverTripleMedian)
         } else {
             Assessment::Fine
@@ -130,7 +132,11 @@ mod tests {
             (80, 30, Some(30), Assessment::Fine),
         ] {
             let median = median.map(Duration::from_millis);
-            assert_eq!(settings.assessment(&call(millis, timeout), median), assessment, "{millis} {timeout}");
+            assert_eq!(
+                settings.assessment(&call(millis, timeout), Duration::ZERO, median),
+                assessment,
+                "{millis} {timeout}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Admission of an `ExecSync` to the runtime: coalescing and limits.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,6 +35,8 @@ pub(super) struct ExecAdmission {
     metrics: ExecMetrics,
     /// Id of the container.
     container: Arc<str>,
+    /// Whether the call is refused, and does not wait, if limits are so configured.
+    may_be_refused: bool,
 }
 
 /// A call that a pause may answer.
@@ -46,9 +49,9 @@ struct PausableCall {
 }
 
 impl PausableCall {
-    /// Returns the response of a pause that is active now.
-    fn response(&self) -> Option<UnaryResponse> {
-        self.pauses.response(&self.info, &self.target, &self.node)
+    /// Waits for a pause that answers the call, and returns its response.
+    async fn response(&self) -> UnaryResponse {
+        self.pauses.begun(&self.info, &self.target, &self.node).await
     }
 }
 
@@ -59,24 +62,27 @@ impl ExecPolicies {
     }
 
     /// Returns the admission of a call; `None` if it needs none. Without the message of the
-    /// request, or a `node`, the call is not coalesced.
+    /// request, the call is not coalesced, nor if it cannot share a response.
     pub(super) fn admission(
         self,
         request: Option<Bytes>,
         target: Target,
         node: Option<Arc<NodeView>>,
         info: Arc<CallInfo>,
+        can_share: bool,
     ) -> Option<ExecAdmission> {
         let Self { pauses, limiter, coalescer, metrics } = self;
         let is_probe = || node.as_ref().is_some_and(|node| node.probes(&target).is_some());
-        let coalescing = coalescer.zip(request).filter(|_| is_probe());
+        let coalescing = coalescer.zip(request).filter(|_| can_share && is_probe());
         if limiter.is_none() && coalescing.is_none() {
             return None;
         }
         let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
         let container = known.or(target.object_id()).unwrap_or_default().into();
+        // Hooks have no timeout. A refused one would end its container, or be skipped.
+        let may_be_refused = target.exec().is_none_or(|(_, timeout)| timeout > 0);
         let paused = pauses.zip(node).map(|(pauses, node)| PausableCall { pauses, info, target, node });
-        Some(ExecAdmission { limiter, coalescing, paused, metrics, container })
+        Some(ExecAdmission { limiter, coalescing, paused, metrics, container, may_be_refused })
     }
 }
 
@@ -88,6 +94,25 @@ impl Interceptor for ExecAdmission {
 
 impl ExecAdmission {
     async fn interception(self, marks: &mut CallMarks) -> Interception {
+        let Self { paused, .. } = &self;
+        let begun = async {
+            match paused {
+                Some(call) => call.response().await,
+                None => pending().await,
+            }
+        };
+        let response = tokio::select! {
+            // A call that is paused and admitted at the same time is not sent.
+            biased;
+            response = begun => response,
+            admitted = self.admitted(marks) => return admitted,
+        };
+        marks.policies.push(PAUSE.into());
+        Interception::respond(response)
+    }
+
+    /// Waits until the call is admitted, or answered.
+    async fn admitted(&self, marks: &mut CallMarks) -> Interception {
         let leader = match &self.coalescing {
             Some((coalescer, request)) => match self.response_of_leader(coalescer, request, marks).await {
                 Ok(response) => return Interception::respond(response),
@@ -97,15 +122,10 @@ impl ExecAdmission {
         };
         let mut call = Interception::default();
         if let Some(limiter) = &self.limiter {
-            match limiter.acquire(&self.container, marks).await {
+            match limiter.acquire(&self.container, self.may_be_refused, marks).await {
                 Ok(permit) => call.guard = Some(Box::new(permit)),
                 Err(status) => return Interception::respond(UnaryResponse::from_status(&status)),
             }
-        }
-        // A pause may have begun while the call waited.
-        if let Some(response) = self.paused.and_then(|call| call.response()) {
-            marks.policies.push(PAUSE.into());
-            return Interception::respond(response);
         }
         call.share = leader.map(|leader| {
             let share = move |response: &UnaryResponse| {

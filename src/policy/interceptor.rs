@@ -66,8 +66,7 @@ impl PolicyInterceptor {
         });
         let admission = self.exec.and_then(|exec| {
             let is_changed = call.request.is_some() || !call.after.is_empty() || !call.messages.is_empty();
-            let node = self.node.filter(|_| !is_changed);
-            exec.admission(request, target, node, self.info)
+            exec.admission(request, target, self.node, self.info, !is_changed)
         });
         call.next = admission.map(|admission| Box::new(admission) as Box<dyn Interceptor>);
         call

@@ -35,7 +35,7 @@ pub enum Overflow {
     #[default]
     Wait,
     /// The call fails with RESOURCE_EXHAUSTED, which the kubelet does not count as a failure of a
-    /// probe
+    /// probe. A call without a timeout, such as a hook, waits nevertheless
     Fail,
 }
 
@@ -117,10 +117,12 @@ impl ExecLimiter {
     }
 
     /// Returns a permit for a call in a container, and waits for it if necessary. `marks` receives
-    /// the policy if the call has to wait or is refused.
+    /// the policy if the call has to wait or is refused. A call that must not be refused waits
+    /// however the limits are configured.
     pub(super) async fn acquire(
         &self,
         container: &Arc<str>,
+        may_be_refused: bool,
         marks: &mut CallMarks,
     ) -> Result<ExecPermit, Status> {
         let (place, admitted) = {
@@ -129,7 +131,7 @@ impl ExecLimiter {
                 return Ok(self.permit(container));
             }
             marks.policies.push(LIMIT.into());
-            if state.limits.overflow == Overflow::Fail {
+            if state.limits.overflow == Overflow::Fail && may_be_refused {
                 self.0.metrics.rejected.inc();
                 return Err(Status::resource_exhausted(refusal(&state.limits)));
             }
@@ -212,6 +214,7 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -230,17 +233,19 @@ mod tests {
     async fn a_call_beyond_the_limit_is_refused_or_waits_for_its_turn() {
         let limiter = limiter(2, 1, Overflow::Fail);
         let (a, b, mut marks) = (Arc::from("a"), Arc::from("b"), CallMarks::default());
-        let first = limiter.acquire(&a, &mut marks).await.unwrap();
+        let first = limiter.acquire(&a, true, &mut marks).await.unwrap();
         assert!(marks.is_empty());
-        let status = limiter.acquire(&a, &mut marks).await.unwrap_err();
+        let status = limiter.acquire(&a, true, &mut marks).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         assert!(status.message().ends_with("are 2 on the node and 1 in the container"), "{status}");
+        let hook = limiter.acquire(&a, false, &mut CallMarks::default()).now_or_never();
+        assert!(hook.is_none(), "a hook waits");
         assert_eq!(marks.policies, [LIMIT.into()]);
         limiter.set(ExecLimits { overflow: Overflow::Wait, ..limiter.limits() });
-        let second = limiter.acquire(&b, &mut CallMarks::default()).await.unwrap();
+        let second = limiter.acquire(&b, true, &mut CallMarks::default()).await.unwrap();
         let mut waiting = CallMarks::default();
         {
-            let mut third = pin!(limiter.acquire(&a, &mut waiting));
+            let mut third = pin!(limiter.acquire(&a, true, &mut waiting));
             let mut cx = Context::from_waker(Waker::noop());
             assert!(third.as_mut().poll(&mut cx).is_pending());
             assert_eq!(limiter.0.metrics.waiting(), [1, 0]);
@@ -256,18 +261,18 @@ mod tests {
     async fn a_call_that_gives_up_leaves_the_queue_and_returns_its_permit() {
         let limiter = limiter(1, 0, Overflow::Wait);
         let (a, second) = (Arc::from("a"), Duration::from_secs(1));
-        let first = limiter.acquire(&a, &mut CallMarks::default()).await.unwrap();
+        let first = limiter.acquire(&a, true, &mut CallMarks::default()).await.unwrap();
         let mut marks = CallMarks::default();
-        timeout(second, limiter.acquire(&a, &mut marks)).await.unwrap_err();
+        timeout(second, limiter.acquire(&a, true, &mut marks)).await.unwrap_err();
         assert_eq!((marks.policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
         // A call that gives up between its admission and its next poll.
         let mut marks = CallMarks::default();
         {
-            let mut admitted = pin!(limiter.acquire(&a, &mut marks));
+            let mut admitted = pin!(limiter.acquire(&a, true, &mut marks));
             assert!(admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(first);
         }
-        let last = timeout(second, limiter.acquire(&a, &mut CallMarks::default())).await;
+        let last = timeout(second, limiter.acquire(&a, true, &mut CallMarks::default())).await;
         drop(last.expect("the permit was returned"));
     }
 
@@ -280,7 +285,7 @@ mod tests {
             tokio::spawn(async move {
                 let container = call % 5;
                 let name = container.to_string().into();
-                let _permit = limiter.acquire(&name, &mut CallMarks::default()).await.unwrap();
+                let _permit = limiter.acquire(&name, true, &mut CallMarks::default()).await.unwrap();
                 *running.lock().unwrap().entry(container).or_default() += 1;
                 let (here, all) = {
                     let running = running.lock().unwrap();

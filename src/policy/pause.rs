@@ -2,6 +2,7 @@
 //! probeshim kills no container.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -85,6 +86,8 @@ struct Shared {
     changes: Mutex<u64>,
     /// Signalled when the next expiry may have changed.
     changed: Notify,
+    /// Signalled to all calls that wait when a pause begins.
+    begun: Notify,
     node: OnceLock<Arc<NodeView>>,
     metrics: PauseMetrics,
 }
@@ -171,6 +174,20 @@ impl Pauses {
             active.push(Arc::new(started));
             Ok(status)
         })
+        .inspect(|_| self.0.begun.notify_waiters())
+    }
+
+    /// Waits until a pause answers an `ExecSync`, and returns its response.
+    pub(super) async fn begun(&self, info: &CallInfo, target: &Target, node: &NodeView) -> UnaryResponse {
+        loop {
+            let mut begun = pin!(self.0.begun.notified());
+            // From here on, no signal is missed.
+            begun.as_mut().enable();
+            if let Some(response) = self.response(info, target, node) {
+                return response;
+            }
+            begun.await;
+        }
     }
 
     /// Ends the pauses with these names, or all if `names` is empty. Returns the ended ones; the

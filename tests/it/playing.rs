@@ -124,6 +124,9 @@ pub(crate) async fn is_clean(place: &Place, mut runtime: Runtime) {
     runtime.end().await;
 }
 
+/// Probe of a container that is not ready while it runs, even for a moment.
+pub(crate) const NEVER_READY: &str = ", readinessProbe: {exec: {command: ['false']}}";
+
 #[tokio::test]
 async fn play_ends_with_its_pods_and_reports_their_results() {
     for (pods, arguments, code, told) in [
@@ -159,13 +162,13 @@ async fn play_ends_with_its_pods_and_reports_their_results() {
         ),
         (pod("a", "exit 1", "", ""), &["--until", "restarts=1"], 0, ""),
         (
-            pod("a", "exit 1", ", restartPolicy: Never", ""),
+            pod("a", "exit 1", ", restartPolicy: Never", NEVER_READY),
             &["--until", "ready"],
             1,
             "error: pod test/a has failed: main exited with code 1 (Error)",
         ),
         (
-            pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['false']}}"),
+            pod("a", POLITE, "", NEVER_READY),
             &["--until", "ready", "--timeout", "2s"],
             1,
             "error: --timeout: after 2.00s not ready: test/a (Running)",

@@ -92,6 +92,7 @@ impl Cause {
         }
         let slowest = match insight.phases {
             Phases::Complete(parts) => parts.slowest().map(|(name, _)| name),
+            _ if !insight.is_sent() => Some("queue"),
             _ => None,
         };
         match slowest {

@@ -34,7 +34,8 @@ const MAX_LINES: usize = 20;
 #[must_use]
 pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
-    let mut sentences = vec![describe_call(call)];
+    let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
+    let mut sentences = vec![describe_call(call, is_sent)];
     sentences.extend(faults(call));
     sentences.extend(policies(record));
     if let Some(kill) = call.kill.as_deref() {
@@ -127,13 +128,14 @@ fn quoted(title: &str, text: &str) -> Vec<String> {
     [format!("{title}:")].into_iter().chain(shown).chain(rest).collect()
 }
 
-fn describe_call(call: &Call) -> String {
+fn describe_call(call: &Call, is_sent: bool) -> String {
     let by = call.peer.as_deref().map(peer).unwrap_or_default();
     let place = place(call);
     match call.exec.as_deref() {
         Some(exec) => {
             let more = if exec.truncated { " …" } else { "" };
-            format!("Call {} executed {}{more}{place}{by}.", call.id, format::command(&exec.command))
+            let did = if is_sent { "executed" } else { "was to execute" };
+            format!("Call {} {did} {}{more}{place}{by}.", call.id, format::command(&exec.command))
         }
         None => format!("Call {} was {}{place}{by}.", call.id, call.method),
     }
@@ -220,6 +222,21 @@ fn describe_purpose(identity: &ProbeMatch) -> String {
 
 fn describe_outcome(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> String {
     let took = duration(call.duration);
+    if !insight.is_sent() {
+        let end = match (call.ending, exec.result) {
+            (CallOutcome::Completed(_), Some(result)) => {
+                format!("probeshim answered it with exit code {}", result.exit_code)
+            }
+            (CallOutcome::Completed(Some(code)), None) => format!("probeshim answered it with {code}"),
+            _ => self::end(call.ending),
+        };
+        return format!("The call took {took}, and {end}.");
+    }
+    let held = insight.phases.parts().queue;
+    let took = match call.marks {
+        Some(_) if !held.is_zero() => format!("{took}, of which probeshim held it for {}", duration(held)),
+        _ => took,
+    };
     let margin = match (exec.timeout(), insight.margin) {
         (Some(timeout), Some(TimeoutMargin::Under(margin))) => {
             format!(", {} less than the timeout of {}", duration(margin), duration(timeout))

@@ -172,7 +172,13 @@ impl Tracker {
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
         let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };
-        let assessment = self.config.assessment(&decoded.call, self.periodicity.median(&call.pattern_key));
+        let held = if decoded.call.marks.is_some() {
+            call.sent.saturating_sub(call.received)
+        } else {
+            Duration::ZERO
+        };
+        let median = self.periodicity.median(&call.pattern_key);
+        let assessment = self.config.assessment(&decoded.call, held, median);
         let evidence_pending = assessment != Assessment::Fine;
         let sample_request = if evidence_pending {
             let in_flight = self.in_flight_counts(container);
@@ -182,7 +188,8 @@ impl Tracker {
         };
         self.sample_requests.push(sample_request);
         if decoded.call.ending == CallOutcome::Completed(Some(Code::OK)) && call.is_sent {
-            self.periodicity.record_duration(&call.pattern_key, decoded.call.duration);
+            let duration = decoded.call.duration.saturating_sub(held);
+            self.periodicity.record_duration(&call.pattern_key, duration);
         }
         let end = candidate_end(&decoded.call, call.started_at);
         let deadline = now + LATE_EVENT_TIMEOUT;

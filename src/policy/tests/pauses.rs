@@ -161,8 +161,9 @@ async fn a_pause_that_begins_while_a_call_waits_answers_the_call() {
     let mut waiting = waiting.decide(None, &mut marks);
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     node.pause("shop/web-3");
-    drop(running);
+    // The other call still runs.
     let call = waiting.await;
+    drop(running);
     let [Effect::End(Ending::Response(response), _)] = &call.before[..] else { panic!("{call:?}") };
     (**response).clone().into_result().unwrap();
     let names: Vec<&str> = marks.policies.iter().map(|policy| &**policy).collect();

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::{POLITE, pod};
+use super::{NEVER_READY, POLITE, pod};
 use crate::procrun::{processes_of, until};
 use crate::program::{Answer, Place};
 use fixtures::wait::soon;
@@ -93,7 +93,7 @@ async fn the_flag_that_selects_the_runtime_takes_precedence_over_variables() {
 #[tokio::test]
 async fn play_runs_no_command_if_a_pod_fails_and_shows_the_end_of_its_log() {
     let place = Place::new();
-    let manifest = pod("a", "echo no such table; exit 3", ", restartPolicy: Never", "");
+    let manifest = pod("a", "echo no such table; exit 3", ", restartPolicy: Never", NEVER_READY);
     let answer = Answer::to(embedded(&place, &manifest, &["--", "echo", "ran"])).await;
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{answer:?}");
     let expected = "error: pod test/a has failed: main exited with code 3 (Error)\n  \
@@ -127,7 +127,7 @@ async fn play_passes_sigterm_on_to_its_command_and_then_ends_its_pods() {
 #[tokio::test]
 async fn wait_awaits_the_restart_and_the_end_of_pods() {
     let place = Place::new();
-    let manifest = pod("a", "exit 1", "", "") + &pod("b", POLITE, "", READY);
+    let manifest = pod("a", "exit 1", "", NEVER_READY) + &pod("b", POLITE, "", READY);
     let play = embedded(&place, &manifest, &["-q", "--log", "off"]).spawn().unwrap();
     let wait = async |arguments: &[&str]| place.ask(&[&["wait"], arguments].concat()).await;
     // The pods, and probeshim itself, may not exist yet.
