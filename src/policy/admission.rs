@@ -51,7 +51,7 @@ struct PausableCall {
 impl PausableCall {
     /// Waits for a pause that answers the call, and returns its response.
     async fn response(&self) -> UnaryResponse {
-        self.pauses.begun(&self.info, &self.target, &self.node).await
+        self.pauses.answer(&self.info, &self.target, &self.node).await
     }
 }
 
@@ -95,7 +95,7 @@ impl Interceptor for ExecAdmission {
 impl ExecAdmission {
     async fn interception(self, marks: &mut CallMarks) -> Interception {
         let Self { paused, .. } = &self;
-        let begun = async {
+        let began = async {
             match paused {
                 Some(call) => call.response().await,
                 None => pending().await,
@@ -104,7 +104,7 @@ impl ExecAdmission {
         let response = tokio::select! {
             // A call that is paused and admitted at the same time is not sent.
             biased;
-            response = begun => response,
+            response = began => response,
             admitted = self.admitted(marks) => return admitted,
         };
         marks.policies.push(PAUSE.into());

@@ -87,7 +87,7 @@ struct Shared {
     /// Signalled when the next expiry may have changed.
     changed: Notify,
     /// Signalled to all calls that wait when a pause begins.
-    begun: Notify,
+    began: Notify,
     node: OnceLock<Arc<NodeView>>,
     metrics: PauseMetrics,
 }
@@ -174,19 +174,19 @@ impl Pauses {
             active.push(Arc::new(started));
             Ok(status)
         })
-        .inspect(|_| self.0.begun.notify_waiters())
+        .inspect(|_| self.0.began.notify_waiters())
     }
 
     /// Waits until a pause answers an `ExecSync`, and returns its response.
-    pub(super) async fn begun(&self, info: &CallInfo, target: &Target, node: &NodeView) -> UnaryResponse {
+    pub(super) async fn answer(&self, info: &CallInfo, target: &Target, node: &NodeView) -> UnaryResponse {
         loop {
-            let mut begun = pin!(self.0.begun.notified());
+            let mut began = pin!(self.0.began.notified());
             // From here on, no signal is missed.
-            begun.as_mut().enable();
+            began.as_mut().enable();
             if let Some(response) = self.response(info, target, node) {
                 return response;
             }
-            begun.await;
+            began.await;
         }
     }
 
