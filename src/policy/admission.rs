@@ -94,9 +94,8 @@ impl Interceptor for ExecAdmission {
 
 impl ExecAdmission {
     async fn interception(self, marks: &mut CallMarks) -> Interception {
-        let Self { paused, .. } = &self;
-        let began = async {
-            match paused {
+        let paused = async {
+            match &self.paused {
                 Some(call) => call.response().await,
                 None => pending().await,
             }
@@ -104,7 +103,7 @@ impl ExecAdmission {
         let response = tokio::select! {
             // A call that is paused and admitted at the same time is not sent.
             biased;
-            response = began => response,
+            response = paused => response,
             admitted = self.admitted(marks) => return admitted,
         };
         marks.policies.push(PAUSE.into());

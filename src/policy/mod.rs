@@ -10,6 +10,7 @@
 //! ```
 
 mod active;
+mod active_names;
 mod admission;
 mod call_match;
 mod coalesce;

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tracing::info;
 
+use super::active_names::{check_active, is_named};
 use super::fault::{RuleError, check_name};
 use super::lifetime;
 use super::metrics::PauseMetrics;
@@ -194,19 +195,9 @@ impl Pauses {
     /// error is a name without a pause, and ends none. `requester` is named in their events.
     pub fn resume(&self, names: &[String], requester: &str) -> Result<Vec<PauseStatus>, RuleError> {
         self.change(|active, _| {
-            for name in names {
-                if !active.iter().any(|known| *known.name == **name) {
-                    let known: Vec<&str> = active.iter().map(|known| &*known.name).collect();
-                    let reason = match known.len() {
-                        0 => "is no active pause: there are none".to_owned(),
-                        _ => format!("is no active pause; active are {}", known.join(", ")),
-                    };
-                    return Err(RuleError::new(format!("name {name:?}"), reason));
-                }
-            }
-            let is_named =
-                |known: &ActivePause| names.is_empty() || names.iter().any(|name| **name == *known.name);
-            Ok(self.end(active, is_named, requester))
+            let known: Vec<&str> = active.iter().map(|known| &*known.name).collect();
+            check_active(names, &known, "pause")?;
+            Ok(self.end(active, |known| is_named(names, &known.name), requester))
         })
     }
 
@@ -264,13 +255,13 @@ impl Pauses {
         target: &Target,
         node: &NodeView,
     ) -> Option<UnaryResponse> {
-        let selects =
-            |pause: &ActivePause| pause.selector.matches_names(target.names(), |key| target.label(key));
-        let pause = self.find(|pause| pause.readiness && selects(pause)).or_else(|| self.find(selects))?;
         // Execs of the kubelet without a timeout are hooks.
         if !info.is_from_kubelet() || target.exec().is_none_or(|(_, timeout)| timeout <= 0) {
             return None;
         }
+        let selects =
+            |pause: &ActivePause| pause.selector.matches_names(target.names(), |key| target.label(key));
+        let pause = self.find(|pause| pause.readiness && selects(pause)).or_else(|| self.find(selects))?;
         // The type of an unknown probe may be any.
         let probes = node.probes(target).unwrap_or_else(|| ProbeType::ALL.to_vec());
         let response = match PausedProbe::for_types(&probes, pause.readiness) {

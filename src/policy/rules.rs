@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::active::{ActiveRule, RuleSource};
+use super::active_names::{check_active, is_named};
 use super::fault::{FaultRule, RuleError};
 use super::index::RuleIndex;
 use super::interceptor::SelectedFaults;
@@ -132,20 +133,9 @@ impl FaultRules {
     /// error is a name without a rule, and ends none. `requester` is named in their events.
     pub fn clear(&self, names: &[String], requester: &str) -> Result<Vec<FaultStatus>, RuleError> {
         self.change(|active| {
-            for name in names {
-                if !active.iter().any(|known| *known.rule.name == **name) {
-                    let known: Vec<&str> = active.iter().map(|known| &*known.rule.name).collect();
-                    let reason = match known.len() {
-                        0 => "is no active rule: there are none".to_owned(),
-                        _ => format!("is no active rule; active are {}", known.join(", ")),
-                    };
-                    return Err(RuleError::new(format!("name {name:?}"), reason));
-                }
-            }
-            let is_named = |known: &mut Arc<ActiveRule>| {
-                names.is_empty() || names.iter().any(|name| **name == *known.rule.name)
-            };
-            let ended: Vec<_> = active.extract_if(.., is_named).collect();
+            let known: Vec<&str> = active.iter().map(|known| &*known.rule.name).collect();
+            check_active(names, &known, "rule")?;
+            let ended: Vec<_> = active.extract_if(.., |known| is_named(names, &known.rule.name)).collect();
             self.end_rules(&ended, requester);
             Ok(ended.iter().map(|ended| FaultStatus::from(&**ended)).collect())
         })
@@ -178,6 +168,45 @@ impl FaultRules {
     /// Registers the metrics of the rules.
     pub fn register(&self, registry: &mut Registry) {
         self.0.metrics.register(registry);
+    }
+
+    /// Returns the rules that may select a call; `None` if the call is forwarded without them.
+    pub(super) fn select(&self, info: &CallInfo) -> Option<SelectedFaults> {
+        if !self.0.has_rules.load(Ordering::Relaxed) {
+            return None;
+        }
+        let MethodName::Known(method) = info.method else { return None };
+        let index = self.index();
+        let rules = index.for_method(method)?;
+        let peer = info.peer.as_deref();
+        let is_own = peer.is_some_and(Peer::is_this_process);
+        if is_own && !rules.selects_own_calls {
+            return None;
+        }
+        let few = Some(&rules.rules).filter(|rules| rules.len() <= FEW_RULES);
+        if few.is_some_and(|rules| !rules.iter().any(|active| active.rule.matches.admits(peer))) {
+            return None;
+        }
+        Some(SelectedFaults { metrics: self.0.metrics.clone(), index })
+    }
+
+    pub(super) fn node(&self) -> Option<Arc<NodeView>> {
+        self.0.node.get().cloned()
+    }
+
+    /// Returns whether a rule refuses the connection of a client. Each rule counts the connection.
+    pub(super) fn refuses(&self, peer: Option<&Peer>) -> bool {
+        if !self.0.has_rules.load(Ordering::Relaxed) {
+            return false;
+        }
+        let index = self.index();
+        let now = Instant::now();
+        let client = peer.and_then(|peer| peer.program.clone()).unwrap_or_default();
+        // Each rule counts the connection, whether or not another refuses it.
+        let refusing = index.refusing().iter().filter(|active| active.rule.matches.admits(peer));
+        let refused = refusing.filter(|active| !active.occur(&client, None, now).is_empty()).count();
+        self.0.metrics.add_refused(refused);
+        refused > 0
     }
 
     fn record_activation(&self, rule: &ActiveRule, requester: &str) {
@@ -259,46 +288,5 @@ impl From<&ActiveRule> for FaultStatus {
             hits,
             calls,
         }
-    }
-}
-
-impl FaultRules {
-    /// Returns the rules that may select a call; `None` if the call is forwarded without them.
-    pub(super) fn select(&self, info: &CallInfo) -> Option<SelectedFaults> {
-        if !self.0.has_rules.load(Ordering::Relaxed) {
-            return None;
-        }
-        let MethodName::Known(method) = info.method else { return None };
-        let index = self.index();
-        let rules = index.for_method(method)?;
-        let peer = info.peer.as_deref();
-        let is_own = peer.is_some_and(Peer::is_this_process);
-        if is_own && !rules.selects_own_calls {
-            return None;
-        }
-        let few = Some(&rules.rules).filter(|rules| rules.len() <= FEW_RULES);
-        if few.is_some_and(|rules| !rules.iter().any(|active| active.rule.matches.admits(peer))) {
-            return None;
-        }
-        Some(SelectedFaults { metrics: self.0.metrics.clone(), index })
-    }
-
-    pub(super) fn node(&self) -> Option<Arc<NodeView>> {
-        self.0.node.get().cloned()
-    }
-
-    /// Returns whether a rule refuses the connection of a client. Each rule counts the connection.
-    pub(super) fn refuses(&self, peer: Option<&Peer>) -> bool {
-        if !self.0.has_rules.load(Ordering::Relaxed) {
-            return false;
-        }
-        let index = self.index();
-        let now = Instant::now();
-        let client = peer.and_then(|peer| peer.program.clone()).unwrap_or_default();
-        // Each rule counts the connection, whether or not another refuses it.
-        let refusing = index.refusing().iter().filter(|active| active.rule.matches.admits(peer));
-        let refused = refusing.filter(|active| !active.occur(&client, None, now).is_empty()).count();
-        self.0.metrics.add_refused(refused);
-        refused > 0
     }
 }
