@@ -80,8 +80,9 @@ impl PolicyInterceptor {
         target: &Target,
         marks: &mut CallMarks,
     ) -> Interception {
-        let (now, key) = (Instant::now(), target.counter_key());
+        let now = Instant::now();
         let mut call = Interception::default();
+        let key = LazyCell::new(|| target.counter_key());
         let command_line = LazyCell::new(|| target.command_line());
         for active in &*faults.index.selected(self.method, target) {
             if !self.selects(active, target, &command_line) {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::cri::{FieldMessage, MessageSide, Method, unary_message};
+use prost::Message as _;
+
+use crate::cri::{FieldMessage, MessageSide, Method, unary_message, v1};
 use crate::inventory::{Container, Inventory, Sandbox};
 
 /// Maximum length in bytes of a message whose names are read. A longer one names nothing.
@@ -34,6 +36,18 @@ pub(super) struct Target {
     names: RequestNames,
 }
 
+impl From<v1::ExecSyncRequest> for RequestNames {
+    fn from(request: v1::ExecSyncRequest) -> Self {
+        let v1::ExecSyncRequest { container_id, cmd, timeout } = request;
+        Self {
+            container_id: (!container_id.is_empty()).then_some(container_id),
+            command: (!cmd.is_empty()).then_some(cmd),
+            timeout_seconds: timeout,
+            ..Self::default()
+        }
+    }
+}
+
 impl RequestNames {
     /// Reads the message of a request, with its gRPC frame. A message that cannot be read names
     /// nothing.
@@ -43,8 +57,16 @@ impl RequestNames {
             _ => MAX_MESSAGE,
         };
         let message = unary_message(frame).ok().filter(|message| message.len() <= limit);
-        let message = message.and_then(|it| FieldMessage::decode(method, MessageSide::Request, it));
-        let Some(message) = message else { return Self::default() };
+        let names = message.and_then(|message| match method.name() {
+            // The most frequent calls on a busy node, which are decoded fastest with their own type.
+            "ExecSync" => v1::ExecSyncRequest::decode(message).ok().map(Self::from),
+            _ => FieldMessage::decode(method, MessageSide::Request, message)
+                .map(|message| Self::from_fields(method, &message)),
+        });
+        names.unwrap_or_default()
+    }
+
+    fn from_fields(method: Method, message: &FieldMessage) -> Self {
         // A request that creates an object has the configuration of its pod, or of its container
         // beside that of its pod.
         let pod = match method.name() {
