@@ -19,7 +19,7 @@ const MIN_THROTTLED_PERIODS: u64 = 2;
 
 /// Cause of a slow or failed ExecSync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub enum Cause {
     /// The runtime rejected the call with this code.
     Rejected(Code),
     /// The runtime, or its connection, ended the call without a status.
@@ -47,6 +47,25 @@ pub(super) enum Cause {
 }
 
 impl Cause {
+    /// Returns the name of the cause.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "rejected",
+            Self::RuntimeLost => "runtime-lost",
+            Self::ExitCode(_) => "exit-code",
+            Self::Frozen => "frozen",
+            Self::OutOfMemory => "out-of-memory",
+            Self::PidsLimit => "pids-limit",
+            Self::Throttled => "throttled",
+            Self::Queue => "queue",
+            Self::Start => "start",
+            Self::Run => "run",
+            Self::Drain => "drain",
+            Self::UnknownPhase => "unknown-phase",
+        }
+    }
+
     /// Returns the causes, the most important first; none if the call was quick and succeeded.
     pub(super) fn all(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> Vec<Self> {
         match (exec.result.map(|result| result.exit_code), call.ending) {

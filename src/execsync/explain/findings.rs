@@ -69,11 +69,27 @@ fn load(evidence: &Evidence) -> Vec<String> {
     found
 }
 
+impl Evidence {
+    /// Returns whether processes of the container, or of the node if the container was not measured,
+    /// were stalled for at least a tenth of the time: on CPU, I/O and memory.
+    #[must_use]
+    pub fn notable_stalls(&self) -> [bool; 3] {
+        let (pressure, window) = match self.container_pressure {
+            Some(pressure) => (Some(pressure), self.window),
+            None => (self.node_pressure, self.psi_window),
+        };
+        let stalled = pressure.unwrap_or_default();
+        [stalled.cpu, stalled.io, stalled.memory].map(|stalled| is_notable(stalled, window))
+    }
+}
+
+fn is_notable(stalled: Duration, window: Duration) -> bool {
+    !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
+}
+
 fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String> {
     let all = [("CPU", pressure.cpu), ("I/O", pressure.io), ("memory", pressure.memory)];
-    let notable = all.into_iter().filter(|(_, stalled)| {
-        !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
-    });
+    let notable = all.into_iter().filter(|(_, stalled)| is_notable(*stalled, window));
     let sentence = |(what, stalled)| {
         format!(
             "Processes of {owner} were stalled on {what} for {} of {} ({}).",

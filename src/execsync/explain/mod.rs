@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
+pub use cause::Cause;
 pub use in_flight::explain_in_flight;
-
-use cause::Cause;
+pub use verdict::ExecVerdict;
 
 use super::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use super::identity::ProbeMatch;
@@ -65,6 +65,15 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     sentences.extend(evidence(insight, &causes));
     sentences.extend(advice::advice(record, exec, insight, &causes));
     sentences
+}
+
+/// Returns the causes of a slow or failed ExecSync, the most important first.
+#[must_use]
+pub fn causes(record: &CallRecord) -> Vec<Cause> {
+    match (record.call.exec.as_deref(), record.analysis.as_deref()) {
+        (Some(exec), Some(insight)) => Cause::all(&record.call, exec, insight),
+        _ => Vec::new(),
+    }
 }
 
 /// Quotes the status message with which the runtime rejected a call.

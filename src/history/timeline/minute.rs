@@ -1,0 +1,180 @@
+//! Results of one probe in one minute.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::durations::Durations;
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, causes};
+
+/// Maximum number of ids of failed calls in a row.
+const MAX_FAILED: usize = 3;
+
+/// Results of one probe in one minute, or in several that were merged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Minute {
+    /// Number of the minute since 1970 in which the attempts ended.
+    pub minute: u64,
+    /// Number of successes.
+    pub successes: u32,
+    /// Number of failures without those because of the timeout.
+    pub failures: u32,
+    /// Number of failures because of the timeout.
+    pub timeouts: u32,
+    /// Number of errors, which a kubelet does not count.
+    pub errors: u32,
+    /// Number of attempts that probeshim discarded, because its prober was late.
+    pub discarded: u32,
+    /// Number of attempts whose result is unknown, such as those of a client that gave up.
+    pub unknown: u32,
+    /// Number of attempts that probeshim answered itself: faults, limits, pauses.
+    pub not_sent: u32,
+    /// Number of attempts that were slow, and did not fail.
+    pub slow: u32,
+    /// Durations of all attempts.
+    pub durations: Durations,
+    /// Time in each phase of the ExecSyncs whose phases are known.
+    pub phases: PhaseSums,
+    /// Number of slow and failed ExecSyncs by the names of their causes.
+    pub causes: BTreeMap<String, u32>,
+    /// Number of slow and failed ExecSyncs during which processes were stalled for at least a tenth
+    /// of the time: on CPU, I/O and memory.
+    pub stalls: [u32; 3],
+    /// The slowest ExecSync.
+    pub slowest: Option<CallSample>,
+    /// Ids of the first failed ExecSyncs.
+    pub failed_calls: Vec<u64>,
+}
+
+/// An ExecSync of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallSample {
+    /// Id of the call.
+    pub id: u64,
+    /// Duration of the call.
+    pub duration: Duration,
+}
+
+/// Time in each phase of several ExecSyncs, in the order of [`PhaseDurations::named`].
+///
+/// [`PhaseDurations::named`]: crate::execsync::PhaseDurations::named
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PhaseSums {
+    /// Number of ExecSyncs.
+    pub calls: u32,
+    /// Sum of each phase: queue, prepare, start, run, drain, other.
+    pub sums: [Duration; 6],
+}
+
+impl Minute {
+    /// Returns the number of the minute of a time.
+    #[must_use]
+    pub fn number(time: SystemTime) -> u64 {
+        time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 60
+    }
+
+    /// Returns the beginning of the minute.
+    #[must_use]
+    pub fn start(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(60 * self.minute)
+    }
+
+    /// Returns the number of attempts.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        let Self { successes, failures, timeouts, errors, discarded, unknown, .. } = self;
+        successes + failures + timeouts + errors + discarded + unknown
+    }
+
+    /// Adds an ExecSync.
+    pub fn add_call(&mut self, record: &CallRecord) {
+        let (Some(exec), Some(analysis)) = (record.call.exec.as_deref(), record.analysis.as_deref()) else {
+            return;
+        };
+        let (id, duration) = (record.call.id, record.call.duration);
+        let verdict = ExecVerdict::of(&record.call, exec);
+        *match verdict {
+            ExecVerdict::Success => &mut self.successes,
+            ExecVerdict::Failure => &mut self.failures,
+            ExecVerdict::TimedOut => &mut self.timeouts,
+            ExecVerdict::Error => &mut self.errors,
+            ExecVerdict::Unknown => &mut self.unknown,
+        } += 1;
+        if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
+            self.failed_calls.push(id);
+        }
+        self.durations.add(duration);
+        if self.slowest.is_none_or(|slowest| slowest.duration < duration) {
+            self.slowest = Some(CallSample { id, duration });
+        }
+        if !analysis.is_sent() {
+            self.not_sent += 1;
+            return;
+        }
+        self.slow += u32::from(matches!(analysis.assessment, Assessment::Slow(_)));
+        if let Phases::Complete(parts) = &analysis.phases {
+            self.phases.calls += 1;
+            for (sum, (_, phase)) in self.phases.sums.iter_mut().zip(parts.named()) {
+                *sum += phase.unwrap_or_default();
+            }
+        }
+        for cause in causes(record) {
+            *self.causes.entry(cause.name().to_owned()).or_default() += 1;
+        }
+        if let Some(evidence) = analysis.evidence.as_deref() {
+            for (count, is_stalled) in self.stalls.iter_mut().zip(evidence.notable_stalls()) {
+                *count += u32::from(is_stalled);
+            }
+        }
+    }
+
+    /// Adds the results of another row of the same probe.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            minute: _,
+            successes,
+            failures,
+            timeouts,
+            errors,
+            discarded,
+            unknown,
+            not_sent,
+            slow,
+            durations,
+            phases,
+            causes,
+            stalls,
+            slowest,
+            failed_calls,
+        } = other;
+        for (count, more) in [
+            (&mut self.successes, successes),
+            (&mut self.failures, failures),
+            (&mut self.timeouts, timeouts),
+            (&mut self.errors, errors),
+            (&mut self.discarded, discarded),
+            (&mut self.unknown, unknown),
+            (&mut self.not_sent, not_sent),
+            (&mut self.slow, slow),
+        ] {
+            *count += more;
+        }
+        self.durations.merge(durations);
+        self.phases.calls += phases.calls;
+        for (sum, more) in self.phases.sums.iter_mut().zip(phases.sums) {
+            *sum += more;
+        }
+        for (cause, count) in causes {
+            *self.causes.entry(cause.clone()).or_default() += count;
+        }
+        for (count, more) in self.stalls.iter_mut().zip(stalls) {
+            *count += more;
+        }
+        if let Some(more) = slowest
+            && self.slowest.is_none_or(|known| known.duration < more.duration)
+        {
+            self.slowest = Some(*more);
+        }
+        let room = MAX_FAILED.saturating_sub(self.failed_calls.len());
+        self.failed_calls.extend(failed_calls.iter().take(room));
+    }
+}

@@ -1,0 +1,85 @@
+//! What is known of the probes of a node in a period.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::minute::Minute;
+use super::series::ProbeSeries;
+use crate::execsync::CallRecord;
+use crate::history::json;
+
+/// What is known of the probes of a node in a period: the input of the lints and of the report.
+#[derive(Clone, Debug)]
+pub struct Period {
+    /// Beginning of the period.
+    pub from: SystemTime,
+    /// End of the period.
+    pub to: SystemTime,
+    /// Number of minutes that are merged into each row.
+    pub resolution: u64,
+    /// The probes, by pod, container and type.
+    pub probes: Vec<ProbeHistory>,
+    /// Calls that are kept completely: slow and failed ones, and the slowest. In the order of their
+    /// starts.
+    pub calls: Vec<Arc<CallRecord>>,
+    /// Events, the oldest first. An event that has occurred several times is there once.
+    pub events: Vec<json::Event>,
+    /// Times of which nothing, or not everything, is known, in order.
+    pub gaps: Vec<Gap>,
+}
+
+/// The results of a probe.
+#[derive(Clone, Debug)]
+pub struct ProbeHistory {
+    /// The probe.
+    pub series: ProbeSeries,
+    /// Its results in order of time. A minute without an attempt has no row.
+    pub minutes: Vec<Minute>,
+}
+
+/// A time of which nothing, or not everything, is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gap {
+    /// Beginning of the gap.
+    pub from: SystemTime,
+    /// End of the gap.
+    pub to: SystemTime,
+    /// Cause of the gap.
+    pub cause: GapCause,
+}
+
+/// Cause of a gap.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GapCause {
+    /// probeshim did not run.
+    NotRunning,
+    /// Observations were dropped.
+    Dropped(u64),
+    /// The clock was set forward or back by this time, in seconds. The gap is as long as the step if
+    /// it was forward, and empty otherwise.
+    ClockStep(f64),
+}
+
+impl ProbeHistory {
+    /// Returns all results together.
+    #[must_use]
+    pub fn total(&self) -> Minute {
+        let mut total = Minute::default();
+        self.minutes.iter().for_each(|minute| total.merge(minute));
+        total
+    }
+}
+
+impl Period {
+    /// Returns the length of the period.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.to.duration_since(self.from).unwrap_or_default()
+    }
+
+    /// Returns the call with an id, if it is kept.
+    #[must_use]
+    pub fn call(&self, id: u64) -> Option<&Arc<CallRecord>> {
+        self.calls.iter().find(|record| record.call.id == id)
+    }
+}

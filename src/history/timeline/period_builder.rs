@@ -1,0 +1,123 @@
+//! Collects what is known of a period, in any order.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::minute::Minute;
+use super::period::{Gap, Period, ProbeHistory};
+use super::series::ProbeSeries;
+use crate::execsync::{Assessment, CallRecord};
+use crate::history::json;
+
+/// Collects what is known of a period, in any order.
+#[derive(Debug)]
+pub struct PeriodBuilder {
+    from: SystemTime,
+    to: SystemTime,
+    resolution: u64,
+    index: HashMap<Arc<ProbeSeries>, usize>,
+    rows: Vec<HashMap<u64, Minute>>,
+    calls: HashMap<u64, Arc<CallRecord>>,
+    events: Vec<json::Event>,
+    gaps: Vec<Gap>,
+}
+
+impl PeriodBuilder {
+    /// Creates a builder of a period, whose rows have as many minutes as `resolution` says, at least
+    /// one.
+    #[must_use]
+    pub fn new(from: SystemTime, to: SystemTime, resolution: u64) -> Self {
+        Self {
+            from,
+            to,
+            resolution: resolution.max(1),
+            index: HashMap::new(),
+            rows: Vec::new(),
+            calls: HashMap::new(),
+            events: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Adds a call that is not in any row, and keeps it if it was slow or failed.
+    pub fn add_call(&mut self, record: &Arc<CallRecord>) {
+        let end = record.call.start + record.call.duration;
+        let Some(series) = ProbeSeries::of_call(record).filter(|_| self.has(end)) else { return };
+        let mut minute = Minute { minute: Minute::number(end), ..Minute::default() };
+        minute.add_call(record);
+        self.add_minute(series, &minute);
+        let is_fine = |record: &CallRecord| {
+            record.analysis.as_ref().is_none_or(|analysis| analysis.assessment == Assessment::Fine)
+        };
+        if !is_fine(record) {
+            self.keep_call(record.clone());
+        }
+    }
+
+    /// Adds a row.
+    pub fn add_minute(&mut self, series: ProbeSeries, minute: &Minute) {
+        if !self.has(minute.start()) && !self.has(minute.start() + std::time::Duration::from_secs(59)) {
+            return;
+        }
+        let index = match self.index.entry(Arc::new(series)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.rows.push(HashMap::new());
+                *new.insert(self.rows.len() - 1)
+            }
+        };
+        let number = minute.minute - minute.minute % self.resolution;
+        let row =
+            self.rows[index].entry(number).or_insert_with(|| Minute { minute: number, ..Minute::default() });
+        row.merge(minute);
+    }
+
+    /// Keeps a call that is in a row. A later version of a call replaces an earlier one.
+    pub fn keep_call(&mut self, record: Arc<CallRecord>) {
+        self.calls.insert(record.call.id, record);
+    }
+
+    /// Adds an event.
+    pub fn add_event(&mut self, event: json::Event) {
+        self.events.push(event);
+    }
+
+    /// Adds a gap.
+    pub fn add_gap(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+    }
+
+    /// Returns the period.
+    #[must_use]
+    pub fn build(self) -> Period {
+        let Self { from, to, resolution, index, rows, calls, mut events, mut gaps } = self;
+        let mut rows: Vec<Option<HashMap<u64, Minute>>> = rows.into_iter().map(Some).collect();
+        let mut probes: Vec<ProbeHistory> = index
+            .into_iter()
+            .map(|(series, index)| {
+                let mut minutes: Vec<Minute> = rows[index].take().unwrap_or_default().into_values().collect();
+                minutes.sort_unstable_by_key(|minute| minute.minute);
+                ProbeHistory { series: Arc::unwrap_or_clone(series), minutes }
+            })
+            .collect();
+        probes.sort_by(|one, other| {
+            let key = |probe: &ProbeHistory| {
+                let ProbeSeries { namespace, pod, container, probe: kind, handler, prober, .. } =
+                    &probe.series;
+                [namespace, pod, container, kind, handler, prober.name()].map(str::to_owned)
+            };
+            key(one).cmp(&key(other))
+        });
+        let mut calls: Vec<Arc<CallRecord>> = calls.into_values().collect();
+        calls.sort_unstable_by_key(|record| (record.call.start, record.call.id));
+        events.sort_by(|one, other| one.time.cmp(&other.time));
+        gaps.sort_by_key(|gap| gap.from);
+        Period { from, to, resolution, probes, calls, events, gaps }
+    }
+
+    fn has(&self, time: SystemTime) -> bool {
+        self.from <= time && time <= self.to
+    }
+}
