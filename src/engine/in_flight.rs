@@ -103,10 +103,11 @@ impl RequestsInFlight {
             (*id, RequestDetails { pod, container, ..RequestDetails::default() })
         });
         let held = self.held.iter().map(move |(id, request)| {
-            let HeldRequest { pod, container, exec, .. } = request;
+            let HeldRequest { info: _, pod, container, exec, marks } = request;
             let exec = exec.as_deref().map(|exec| if redacts { exec.redacted() } else { exec.clone() });
             let (pod, container, exec) = (pod.clone(), container.clone(), exec.map(Arc::new));
-            (*id, RequestDetails { pod, container, exec, is_held: true, ..RequestDetails::default() })
+            let held = Some(marks.clone());
+            (*id, RequestDetails { pod, container, exec, held, ..RequestDetails::default() })
         });
         stops.chain(held)
     }

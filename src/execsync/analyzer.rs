@@ -250,10 +250,7 @@ impl ExecAnalyzer {
                 exited: instance.exited.map(|exited| exited.at),
                 status: instance.status,
             });
-            (
-                call.id,
-                RequestDetails { pod, container, exec: Some(exec), probe_match, progress, is_held: false },
-            )
+            (call.id, RequestDetails { pod, container, exec: Some(exec), probe_match, progress, held: None })
         });
         details.collect()
     }

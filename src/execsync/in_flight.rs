@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::identity::ProbeMatch;
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::CallInfo;
+use crate::relay::{CallInfo, CallMarks};
 use crate::tap::ExecCall;
 
 /// A call in flight.
@@ -32,8 +32,8 @@ pub struct RequestDetails {
     pub probe_match: ProbeMatch,
     /// Progress of the command; `None` if no event of the runtime describes it.
     pub progress: Option<CommandProgress>,
-    /// Whether the policy holds the request.
-    pub is_held: bool,
+    /// The marks of the call, if the policy holds the request.
+    pub held: Option<CallMarks>,
 }
 
 /// Progress of the command of an ExecSync in flight, as the runtime's events describe it.
@@ -62,7 +62,7 @@ impl RequestDetails {
     /// command; `None` if it is unknown.
     #[must_use]
     pub fn phase(&self) -> Option<&'static str> {
-        if self.is_held { Some("queue") } else { self.progress.map(|progress| progress.phase()) }
+        if self.held.is_some() { Some("queue") } else { self.progress.map(|progress| progress.phase()) }
     }
 }
 

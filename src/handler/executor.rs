@@ -11,7 +11,7 @@ use crate::cri::{
 };
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::policy::Policies;
-use crate::relay::CallMarks;
+use crate::relay::MarkSet;
 use crate::tap::{InternalCall, InternalCalls, KillRecord};
 
 /// Names of a container and its pod.
@@ -74,17 +74,17 @@ impl Executor {
         let mut internal_call =
             internal_calls.map(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let info = internal_call.as_ref().map(InternalCall::info).cloned();
-        let mut marks = CallMarks::default();
+        let marks = MarkSet::default();
         let exec = |request| {
             if let Some(call) = &mut internal_call {
                 call.sent();
             }
             self.backend.exec_sync(request)
         };
-        let call = self.policies.apply_to_own(info.as_ref(), request, &mut marks, exec);
+        let call = self.policies.apply_to_own(info.as_ref(), request, &marks, exec);
         let result = with_timeout(limit, call).await;
         if let Some(call) = internal_call {
-            call.marked(marks).end_exec(result.as_ref());
+            call.marked(marks.take()).end_exec(result.as_ref());
         }
         if self.redacts { result.map_err(|status| redacted(&status)) } else { result }
     }
@@ -103,11 +103,11 @@ impl Executor {
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
-        let (info, mut marks) = (internal_call.as_ref().map(InternalCall::info), CallMarks::default());
+        let (info, marks) = (internal_call.as_ref().map(InternalCall::info), MarkSet::default());
         let stop = |request| self.backend.stop_container(request);
-        let result = with_timeout(limit, self.policies.apply_to_own(info, request, &mut marks, stop)).await;
+        let result = with_timeout(limit, self.policies.apply_to_own(info, request, &marks, stop)).await;
         if let Some(call) = internal_call {
-            call.marked(marks).end(result.as_ref().map(drop));
+            call.marked(marks.take()).end(result.as_ref().map(drop));
         }
         ignore_not_found(result).map(drop)
     }

@@ -12,7 +12,7 @@ use super::node_view::NodeView;
 use super::pause::{PAUSE, Pauses};
 use super::target::Target;
 use crate::cri::Code;
-use crate::relay::{CallInfo, CallMarks, Decision, Interception, Interceptor, ResponseSink, UnaryResponse};
+use crate::relay::{CallInfo, Decision, Interception, Interceptor, MarkSet, ResponseSink, UnaryResponse};
 
 /// The policies of an `ExecSync`, as far as they are in effect.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl ExecPolicies {
 }
 
 impl Interceptor for ExecAdmission {
-    fn decide(self: Box<Self>, _: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_> {
+    fn decide(self: Box<Self>, _: Option<Bytes>, marks: &MarkSet) -> Decision<'_> {
         Box::pin(async move { self.interception(marks).await })
     }
 }
 
 impl ExecAdmission {
-    async fn interception(self, marks: &mut CallMarks) -> Interception {
+    async fn interception(self, marks: &MarkSet) -> Interception {
         let paused = async {
             match &self.paused {
                 Some(call) => call.response().await,
@@ -106,12 +106,12 @@ impl ExecAdmission {
             response = paused => response,
             admitted = self.admitted(marks) => return admitted,
         };
-        marks.policies.push(PAUSE.into());
+        marks.add_policy(PAUSE);
         Interception::respond(response)
     }
 
     /// Waits until the call is admitted, or answered.
-    async fn admitted(&self, marks: &mut CallMarks) -> Interception {
+    async fn admitted(&self, marks: &MarkSet) -> Interception {
         let leader = match &self.coalescing {
             Some((coalescer, request)) => match self.response_of_leader(coalescer, request, marks).await {
                 Ok(response) => return Interception::respond(response),
@@ -144,16 +144,14 @@ impl ExecAdmission {
         &self,
         coalescer: &Coalescer,
         request: &Bytes,
-        marks: &mut CallMarks,
+        marks: &MarkSet,
     ) -> Result<UnaryResponse, Leader> {
         loop {
             let follower = match coalescer.join(request) {
                 Role::Leader(leader) => return Err(leader),
                 Role::Follower(follower) => follower,
             };
-            if !marks.policies.iter().any(|policy| **policy == *COALESCE) {
-                marks.policies.push(COALESCE.into());
-            }
+            marks.add_policy(COALESCE);
             // Another call may have ended without a response, because its client gave up.
             let waiting = self.metrics.wait_for_response();
             let response = follower.response().await;

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use super::fault::{Action, Place, StreamAction};
 use crate::cri::{FieldMessage, FieldPath, MessageSide, Method, framed_message, unary_message, v1};
 use crate::relay::{
-    CallMarks, Effect, Ending, FaultMark, Hold, Interception, MessageChange, MessageEffect, UnaryResponse,
+    Effect, Ending, FaultMark, Hold, Interception, MarkSet, MessageChange, MessageEffect, UnaryResponse,
 };
 
 /// An action that is applied to a call.
@@ -34,7 +34,7 @@ impl AppliedAction<'_> {
         method: Method,
         request: Option<&Bytes>,
         call: &mut Interception,
-        marks: &mut CallMarks,
+        marks: &MarkSet,
     ) {
         let is_applied = match self.action {
             Action::Delay { delay, jitter } => self.hold(Some(jittered(*delay, *jitter, self.random)), call),
@@ -70,7 +70,7 @@ impl AppliedAction<'_> {
         };
         if is_applied {
             let action = self.action.to_string().into();
-            marks.faults.push(FaultMark { name: self.rule.clone(), action });
+            marks.add_fault(FaultMark { name: self.rule.clone(), action });
         }
     }
 

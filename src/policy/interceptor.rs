@@ -17,7 +17,7 @@ use super::node_view::NodeView;
 use super::pause::PAUSE;
 use super::target::{RequestNames, Target};
 use crate::cri::Method;
-use crate::relay::{CallInfo, CallMarks, Decision, Interception, Interceptor};
+use crate::relay::{CallInfo, Decision, Interception, Interceptor, MarkSet};
 
 /// The interceptor of a call that policies may affect.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ pub(super) struct SelectedFaults {
 }
 
 impl Interceptor for PolicyInterceptor {
-    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_> {
+    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &MarkSet) -> Decision<'_> {
         Box::pin(async move { self.interception(request, marks).await })
     }
 }
 
 impl PolicyInterceptor {
-    async fn interception(self, request: Option<Bytes>, marks: &mut CallMarks) -> Interception {
+    async fn interception(self, request: Option<Bytes>, marks: &MarkSet) -> Interception {
         let names = RequestNames::read(self.method, request.as_deref().unwrap_or_default());
         let needs_object =
             self.faults.is_some() || self.exec.as_ref().is_some_and(ExecPolicies::needs_object);
@@ -57,7 +57,7 @@ impl PolicyInterceptor {
         let paused =
             paused.and_then(|(exec, node)| exec.pauses.as_ref()?.response(&self.info, &target, node));
         if let Some(response) = paused {
-            marks.policies.push(PAUSE.into());
+            marks.add_policy(PAUSE);
             return Interception::respond(response);
         }
         let faults = self.faults.as_ref();
@@ -78,7 +78,7 @@ impl PolicyInterceptor {
         faults: &SelectedFaults,
         request: Option<&Bytes>,
         target: &Target,
-        marks: &mut CallMarks,
+        marks: &MarkSet,
     ) -> Interception {
         let now = Instant::now();
         let mut call = Interception::default();

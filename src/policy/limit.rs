@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::exec_queue::ExecQueue;
 use super::metrics::{ExecMetrics, Waiting};
-use crate::relay::CallMarks;
+use crate::relay::MarkSet;
 
 /// Name of the policy in the marks of calls.
 const LIMIT: &str = "limit";
@@ -123,14 +123,14 @@ impl ExecLimiter {
         &self,
         container: &Arc<str>,
         may_be_refused: bool,
-        marks: &mut CallMarks,
+        marks: &MarkSet,
     ) -> Result<ExecPermit, Status> {
         let (place, admitted) = {
             let mut state = self.lock();
             if state.queue.try_admit(container) {
                 return Ok(self.permit(container));
             }
-            marks.policies.push(LIMIT.into());
+            marks.add_policy(LIMIT);
             if state.limits.overflow == Overflow::Fail && may_be_refused {
                 self.0.metrics.rejected.inc();
                 return Err(Status::resource_exhausted(refusal(&state.limits)));
@@ -232,18 +232,18 @@ mod tests {
     #[tokio::test]
     async fn a_call_beyond_the_limit_is_refused_or_waits_for_its_turn() {
         let limiter = limiter(2, 1, Overflow::Fail);
-        let (a, b, mut marks) = (Arc::from("a"), Arc::from("b"), CallMarks::default());
-        let first = limiter.acquire(&a, true, &mut marks).await.unwrap();
-        assert!(marks.is_empty());
-        let status = limiter.acquire(&a, true, &mut marks).await.unwrap_err();
+        let (a, b, marks) = (Arc::from("a"), Arc::from("b"), MarkSet::default());
+        let first = limiter.acquire(&a, true, &marks).await.unwrap();
+        assert!(marks.get().is_empty());
+        let status = limiter.acquire(&a, true, &marks).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         assert!(status.message().ends_with("are 2 on the node and 1 in the container"), "{status}");
-        let hook = limiter.acquire(&a, false, &mut CallMarks::default()).now_or_never();
+        let hook = limiter.acquire(&a, false, &MarkSet::default()).now_or_never();
         assert!(hook.is_none(), "a hook waits");
-        assert_eq!(marks.policies, [LIMIT.into()]);
+        assert_eq!(marks.get().policies, [LIMIT.into()]);
         limiter.set(ExecLimits { overflow: Overflow::Wait, ..limiter.limits() });
-        let second = limiter.acquire(&b, true, &mut CallMarks::default()).await.unwrap();
-        let mut waiting = CallMarks::default();
+        let second = limiter.acquire(&b, true, &MarkSet::default()).await.unwrap();
+        let mut waiting = MarkSet::default();
         {
             let mut third = pin!(limiter.acquire(&a, true, &mut waiting));
             let mut cx = Context::from_waker(Waker::noop());
@@ -254,25 +254,25 @@ mod tests {
             drop(first);
             drop(third.await.unwrap());
         }
-        assert_eq!((waiting.policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
+        assert_eq!((waiting.get().policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_gives_up_leaves_the_queue_and_returns_its_permit() {
         let limiter = limiter(1, 0, Overflow::Wait);
         let (a, second) = (Arc::from("a"), Duration::from_secs(1));
-        let first = limiter.acquire(&a, true, &mut CallMarks::default()).await.unwrap();
-        let mut marks = CallMarks::default();
-        timeout(second, limiter.acquire(&a, true, &mut marks)).await.unwrap_err();
-        assert_eq!((marks.policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
+        let first = limiter.acquire(&a, true, &MarkSet::default()).await.unwrap();
+        let marks = MarkSet::default();
+        timeout(second, limiter.acquire(&a, true, &marks)).await.unwrap_err();
+        assert_eq!((marks.get().policies.len(), limiter.0.metrics.waiting()), (1, [0, 0]));
         // A call that gives up between its admission and its next poll.
-        let mut marks = CallMarks::default();
+        let marks = MarkSet::default();
         {
-            let mut admitted = pin!(limiter.acquire(&a, true, &mut marks));
+            let mut admitted = pin!(limiter.acquire(&a, true, &marks));
             assert!(admitted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(first);
         }
-        let last = timeout(second, limiter.acquire(&a, true, &mut CallMarks::default())).await;
+        let last = timeout(second, limiter.acquire(&a, true, &MarkSet::default())).await;
         drop(last.expect("the permit was returned"));
     }
 
@@ -285,7 +285,7 @@ mod tests {
             tokio::spawn(async move {
                 let container = call % 5;
                 let name = container.to_string().into();
-                let _permit = limiter.acquire(&name, true, &mut CallMarks::default()).await.unwrap();
+                let _permit = limiter.acquire(&name, true, &MarkSet::default()).await.unwrap();
                 *running.lock().unwrap().entry(container).or_default() += 1;
                 let (here, all) = {
                     let running = running.lock().unwrap();

@@ -10,7 +10,7 @@ use tonic::{Response, Status};
 
 use super::policies::Policies;
 use crate::cri::{framed_message, unary_message};
-use crate::relay::{CallInfo, CallMarks, Effect, Ending, Interception, MessageChange, MessageEffect};
+use crate::relay::{CallInfo, Effect, Ending, Interception, MarkSet, MessageChange, MessageEffect};
 
 /// Status message of a call whose connection a fault has closed.
 const DISCONNECTED: &str = "the connection was closed by a fault of probeshim";
@@ -22,7 +22,7 @@ impl Policies {
         &self,
         info: Option<&Arc<CallInfo>>,
         request: Q,
-        marks: &mut CallMarks,
+        marks: &MarkSet,
         call: impl FnOnce(Q) -> F,
     ) -> Result<Response<R>, Status>
     where

@@ -18,7 +18,7 @@ use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
 use crate::manifest::{Manifests, ProbeType, Source as SpecSource, read_manifests};
 use crate::probe::SpecResolver;
-use crate::relay::{CallIds, CallInfo, CallMarks, CallPolicy as _, Peer};
+use crate::relay::{CallIds, CallInfo, CallPolicy as _, MarkSet, Peer};
 use crate::tap::{Decoder, Observation, Tap, TapConfig, TapMetrics};
 
 /// Number of calls of the test with many calls. `PROBESHIM_POLICY_CALLS` sets another.
@@ -65,9 +65,9 @@ impl RuleFixture {
     /// Makes a call of the kubelet. Returns the names of the rules that hit it; `None` if it is not
     /// even intercepted.
     fn call(&self, id: u64, method: &str, message: &impl prost::Message) -> Option<Vec<String>> {
-        let mut marks = CallMarks::default();
+        let marks = MarkSet::default();
         let interceptor = self.policies.interceptor(&info(id, method))?;
-        let mut decision = interceptor.decide(Some(frame(message)), &mut marks);
+        let mut decision = interceptor.decide(Some(frame(message)), &marks);
         let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_ready(), "the objects are known");
         drop(decision);
@@ -150,8 +150,8 @@ fn frame(message: &impl prost::Message) -> Bytes {
     framed_message(&message.encode_to_vec())
 }
 
-fn names(marks: &CallMarks) -> Vec<String> {
-    marks.faults.iter().map(|mark| mark.name.to_string()).collect()
+fn names(marks: &MarkSet) -> Vec<String> {
+    marks.get().faults.iter().map(|mark| mark.name.to_string()).collect()
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn rules_for_sandboxes_and_new_objects_use_the_names_in_the_request() {
 async fn a_call_about_a_new_container_waits_until_the_container_is_known() {
     let mut node = RuleFixture::with(&["ExecSync pod=shop/web-12: hang"]);
     let exec = frame(&exec("12-main", &["true"], 1));
-    let mut marks = CallMarks::default();
+    let marks = MarkSet::default();
     let interceptor = node.policies.interceptor(&info(1, "ExecSync")).unwrap();
-    let mut decision = interceptor.decide(Some(exec), &mut marks);
+    let mut decision = interceptor.decide(Some(exec), &marks);
     let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "the events before the call are not processed yet");
     let inventory = node.inventory.clone();
@@ -301,16 +301,16 @@ async fn calls_of_probeshim_itself_are_affected_by_rules_that_name_it() {
         Peer { uid: 0, pid: i32::try_from(std::process::id()).ok(), program: Some("probeshim".to_owned()) };
     let info = Arc::new(CallInfo { peer: Some(Arc::new(own)), ..(*info(1, "ExecSync")).clone() });
     let call = async |container: &str| {
-        let (mut marks, mut ran) = (CallMarks::default(), false);
+        let (marks, mut ran) = (MarkSet::default(), false);
         let answer = |request: v1::ExecSyncRequest| {
             ran = request.cmd == ["true"];
             std::future::ready(Ok(Response::new(v1::ExecSyncResponse::default())))
         };
         let result =
-            node.policies.apply_to_own(Some(&info), exec(container, &["true"], 1), &mut marks, answer).await;
+            node.policies.apply_to_own(Some(&info), exec(container, &["true"], 1), &marks, answer).await;
         let result = result.map(|response| response.into_inner().exit_code);
-        let names: Vec<String> = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
-        (result.map_err(|status| status.message().to_owned()), names.join(" "), ran)
+        let names = names(&marks).join(" ");
+        (result.map_err(|status| status.message().to_owned()), names, ran)
     };
     let first = "rule-1".to_owned();
     assert_eq!(call("3-main").await, (Ok(3), first.clone(), false));

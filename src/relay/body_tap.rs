@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::capture::Capture;
 use super::grpc_frames::FrameSplitter;
+use super::marks::CallMarks;
 use super::observer::{BodyStats, CallInfo, CaptureMode, Observer, RequestSent};
 
 /// Statistics and capture of one direction of a call.
@@ -99,11 +100,11 @@ impl BodyTap {
     }
 
     /// Notifies the listener that a captured request is complete, and is held.
-    pub(super) fn on_held(&self) {
+    pub(super) fn on_held(&self, marks: CallMarks) {
         if let (CaptureState::Beginning(request), Some(ObserverRef { info, observer })) =
             (&self.taken, &self.listener)
         {
-            observer.on_request_held(info, request);
+            observer.on_request_held(info, request, marks);
         }
     }
 

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use super::body_tap::{BodyTap, ObserverRef};
 use super::capture::CaptureBudget;
-use super::marks::CallMarks;
+use super::marks::MarkSet;
 use super::metrics::{Limit, RelayMetrics};
 use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
 use super::outcome::CallOutcome;
@@ -63,7 +63,7 @@ pub(super) struct CallInFlight {
     pub(super) request: BodyTap,
     pub(super) response: BodyTap,
     /// Marks of the call, if the policy affected it.
-    pub(super) marks: CallMarks,
+    pub(super) marks: MarkSet,
 }
 
 /// Outcome of a call, time of its end, and status message.
@@ -185,7 +185,7 @@ impl CallInFlight {
         let to_announce = notify_on_request.then(listener);
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
         let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
-        Self { info, connection, end: CallEnd::default(), request, response, marks: CallMarks::default() }
+        Self { info, connection, end: CallEnd::default(), request, response, marks: MarkSet::default() }
     }
 
     /// Returns the memory for the requests that the policy reads, which all calls share.
@@ -228,7 +228,7 @@ impl Drop for CallInFlight {
             message: self.end.message.take(),
             request: self.request.take().into_direction(),
             response: self.response.take().into_direction(),
-            marks: std::mem::take(&mut self.marks),
+            marks: self.marks.take(),
         });
     }
 }

@@ -64,13 +64,15 @@ async fn decide(
     let mut next = Some(interceptor);
     while let Some(interceptor) = next {
         let request = current.clone().or_else(|| message.clone());
-        let decision = or_on_wait(interceptor.decide(request, marks), || sent.on_held());
+        let decision = or_on_wait(interceptor.decide(request, marks), || sent.on_held(marks.get()));
         let decision = client.unless_given_up(None, decision).await?;
         let Interception { request, before, after, messages, next: following, share, guard } = decision;
         for effect in before {
             match effect {
                 Effect::Hold(hold) => {
-                    client.unless_given_up(None, or_on_wait(hold.wait(), || sent.on_held())).await?;
+                    client
+                        .unless_given_up(None, or_on_wait(hold.wait(), || sent.on_held(marks.get())))
+                        .await?;
                 }
                 Effect::End(_, ended) if ended.is_cancelled() => {}
                 Effect::End(ending, _) => return client.end(ending).await,

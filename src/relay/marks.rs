@@ -1,6 +1,7 @@
 //! Marks of calls that the policy affected.
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Marks of a call that the policy affected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub struct CallMarks {
     /// The names of the other policies that affected the call: `limit`, `coalesce` or `pause`.
     pub policies: Vec<Arc<str>>,
 }
+
+/// Marks of a call that the policy decides on. They can be read while the policy adds more.
+#[derive(Debug, Default)]
+pub struct MarkSet(Mutex<CallMarks>);
 
 /// A fault that was injected into a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,5 +30,37 @@ impl CallMarks {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty() && self.policies.is_empty()
+    }
+}
+
+impl MarkSet {
+    /// Adds a fault.
+    pub fn add_fault(&self, mark: FaultMark) {
+        self.lock().faults.push(mark);
+    }
+
+    /// Adds another policy, unless it is there.
+    pub fn add_policy(&self, name: &str) {
+        let mut marks = self.lock();
+        if marks.policies.iter().all(|policy| **policy != *name) {
+            marks.policies.push(name.into());
+        }
+    }
+
+    /// Returns the marks up to now.
+    #[must_use]
+    pub fn get(&self) -> CallMarks {
+        self.lock().clone()
+    }
+
+    /// Takes the marks out.
+    #[must_use]
+    pub fn take(&self) -> CallMarks {
+        mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CallMarks> {
+        // Marks stay valid whatever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

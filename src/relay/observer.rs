@@ -38,9 +38,9 @@ pub trait Observer: fmt::Debug + Send + Sync {
     }
 
     /// Called when the policy holds a call whose plan has `notify_on_request` before its request is
-    /// handed to upstream.
-    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>) {
-        let _ = (info, request);
+    /// handed to upstream, with its marks up to now.
+    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>, marks: CallMarks) {
+        let _ = (info, request, marks);
     }
 
     /// Called for each message of a stream whose capture mode is [`CaptureMode::Messages`].

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::marks::CallMarks;
+use super::marks::MarkSet;
 use super::observer::CallInfo;
 use super::peer::Peer;
 use super::unary_response::UnaryResponse;
@@ -36,7 +36,7 @@ pub trait Interceptor: Send {
     /// Decides on the call, and may wait. The client may give up meanwhile, which drops the future.
     /// `request` is the request's message with its gRPC frame; `None` if the message is longer than
     /// the relay keeps, or ended early. `marks` receives the marks of the call's record.
-    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &mut CallMarks) -> Decision<'_>;
+    fn decide(self: Box<Self>, request: Option<Bytes>, marks: &MarkSet) -> Decision<'_>;
 }
 
 /// A decision that may have to wait.

@@ -16,7 +16,9 @@ use super::metrics::TapMetrics;
 use super::observation::Observation;
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
+use crate::relay::{
+    BodyStats, CallInfo, CallMarks, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent,
+};
 
 /// Time for which calls gather under load: the relay's thread then wakes this thread once for all
 /// of them, and not for each call.
@@ -69,6 +71,8 @@ pub struct HeldRequest {
     pub container: Option<Arc<ContainerRef>>,
     /// The command, if the call is an `ExecSync`.
     pub exec: Option<Box<ExecCall>>,
+    /// The marks of the call up to now.
+    pub marks: CallMarks,
 }
 
 /// A call in flight that stops or removes a sandbox or container.
@@ -194,7 +198,7 @@ impl Decoder {
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
             QueueItem::RequestSent(request) => decode_request(request),
-            QueueItem::RequestHeld(info, request) => decode_held(&info, &request),
+            QueueItem::RequestHeld(info, request, marks) => decode_held(&info, &request, marks),
             QueueItem::StreamMessage(info, message) => self.streamed(&info, &message).map(TapEvent::Streamed),
             QueueItem::CallEnded(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
             QueueItem::Internal(event) => Some(*event),
@@ -287,11 +291,12 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
 }
 
 /// Decodes the request of a call that the policy holds.
-fn decode_held(info: &Arc<CallInfo>, request: &Capture) -> Option<TapEvent> {
+fn decode_held(info: &Arc<CallInfo>, request: &Capture, marks: CallMarks) -> Option<TapEvent> {
     let mut reading = MessageContext::new(Call::new(info));
     read(&mut reading, request, methods::spec_for(&info.method)?.request?).ok()?;
     let Call { pod, container, exec, .. } = reading.call;
-    Some(TapEvent::RequestHeld(Box::new(HeldRequest { info: Arc::downgrade(info), pod, container, exec })))
+    let info = Arc::downgrade(info);
+    Some(TapEvent::RequestHeld(Box::new(HeldRequest { info, pod, container, exec, marks })))
 }
 
 /// Returns the message of a request.

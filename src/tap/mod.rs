@@ -22,7 +22,8 @@ use tokio::time::Instant;
 
 use crate::cri::MethodName;
 use crate::relay::{
-    CallIds, CallInfo, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent,
+    CallIds, CallInfo, CallMarks, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer,
+    RequestSent,
 };
 
 pub use call::{Call, ExecCall, ExecResult, KillRecord, ProbeFailure};
@@ -58,7 +59,7 @@ enum QueueItem {
     /// A call that is reported before its end.
     RequestSent(RequestSent),
     /// A call that is held before its request is sent.
-    RequestHeld(Arc<CallInfo>, Arc<Capture>),
+    RequestHeld(Arc<CallInfo>, Arc<Capture>, CallMarks),
     /// A message of a stream.
     StreamMessage(Arc<CallInfo>, Capture),
     /// A call that has ended.
@@ -168,8 +169,8 @@ impl Observer for Tap {
         self.queue(QueueItem::RequestSent(call));
     }
 
-    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>) {
-        self.queue(QueueItem::RequestHeld(info.clone(), request.clone()));
+    fn on_request_held(&self, info: &Arc<CallInfo>, request: &Arc<Capture>, marks: CallMarks) {
+        self.queue(QueueItem::RequestHeld(info.clone(), request.clone(), marks));
     }
 
     fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {

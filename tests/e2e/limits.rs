@@ -27,6 +27,11 @@ fn crictl_waits_for_its_turn_in_the_phase_queue_or_is_refused() {
     wait_for("the first command runs", || process_with("sleep", "1111"));
     let second = execs.spawn(&["cat", "/proc/sys/kernel/ostype"], 0);
     is_one(&execs, "probeshim_exec_sync_queued");
+    let held = wait_for("the second call is held", || {
+        execs.shim.list(&["calls", "--in-flight"]).into_iter().find(|call| call["phase"] == "queue")
+    });
+    assert_eq!((&held["policy"], &held["faults"]), (&json!(["limit"]), &json!([])), "{held}");
+    execs.explains(&held, &["a limit of concurrent ExecSyncs"]);
     kill("sleep", "1111");
     first.output();
     let output = second.output();

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 
-use crate::admin::api::{Call, CallInFlight, Container, Exec, ListedCall, Peer, Pod};
+use crate::admin::api::{Call, CallInFlight, Container, Exec, Fault, ListedCall, Peer, Pod};
 use crate::cli::table::{Cell, Column, Table};
 use crate::terminal::format;
 use crate::terminal::screen::Screen;
@@ -59,7 +59,7 @@ pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
         Cell::new(peer(call.peer.as_ref())),
         margin(call),
         Cell::new(dominant_phase(call)),
-        affected_by(call),
+        affected_by(&call.faults, &call.policy),
         Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
     ]
 }
@@ -82,15 +82,15 @@ fn row_in_flight(call: &CallInFlight, now: Timestamp) -> Vec<Cell> {
         Cell::new(peer(call.peer.as_ref())),
         Cell::new(""),
         Cell::new(call.phase.as_deref().unwrap_or_default()),
-        Cell::new(""),
+        affected_by(&call.faults, &call.policy),
         Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
     ]
 }
 
 /// Returns the names of the fault rules and policies that affected a call.
-fn affected_by(call: &Call) -> Cell {
-    let faults = call.faults.iter().map(|fault| fault.name.as_str());
-    let mut names: Vec<&str> = faults.chain(call.policy.iter().map(String::as_str)).collect();
+fn affected_by(faults: &[Fault], policies: &[String]) -> Cell {
+    let faults = faults.iter().map(|fault| fault.name.as_str());
+    let mut names: Vec<&str> = faults.chain(policies.iter().map(String::as_str)).collect();
     names.dedup();
     Cell::styled(names.join(" "), AnsiColor::Magenta.on_default())
 }
@@ -221,6 +221,8 @@ mod tests {
             exec: calls[2].exec.clone(),
             phase: Some("drain".to_owned()),
             pid: Some(4711),
+            faults: Vec::new(),
+            policy: Vec::new(),
         };
         let text = serde_json::to_string(&held).unwrap();
         assert!(matches!(serde_json::from_str(&text).unwrap(), ListedCall::InFlight(_)), "{text}");

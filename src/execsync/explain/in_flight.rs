@@ -8,6 +8,7 @@ use super::advice::DRAIN_ADVICE;
 use super::{describe_purpose, peer, place};
 use crate::execsync::evidence::ProcessInfo;
 use crate::execsync::in_flight::{CallInFlight, CommandProgress};
+use crate::relay::CallMarks;
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format::{self, duration};
 
@@ -27,11 +28,16 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         ];
     };
     let more = if exec.truncated { " …" } else { "" };
+    let does = if details.held.is_some() { "is to execute" } else { "executes" };
     let mut sentences = vec![
-        format!("Call {} executes {}{more}{place}{by}.", info.id, format::command(&exec.command)),
+        format!("Call {} {does} {}{more}{place}{by}.", info.id, format::command(&exec.command)),
         describe_purpose(&details.probe_match),
         format!("The call is in flight for {}{}.", duration(age), timeout(exec, age)),
     ];
+    if let Some(marks) = &details.held {
+        sentences.push(describe_hold(marks));
+        return sentences;
+    }
     let unknown = "Whether the command runs is unknown: no event of the runtime describes it.";
     sentences.extend(
         details
@@ -50,6 +56,18 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         sentences.push(format!("What to do: {DRAIN_ADVICE}."));
     }
     sentences
+}
+
+/// Describes why probeshim has not sent a call to the runtime yet.
+fn describe_hold(marks: &CallMarks) -> String {
+    let fault = marks.faults.last().map(|mark| format!("a fault, {} of the rule {}", mark.action, mark.name));
+    let policy = marks.policies.last().map(|policy| match &**policy {
+        "limit" => "a limit of concurrent ExecSyncs".to_owned(),
+        "coalesce" => "another call with the same request is in flight".to_owned(),
+        other => format!("the policy {other}"),
+    });
+    let reason = policy.or(fault).unwrap_or_else(|| "a policy".to_owned());
+    format!("probeshim holds the call, and has not sent it to the runtime. The reason: {reason}.")
 }
 
 fn timeout(exec: &ExecCall, age: Duration) -> String {
@@ -87,12 +105,9 @@ mod tests {
     use super::*;
     use crate::cri::MethodName;
     use crate::execsync::in_flight::RequestDetails;
-    use crate::relay::CallInfo;
+    use crate::relay::{CallInfo, FaultMark};
 
-    #[test]
-    fn a_call_in_flight_after_its_command_has_exited_is_explained_with_the_process_that_holds_its_output() {
-        let since = Instant::now();
-        let now = since + Duration::from_secs(11);
+    fn in_flight(since: Instant, details: RequestDetails) -> CallInFlight {
         let info = CallInfo {
             id: 7,
             peer: None,
@@ -101,6 +116,38 @@ mod tests {
             since,
             trace: None,
         };
+        CallInFlight { info, details }
+    }
+
+    #[test]
+    fn a_call_in_flight_that_a_policy_holds_is_explained_with_the_policy() {
+        let since = Instant::now();
+        let now = since + Duration::from_secs(11);
+        let exec = ExecCall { command: vec!["true".into()], timeout_seconds: 60, ..ExecCall::default() };
+        let fault = FaultMark { name: "slow".into(), action: "hang".into() };
+        let by_fault = CallMarks { faults: vec![fault], ..CallMarks::default() };
+        let by_limit = CallMarks { policies: vec!["limit".into()], ..by_fault.clone() };
+        for (marks, reason) in
+            [(by_fault, "a fault, hang of the rule slow"), (by_limit, "a limit of concurrent ExecSyncs")]
+        {
+            let exec = Some(Arc::new(exec.clone()));
+            let details = RequestDetails { exec, held: Some(marks), ..RequestDetails::default() };
+            let sentences = explain_in_flight(&in_flight(since, details), now, &[]);
+            assert_eq!(sentences[0], "Call 7 is to execute true.");
+            let hold = format!(
+                "probeshim holds the call, and has not sent it to the runtime. The reason: {reason}."
+            );
+            assert_eq!(
+                sentences[2..],
+                ["The call is in flight for 11.0s, and has a timeout of 60.0s.", &hold]
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_in_flight_after_its_command_has_exited_is_explained_with_the_process_that_holds_its_output() {
+        let since = Instant::now();
+        let now = since + Duration::from_secs(11);
         let exec = ExecCall {
             command: ["sh", "-c", "sleep 30 & exit 0"].map(str::to_owned).into(),
             truncated: false,
@@ -120,8 +167,7 @@ mod tests {
             ..RequestDetails::default()
         };
         let held = ProcessInfo { pid: 13_061, session: 13_060, command: vec!["sleep".into(), "30".into()] };
-        let call = CallInFlight { info, details };
-        let sentences = explain_in_flight(&call, now, &[held]);
+        let sentences = explain_in_flight(&in_flight(since, details), now, &[held]);
         assert_eq!(sentences[0], "Call 7 executes sh -c 'sleep 30 & exit 0'.");
         assert_eq!(
             sentences[2..],

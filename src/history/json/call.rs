@@ -152,9 +152,14 @@ impl From<&CallRecord> for Call {
             exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
             kill: call.kill.as_deref().map(Kill::from),
             faults: marks.iter().flat_map(|marks| &marks.faults).map(Fault::from).collect(),
-            policy: marks.iter().flat_map(|marks| &marks.policies).map(ToString::to_string).collect(),
+            policy: marks.map(policies).unwrap_or_default(),
         }
     }
+}
+
+/// Returns the names of the policies, other than faults, that affected a call.
+pub(super) fn policies(marks: &relay::CallMarks) -> Vec<String> {
+    marks.policies.iter().map(ToString::to_string).collect()
 }
 
 impl From<&tap::KillRecord> for Kill {

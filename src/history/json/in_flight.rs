@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::call::{Call, Container, Exec, Peer, Pod};
+use super::call::{Call, Container, Exec, Fault, Peer, Pod, policies};
 use super::insight::Probe;
 use super::{milliseconds, time};
 use crate::execsync;
@@ -31,6 +31,12 @@ pub struct CallInFlight {
     pub phase: Option<String>,
     /// Pid of the command on the host, once it has started.
     pub pid: Option<u32>,
+    /// The faults that hold the call; empty if there are none.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+    /// The other policies that hold the call: `limit` or `coalesce`.
+    #[serde(default)]
+    pub policy: Vec<String>,
 }
 
 /// A call that has ended or is in flight.
@@ -84,6 +90,7 @@ impl ListedCall {
 impl From<&execsync::CallInFlight> for CallInFlight {
     fn from(call: &execsync::CallInFlight) -> Self {
         let execsync::CallInFlight { info, details } = call;
+        let marks = details.held.as_ref();
         let exec = details
             .exec
             .as_deref()
@@ -103,6 +110,8 @@ impl From<&execsync::CallInFlight> for CallInFlight {
             exec,
             phase: details.phase().map(str::to_owned),
             pid: details.progress.and_then(|progress| progress.pid),
+            faults: marks.iter().flat_map(|marks| &marks.faults).map(Fault::from).collect(),
+            policy: marks.map(policies).unwrap_or_default(),
         }
     }
 }

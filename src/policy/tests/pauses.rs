@@ -28,8 +28,8 @@ impl RuleFixture {
     /// Makes an `ExecSync`. Returns how it is treated, and whether it is marked.
     fn paused(&self, info: &Arc<CallInfo>, container: &str, command: &str, timeout: i64) -> PausedProbe {
         let Some(interceptor) = self.policies.interceptor(info) else { return Executed };
-        let mut marks = CallMarks::default();
-        let mut decision = interceptor.decide(Some(frame(&exec(container, &[command], timeout))), &mut marks);
+        let marks = MarkSet::default();
+        let mut decision = interceptor.decide(Some(frame(&exec(container, &[command], timeout))), &marks);
         let polled = decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let std::task::Poll::Ready(call) = polled else { panic!("the objects are known") };
         drop(decision);
@@ -52,6 +52,7 @@ impl RuleFixture {
             },
             Some(other) => panic!("{other:?}"),
         };
+        let marks = marks.get();
         let marked: Vec<&str> = marks.policies.iter().map(|policy| &**policy).collect();
         assert_eq!(marked, if treatment == Executed { vec![] } else { vec!["pause"] });
         treatment
@@ -150,15 +151,15 @@ async fn a_pause_that_begins_while_a_call_waits_answers_the_call() {
     let node = RuleFixture::with(&[]);
     let limits = ExecLimits { node: std::num::NonZeroU32::new(1), ..ExecLimits::default() };
     node.policies.set_exec(ExecSettings { limits, coalesce_probes: false });
-    let admission = async |id, marks: &mut CallMarks| {
+    let admission = async |id, marks: &MarkSet| {
         let interceptor = node.policies.interceptor(&info(id, "ExecSync")).unwrap();
         interceptor.decide(Some(frame(&exec("3-main", &["alive"], 2))), marks).await.next.unwrap()
     };
-    let mut marks = CallMarks::default();
-    let running = admission(1, &mut marks).await.decide(None, &mut marks).await;
-    let mut marks = CallMarks::default();
-    let waiting = admission(2, &mut marks).await;
-    let mut waiting = waiting.decide(None, &mut marks);
+    let marks = MarkSet::default();
+    let running = admission(1, &marks).await.decide(None, &marks).await;
+    let marks = MarkSet::default();
+    let waiting = admission(2, &marks).await;
+    let mut waiting = waiting.decide(None, &marks);
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     node.pause("shop/web-3");
     // The other call still runs.
@@ -166,6 +167,7 @@ async fn a_pause_that_begins_while_a_call_waits_answers_the_call() {
     drop(running);
     let [Effect::End(Ending::Response(response), _)] = &call.before[..] else { panic!("{call:?}") };
     (**response).clone().into_result().unwrap();
+    let marks = marks.get();
     let names: Vec<&str> = marks.policies.iter().map(|policy| &**policy).collect();
     assert_eq!(names, ["limit", "pause"]);
     node.policies.end("the test");
