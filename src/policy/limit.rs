@@ -243,9 +243,9 @@ mod tests {
         assert_eq!(marks.get().policies, [LIMIT.into()]);
         limiter.set(ExecLimits { overflow: Overflow::Wait, ..limiter.limits() });
         let second = limiter.acquire(&b, true, &MarkSet::default()).await.unwrap();
-        let mut waiting = MarkSet::default();
+        let waiting = MarkSet::default();
         {
-            let mut third = pin!(limiter.acquire(&a, true, &mut waiting));
+            let mut third = pin!(limiter.acquire(&a, true, &waiting));
             let mut cx = Context::from_waker(Waker::noop());
             assert!(third.as_mut().poll(&mut cx).is_pending());
             assert_eq!(limiter.0.metrics.waiting(), [1, 0]);

@@ -70,8 +70,8 @@ fn load(evidence: &Evidence) -> Vec<String> {
 }
 
 impl Evidence {
-    /// Returns whether processes of the container, or of the node if the container was not measured,
-    /// were stalled for at least a tenth of the time: on CPU, I/O and memory.
+    /// Returns whether processes of the container, or of the node if the container was not
+    /// measured, were stalled for at least a tenth of the time: on CPU, I/O and memory.
     #[must_use]
     pub fn notable_stalls(&self) -> [bool; 3] {
         let (pressure, window) = match self.container_pressure {

@@ -15,8 +15,8 @@ pub enum ExecVerdict {
     Failure,
     /// The runtime reported a timeout, which counts as a failure.
     TimedOut,
-    /// The runtime returned an error. The kubelet tries three times, and ignores the attempt if each
-    /// try errors.
+    /// The runtime returned an error. The kubelet tries three times, and ignores the attempt if
+    /// each try errors.
     Error,
     /// The client gave up, or its response was not read.
     Unknown,

@@ -90,7 +90,9 @@ mod tests {
 
     fn durations(milliseconds: &[u64]) -> Durations {
         let mut durations = Durations::default();
-        milliseconds.iter().for_each(|duration| durations.add(Duration::from_millis(*duration)));
+        for duration in milliseconds {
+            durations.add(Duration::from_millis(*duration));
+        }
         durations
     }
 
