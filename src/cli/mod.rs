@@ -29,6 +29,7 @@ mod logs;
 mod mode;
 mod parse;
 mod pause;
+mod period_args;
 mod pod_arg;
 mod pod_list;
 mod pod_summary;

@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 pub(super) use self::handover::first_id;
-pub(super) use self::read::read_last;
+pub(super) use self::read::{read_all, read_last};
 use self::writer::{HandOver, JournalWriter, Message};
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;

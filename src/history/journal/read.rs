@@ -40,6 +40,17 @@ pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord
     }
 }
 
+/// Passes all records of a directory to `found`, in the order in which they were written. Lines that
+/// cannot be read are skipped. Returns an error if the directory or a segment cannot be read.
+pub(in crate::history) fn read_all(dir: &Path, mut found: impl FnMut(CallRecord)) -> io::Result<()> {
+    let mut shared = Interner::default();
+    for (number, size) in segments::list_segments(dir)? {
+        let path = segments::path_of(dir, number);
+        read_segment(&path, 0..size, |record| found(shared.intern(record)))?;
+    }
+    Ok(())
+}
+
 fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)) -> io::Result<()> {
     let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(part.start))?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::minute::Minute;
 use super::period::{Gap, Period, ProbeHistory};
@@ -24,7 +24,18 @@ pub struct PeriodBuilder {
     gaps: Vec<Gap>,
 }
 
+/// Default number of rows of a probe in a period.
+const COLUMNS: u64 = 288;
+
 impl PeriodBuilder {
+    /// Returns the number of minutes that are merged into each row of a period, so that a probe has
+    /// about 288 rows at most.
+    #[must_use]
+    pub fn resolution(from: SystemTime, to: SystemTime) -> u64 {
+        let minutes = to.duration_since(from).unwrap_or_default().as_secs() / 60;
+        minutes.div_ceil(COLUMNS).max(1)
+    }
+
     /// Creates a builder of a period, whose rows have as many minutes as `resolution` says, at least
     /// one.
     #[must_use]
@@ -58,7 +69,7 @@ impl PeriodBuilder {
 
     /// Adds a row.
     pub fn add_minute(&mut self, series: ProbeSeries, minute: &Minute) {
-        if !self.has(minute.start()) && !self.has(minute.start() + std::time::Duration::from_secs(59)) {
+        if !self.has(minute.start()) && !self.has(minute.start() + Duration::from_secs(59)) {
             return;
         }
         let index = match self.index.entry(Arc::new(series)) {

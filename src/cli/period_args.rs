@@ -1,0 +1,145 @@
+//! Arguments of the commands that examine a period: its time, and the source of its records.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use clap::Args;
+use jiff::Timestamp;
+use tokio::task::spawn_blocking;
+
+use super::CliError;
+use super::admin_args::AdminArgs;
+use crate::admin::Client;
+use crate::admin::api::{CallsQuery, Event, EventsQuery, ListedCall};
+use crate::config::DirPath;
+use crate::duration;
+use crate::execsync::CallRecord;
+use crate::history::timeline::{Period, PeriodBuilder, read_period};
+
+/// Longest duration before the present, in days.
+const MAX_DAYS: u64 = 366;
+
+/// The period to examine, and the source of what is known about it.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+pub(super) struct PeriodArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+
+    /// Read the records in this directory, such as the calls directory of a state directory, instead
+    /// of querying a running probeshim. It may be a copy from another host
+    #[arg(long, value_name = "DIR")]
+    records: Option<DirPath>,
+
+    /// Begin of the period: a duration before the present, such as 30m or 24h, or a time, such as
+    /// 2026-11-27T10:00:00Z
+    #[arg(long, value_name = "TIME", default_value = "1h", allow_hyphen_values = true)]
+    since: TimeArg,
+
+    /// End of the period, in the same formats as --since [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    until: Option<TimeArg>,
+}
+
+/// A time: a duration before the present, or a time in RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimeArg {
+    Before(Duration),
+    At(SystemTime),
+}
+
+/// Error of a text that is not a time.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "must be a duration up to {MAX_DAYS} days, such as 30m or 24h, or a time in RFC 3339, such as \
+     2026-11-27T10:00:00Z"
+)]
+struct TimeArgError;
+
+impl PeriodArgs {
+    /// Reads what is known about the period.
+    pub(super) async fn read(self) -> Result<Period, CliError> {
+        let now = SystemTime::now();
+        let from = self.since.before(now);
+        let to = self.until.map_or(now, |until| until.before(now));
+        if from >= to {
+            let [from, to] = [from, to].map(crate::history::json::time);
+            return Err(CliError::Usage(format!(
+                "--since ({from}) must be before --until ({to}) and before the present"
+            )));
+        }
+        match self.records {
+            Some(DirPath(dir)) => read_records(dir, from, to).await,
+            None => query(&self.admin.client()?, from, to).await,
+        }
+    }
+}
+
+async fn read_records(dir: PathBuf, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
+    let name = dir.display().to_string();
+    let read = spawn_blocking(move || read_period(&dir, from, to)).await.context("the reader ended")?;
+    Ok(read.with_context(|| format!("the records in {name} cannot be read"))?)
+}
+
+async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
+    let mut period = PeriodBuilder::new(from, to, PeriodBuilder::resolution(from, to));
+    let age = SystemTime::now().duration_since(from).unwrap_or_default();
+    let since_ms = Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    let calls = client.calls(&CallsQuery { since_ms, ..CallsQuery::default() }).await?;
+    let calls: Vec<ListedCall> =
+        serde_json::from_slice(&calls).context("the response is not a list of calls")?;
+    for call in calls {
+        if let ListedCall::Ended(call) = call
+            && let Ok(record) = CallRecord::try_from(*call)
+        {
+            period.add_call(&Arc::new(record));
+        }
+    }
+    let events = client.events(&EventsQuery { since_ms, ..EventsQuery::default() }).await?;
+    let events: Vec<Event> =
+        serde_json::from_slice(&events).context("the response is not a list of events")?;
+    events.into_iter().for_each(|event| period.add_event(event));
+    Ok(period.build())
+}
+
+impl TimeArg {
+    fn before(self, now: SystemTime) -> SystemTime {
+        match self {
+            Self::Before(duration) => now.checked_sub(duration).unwrap_or(SystemTime::UNIX_EPOCH),
+            Self::At(time) => time,
+        }
+    }
+}
+
+impl FromStr for TimeArg {
+    type Err = TimeArgError;
+
+    fn from_str(text: &str) -> Result<Self, TimeArgError> {
+        let longest = Duration::from_secs(MAX_DAYS * 24 * 60 * 60);
+        let before = duration::parse(text).filter(|duration| *duration <= longest).map(Self::Before);
+        let at = || text.parse::<Timestamp>().ok().map(|time| Self::At(time.into()));
+        before.or_else(at).ok_or(TimeArgError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_begin_of_a_period_is_a_duration_or_a_time() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!("1h".parse::<TimeArg>().unwrap(), TimeArg::Before(hour));
+        assert_eq!(
+            "1970-01-01T02:00:00+01:00".parse::<TimeArg>().unwrap(),
+            TimeArg::At(SystemTime::UNIX_EPOCH + hour)
+        );
+        for invalid in ["", "-1h", "yesterday", "9000h", "2026-11-27", "2026-11-27T10:00:00"] {
+            let error = invalid.parse::<TimeArg>().unwrap_err().to_string();
+            assert!(error.starts_with("must be a duration up to 366 days"), "{invalid}: {error}");
+        }
+    }
+}
