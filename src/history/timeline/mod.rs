@@ -6,6 +6,7 @@
 mod directory;
 mod durations;
 mod minute;
+mod node_facts;
 mod period;
 mod period_builder;
 mod series;
@@ -13,6 +14,7 @@ mod series;
 pub use directory::read_period;
 pub use durations::Durations;
 pub use minute::{CallSample, Minute, PhaseSums};
+pub use node_facts::NodeFacts;
 pub use period::{Gap, GapCause, Period, ProbeHistory};
 pub use period_builder::PeriodBuilder;
 pub use series::{ProbeSeries, Prober};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::minute::Minute;
+use super::node_facts::NodeFacts;
 use super::series::ProbeSeries;
 use crate::execsync::CallRecord;
 use crate::history::json;
@@ -17,6 +18,8 @@ pub struct Period {
     pub to: SystemTime,
     /// Number of minutes that are merged into each row.
     pub resolution: u64,
+    /// The node and the last probeshim that ran in the period, if they are known.
+    pub node: Option<NodeFacts>,
     /// The probes, by pod, container and type.
     pub probes: Vec<ProbeHistory>,
     /// Calls that are kept completely: slow and failed ones, and the slowest. In the order of their
@@ -53,6 +56,8 @@ pub struct Gap {
 pub enum GapCause {
     /// probeshim did not run.
     NotRunning,
+    /// There are no records: they begin later, were removed at the size limit, or end earlier.
+    NotRecorded,
     /// Observations were dropped.
     Dropped(u64),
     /// The clock was set forward or back by this time, in seconds. The gap is as long as the step if

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::minute::Minute;
+use super::node_facts::NodeFacts;
 use super::period::{Gap, Period, ProbeHistory};
 use super::series::ProbeSeries;
 use crate::execsync::{Assessment, CallRecord};
@@ -17,6 +18,7 @@ pub struct PeriodBuilder {
     from: SystemTime,
     to: SystemTime,
     resolution: u64,
+    node: Option<NodeFacts>,
     index: HashMap<Arc<ProbeSeries>, usize>,
     rows: Vec<HashMap<u64, Minute>>,
     calls: HashMap<u64, Arc<CallRecord>>,
@@ -44,6 +46,7 @@ impl PeriodBuilder {
             from,
             to,
             resolution: resolution.max(1),
+            node: None,
             index: HashMap::new(),
             rows: Vec::new(),
             calls: HashMap::new(),
@@ -95,6 +98,11 @@ impl PeriodBuilder {
         self.events.push(event);
     }
 
+    /// Sets the facts about the node, in place of earlier ones.
+    pub fn set_node(&mut self, node: NodeFacts) {
+        self.node = Some(node);
+    }
+
     /// Adds a gap.
     pub fn add_gap(&mut self, gap: Gap) {
         self.gaps.push(gap);
@@ -103,7 +111,7 @@ impl PeriodBuilder {
     /// Returns the period.
     #[must_use]
     pub fn build(self) -> Period {
-        let Self { from, to, resolution, index, rows, calls, mut events, mut gaps } = self;
+        let Self { from, to, resolution, node, index, rows, calls, mut events, mut gaps } = self;
         let mut rows: Vec<Option<HashMap<u64, Minute>>> = rows.into_iter().map(Some).collect();
         let mut probes: Vec<ProbeHistory> = index
             .into_iter()
@@ -125,7 +133,7 @@ impl PeriodBuilder {
         calls.sort_unstable_by_key(|record| (record.call.start, record.call.id));
         events.sort_by(|one, other| one.time.cmp(&other.time));
         gaps.sort_by_key(|gap| gap.from);
-        Period { from, to, resolution, probes, calls, events, gaps }
+        Period { from, to, resolution, node, probes, calls, events, gaps }
     }
 
     fn has(&self, time: SystemTime) -> bool {
