@@ -67,6 +67,16 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// Query string that selects a period of results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimelineQuery {
+    /// Begin of the period, in RFC 3339.
+    pub since: String,
+    /// End of the period, in RFC 3339.
+    pub until: String,
+}
+
 /// A line of the stream of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]

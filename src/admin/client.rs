@@ -14,7 +14,7 @@ use hyperlocal::{UnixConnector, Uri};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody};
+use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody, TimelineQuery};
 use super::api::{ClearBody, FaultsBody, PauseBody, ResumeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
@@ -191,6 +191,11 @@ impl Client {
     pub async fn follow_events(&self, query: &EventsQuery) -> Result<Followed, ClientError> {
         let answer = self.get(&path("/v1/events/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
+    }
+
+    /// Returns the results of probes in a period, as lines of JSON.
+    pub async fn timeline(&self, query: &TimelineQuery) -> Result<Bytes, ClientError> {
+        self.read(&path("/v1/timeline", query)).await
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<Bytes, ClientError> {

@@ -4,6 +4,7 @@ mod calls;
 mod events;
 mod faults;
 mod pauses;
+mod timeline;
 
 use std::convert::Infallible;
 use std::mem;
@@ -82,6 +83,7 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/calls/follow", get(calls::follow))
         .route("/v1/calls/{id}/explain", get(calls::explain))
         .route("/v1/events", get(events::events))
+        .route("/v1/timeline", get(timeline::timeline))
         .route("/v1/faults", get(faults::list).post(faults::add))
         .route("/v1/faults/clear", post(faults::clear))
         .route("/v1/faults/plan", post(faults::plan))

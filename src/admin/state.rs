@@ -13,6 +13,7 @@ use crate::cri::MeteredChannel;
 use crate::engine::InFlightReader;
 use crate::events::EventRecorder;
 use crate::execsync::Stuck;
+use crate::history::timeline::Timeline;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
@@ -66,6 +67,8 @@ pub struct ApiState {
     pub policies: Policies,
     /// The journal; `None` if calls are not recorded on disk.
     pub journal: Option<Journal>,
+    /// Results of probes over time.
+    pub timeline: Timeline,
     /// State store; `None` without --state-dir.
     pub state: Option<StateStore>,
     /// Channel to the runtime. It counts internal calls.

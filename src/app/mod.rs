@@ -8,6 +8,7 @@ mod handover;
 mod image_hint;
 mod kubelet;
 mod listeners;
+mod node_facts;
 mod nofile;
 mod play;
 mod play_goal;

@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -19,6 +19,7 @@ use tracing::warn;
 use super::error::{RunError, both};
 use super::kubelet::KubeletStarter;
 use super::listeners::{ApiAddress, ApiEndpoint, Listeners};
+use super::node_facts::node_facts;
 use super::prober_thread::{self, ProberThread};
 use super::servers::Servers;
 use super::service_manager::{start_watchdog, starting};
@@ -31,11 +32,12 @@ use crate::cri::MeteredChannel;
 use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
+use crate::history::timeline::{Timeline, TimelineSources};
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPods};
 use crate::policy::Policies;
-use crate::prober;
+use crate::prober::{self, AttemptReporter};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::state::StateStore;
 use crate::tap::{self, Tap};
@@ -80,6 +82,7 @@ impl Shim {
         let (state, client_pods) =
             store.as_ref().map(|store| (store.state.clone(), store.client_pods.clone())).unzip();
         let redact = config.exec.redact_commands;
+        let node = node_facts(&config);
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
         let metrics = new_metrics(traces.clone());
@@ -91,7 +94,15 @@ impl Shim {
         let (mode, internal_calls) = (config.operating_mode, tap.internal_calls(call_ids.clone()));
         let shared = Shared::new(mode, redact, config.specs, &runtime, &metrics, &events, internal_calls);
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
-        let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone())?;
+        let (reporter, attempts) = AttemptReporter::new();
+        let sources = TimelineSources {
+            events: events.clone(),
+            tap: metrics.tap.clone(),
+            attempts: reporter.clone(),
+            redact,
+        };
+        let timeline = Timeline::new(sources, journal.clone(), node, SystemTime::now(), Instant::now());
+        let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone(), reporter)?;
         let (prober, prober_handle) =
             prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
         let (inventory, inventory_rx) = watch::channel(Arc::default());
@@ -111,6 +122,7 @@ impl Shim {
             client_pods: client_pods.as_ref().filter(|_| restarts_client_pods).map(ClientPods::pods),
             policies: policies.clone(),
             journal: journal.clone(),
+            timeline: timeline.clone(),
             state: state.clone(),
             runtime: runtime.clone(),
             metrics: metrics.clone(),
@@ -127,6 +139,7 @@ impl Shim {
             runtime_events: runtime_events(watched, inspect_rx, &mut analyzer),
             spec_updates: updates.receiver,
             in_flight_queries,
+            attempts,
         };
         let kubelet_starter = shared.kubelet_starter(store, prober.clone(), updates.sender);
         let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, shared.restarter()));
@@ -137,6 +150,7 @@ impl Shim {
             calls: calls.clone(),
             events,
             journal,
+            timeline,
             traces,
             faults: metrics.panics,
             inspect_requests,

@@ -19,7 +19,7 @@ use crate::inventory::{InspectRequest, Inventory};
 use crate::kubelet::{ClientPodStore, Kubelet, KubeletDeps, Restarter};
 use crate::policy::{KnownExecs, NodeView, Policies};
 use crate::probe::SpecResolver;
-use crate::prober::{EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
+use crate::prober::{AttemptReporter, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
 use crate::tap::InternalCalls;
 
 /// Settings and handles that several parts share.
@@ -66,6 +66,7 @@ impl Shared {
         &self,
         enforcement: EnforcementSettings,
         inspect_requests: mpsc::Sender<InspectRequest>,
+        attempts: AttemptReporter,
     ) -> io::Result<Option<ProberThread>> {
         if enforcement.mode == EnforcementMode::Off {
             return Ok(None);
@@ -74,6 +75,7 @@ impl Shared {
             specs: self.specs.clone(),
             metrics: self.metrics.prober.clone(),
             inspect_requests,
+            attempts,
             skip_start_jitter: self.operating_mode == OperatingMode::Kubelet,
             enforcement: EnforcementSettings { pauses: self.policies.pauses.clone(), ..enforcement },
         };

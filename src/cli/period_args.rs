@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
@@ -13,11 +12,11 @@ use tokio::task::spawn_blocking;
 use super::CliError;
 use super::admin_args::AdminArgs;
 use crate::admin::Client;
-use crate::admin::api::{CallsQuery, Event, EventsQuery, ListedCall};
+use crate::admin::api::TimelineQuery;
 use crate::config::DirPath;
 use crate::duration;
-use crate::execsync::CallRecord;
-use crate::history::timeline::{Period, PeriodBuilder, read_period};
+use crate::history::json::time;
+use crate::history::timeline::{Period, TimelineReader, read_period};
 
 /// Longest duration before the present, in days.
 const MAX_DAYS: u64 = 366;
@@ -66,7 +65,7 @@ impl PeriodArgs {
         let from = self.since.before(now);
         let to = self.until.map_or(now, |until| until.before(now));
         if from >= to {
-            let [from, to] = [from, to].map(crate::history::json::time);
+            let [from, to] = [from, to].map(time);
             return Err(CliError::Usage(format!(
                 "--since ({from}) must be before --until ({to}) and before the present"
             )));
@@ -85,24 +84,11 @@ async fn read_records(dir: PathBuf, from: SystemTime, to: SystemTime) -> Result<
 }
 
 async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
-    let mut period = PeriodBuilder::new(from, to, PeriodBuilder::resolution(from, to));
-    let age = SystemTime::now().duration_since(from).unwrap_or_default();
-    let since_ms = Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-    let calls = client.calls(&CallsQuery { since_ms, ..CallsQuery::default() }).await?;
-    let calls: Vec<ListedCall> =
-        serde_json::from_slice(&calls).context("the response is not a list of calls")?;
-    for call in calls {
-        if let ListedCall::Ended(call) = call
-            && let Ok(record) = CallRecord::try_from(*call)
-        {
-            period.add_call(&Arc::new(record));
-        }
-    }
-    let events = client.events(&EventsQuery { since_ms, ..EventsQuery::default() }).await?;
-    let events: Vec<Event> =
-        serde_json::from_slice(&events).context("the response is not a list of events")?;
-    events.into_iter().for_each(|event| period.add_event(event));
-    Ok(period.build())
+    let [since, until] = [from, to].map(time);
+    let lines = client.timeline(&TimelineQuery { since, until }).await?;
+    let mut reader = TimelineReader::new(from, to);
+    lines.split(|byte| *byte == b'\n').for_each(|line| reader.add_line(line));
+    Ok(reader.finish())
 }
 
 impl TimeArg {

@@ -12,7 +12,7 @@ mod in_flight;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
@@ -23,11 +23,12 @@ use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::deadline;
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
+use crate::history::timeline::Timeline;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, RuntimeInfo, Source};
 use crate::kubelet::{ClientActionRecorder, Kubelet};
 use crate::probe::{RefreshTrigger, SpecResolver};
-use crate::prober::ProbeManager;
+use crate::prober::{ProbeAttempt, ProbeManager};
 use crate::tap::{Call, Decoder, ExecRequest, Observations, TapEvent, is_object_call, is_read_only};
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
@@ -51,6 +52,7 @@ pub(crate) struct Inputs {
     pub(crate) runtime_events: mpsc::Receiver<RuntimeEvent>,
     pub(crate) spec_updates: mpsc::Receiver<SpecResolver>,
     pub(crate) in_flight_queries: mpsc::Receiver<DetailsQuery>,
+    pub(crate) attempts: mpsc::Receiver<ProbeAttempt>,
 }
 
 /// Destinations of the engine.
@@ -62,6 +64,8 @@ pub(crate) struct Outputs {
     pub(crate) calls: Arc<CallHistory>,
     pub(crate) events: Arc<EventRecorder>,
     pub(crate) journal: Option<Journal>,
+    /// Results of probes over time.
+    pub(crate) timeline: Timeline,
     pub(crate) traces: Option<Traces>,
     /// Number of panics of the engine.
     pub(crate) faults: Counter,
@@ -102,7 +106,8 @@ impl NodeEngine {
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.
     pub(crate) async fn run(mut self, inputs: Inputs) {
-        let Inputs { mut decoder, mut runtime_events, mut spec_updates, mut in_flight_queries } = inputs;
+        let Inputs { mut decoder, mut runtime_events, mut spec_updates, mut in_flight_queries, mut attempts } =
+            inputs;
         let mut stuck_checks = interval(STUCK_INTERVAL);
         stuck_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut tap_events, mut batch) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
@@ -125,6 +130,7 @@ impl NodeEngine {
                 }
                 Some(specs) = spec_updates.recv() => self.catch_panics(|it| it.set_specs(specs)),
                 Some(query) = in_flight_queries.recv() => self.catch_panics(|it| it.answer_in_flight(query)),
+                Some(attempt) = attempts.recv() => self.catch_panics(|it| it.outputs.timeline.add_attempt(&attempt)),
                 message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
                 () = deadline::reached(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
@@ -138,6 +144,10 @@ impl NodeEngine {
         }
         self.catch_panics(|it| it.analyzer.flush(Instant::now()));
         self.catch_panics(Self::record);
+        while let Ok(attempt) = attempts.try_recv() {
+            self.catch_panics(|it| it.outputs.timeline.add_attempt(&attempt));
+        }
+        self.catch_panics(|it| it.outputs.timeline.end(SystemTime::now(), Instant::now()));
     }
 
     /// Runs one step. A panic loses only the observation of this step: later observations are
@@ -211,6 +221,7 @@ impl NodeEngine {
                     "watching the runtime"
                 );
                 let RuntimeInfo { name, version } = &runtime;
+                self.outputs.timeline.set_runtime(format!("{name} {version}"));
                 self.record_event(Event::normal(reason::RUNTIME_READY, format!("{name} {version} answers")));
                 self.analyzer.events_available(has_exec_events, now);
             }
@@ -250,9 +261,10 @@ impl NodeEngine {
         }
     }
 
-    /// Updates the stuck execs. Records an event for each new one, and for each one that has ended.
+    /// Updates the stuck execs and the results over time. Records an event for each new stuck exec, and for each one that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
+        self.outputs.timeline.tick(SystemTime::now(), now);
         self.analyzer.tick(now);
         let (before, stuck) = (self.outputs.stuck.borrow().clone(), self.analyzer.stuck());
         if *before == stuck {
@@ -305,6 +317,8 @@ impl NodeEngine {
             traces.export(record.span());
         }
         let record = self.outputs.calls.push(record.strip_trace());
+        let threshold = self.analyzer.failure_threshold(&self.inventory, &record);
+        self.outputs.timeline.add_call(&record, threshold);
         if let Some(journal) = &self.outputs.journal {
             journal.write(record);
         }
@@ -337,6 +351,7 @@ mod tests {
     use super::*;
     use crate::cri::MeteredChannel;
     use crate::execsync;
+    use crate::history::timeline::{NodeFacts, TimelineSources};
     use crate::socket::SocketPath;
 
     #[tokio::test]
@@ -356,6 +371,13 @@ mod tests {
             calls: Arc::new(CallHistory::new(crate::history::Limits::default())),
             events: events.clone(),
             journal: None,
+            timeline: Timeline::new(
+                TimelineSources::default(),
+                None,
+                NodeFacts::default(),
+                SystemTime::now(),
+                Instant::now(),
+            ),
             traces: None,
             faults: Counter::default(),
             inspect_requests: mpsc::channel(1).0,

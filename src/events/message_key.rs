@@ -15,7 +15,7 @@ const BEFORE_PID: [&str; 3] = ["pid ", "pid=", "pid: "];
 /// Returns the message with a placeholder for each id of a container, exec or pod, and for each
 /// pid. Events whose messages differ only in these are counted together: each attempt of a probe
 /// has an exec id of its own.
-pub(super) fn message_key(message: &str) -> Cow<'_, str> {
+pub(crate) fn message_key(message: &str) -> Cow<'_, str> {
     let mut key = String::new();
     // Start of the text that was not copied yet, and of the text that was not read yet.
     let (mut copied, mut at) = (0, 0);

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use message_key::message_key;
+pub(crate) use message_key::message_key;
 pub use recorder::EventRecorder;
 
 use crate::object_ref::{ContainerRef, PodRef};
@@ -94,7 +94,7 @@ impl Event {
 
     /// Returns a hash of everything that equal events have in common. Ids and pids in the message
     /// may differ.
-    fn event_key(&self) -> u64 {
+    pub(crate) fn event_key(&self) -> u64 {
         let Self { time: _, first_time: _, count: _, severity, reason, pod, container, message } = self;
         let mut hasher = DefaultHasher::new();
         (*severity as u8, reason, pod, container, message_key(message)).hash(&mut hasher);

@@ -82,6 +82,15 @@ impl EventRecorder {
         self.lock().select(filter)
     }
 
+    /// Returns the events that have occurred since an earlier call of this function, oldest first,
+    /// and a number to be passed to the next call. The first call passes 0.
+    #[must_use]
+    pub fn after(&self, number: u64) -> (Vec<Arc<Event>>, u64) {
+        let ring = self.lock();
+        let first = ring.events.partition_point(|(known, _)| *known < number);
+        (ring.events.range(first..).map(|(_, event)| event.clone()).collect(), ring.next)
+    }
+
     /// Returns the events that pass a filter, and a receiver of all later events, unfiltered.
     #[must_use]
     pub fn follow(&self, filter: &EventFilter) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {

@@ -260,6 +260,22 @@ impl ExecAnalyzer {
         self.redact_commands
     }
 
+    /// Returns the failure threshold of the probe to which a call is attributed, if it is known. Of
+    /// several probes with the same command, the first counts, as for the period.
+    #[must_use]
+    pub fn failure_threshold(&self, inventory: &Inventory, record: &CallRecord) -> Option<u32> {
+        let ProbeMatch::Matched { uses, .. } = &record.analysis.as_ref()?.identity else { return None };
+        let find = |known_execs: &[KnownExec]| {
+            known_execs.iter().find(|known| Some(&known.purpose) == uses.first())?.failure_threshold
+        };
+        let container = inventory.container(record.call.container.as_ref()?.id.as_deref()?)?;
+        match self.known_execs.get(&container.id) {
+            Some(known_execs) => find(known_execs),
+            // The container has exited.
+            None => find(&self.specs.known_execs(inventory.sandbox_of(container)?, container)),
+        }
+    }
+
     /// Returns the stuck execs.
     #[must_use]
     pub fn stuck(&self) -> Stuck {

@@ -16,6 +16,8 @@ pub struct KnownExec {
     pub timeout_seconds: i64,
     /// Interval between attempts; `None` for hooks.
     pub period: Option<Duration>,
+    /// Number of failures in a row after which the probe fails; `None` for hooks.
+    pub failure_threshold: Option<u32>,
     /// Source of the probe or hook.
     pub source: Source,
 }

@@ -233,6 +233,7 @@ impl SpecResolver {
                 command: command.clone(),
                 timeout_seconds: probe.timeout.into(),
                 period: Some(Duration::from_secs(probe.period.into())),
+                failure_threshold: Some(probe.failure_threshold),
                 source: probe.source,
             }),
             _ => None,
@@ -241,7 +242,15 @@ impl SpecResolver {
             merge_hooks(&specs, Some(container), name).into_iter().filter_map(|(source, (purpose, hook))| {
                 match hook {
                     Hook::Exec(command) => {
-                        Some(KnownExec { purpose, command, timeout_seconds: 0, period: None, source })
+                        let (period, failure_threshold) = (None, None);
+                        Some(KnownExec {
+                            purpose,
+                            command,
+                            timeout_seconds: 0,
+                            period,
+                            failure_threshold,
+                            source,
+                        })
                     }
                     _ => None,
                 }

@@ -8,6 +8,7 @@
 //!                                          └──► events, metrics, result updates
 //! ```
 
+mod attempt_reporter;
 mod enforcement;
 mod kill_plan;
 mod lateness;
@@ -42,6 +43,7 @@ use pod_table::PodTable;
 
 pub(crate) use manager::KUBELET_TTL;
 
+pub use attempt_reporter::{AttemptReporter, AttemptVerdict, ProbeAttempt};
 pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
 pub use metrics::{Agreement, ProberMetrics};
 pub use pod::{AttemptOutcome, AttemptRun};
@@ -79,6 +81,8 @@ pub struct ProberConfig {
     /// Whether workers start immediately instead of at random times within their first period. The
     /// node is then assumed to have been up for longer than any period.
     pub skip_start_jitter: bool,
+    /// Receives attempts that have ended.
+    pub attempts: AttemptReporter,
 }
 
 impl ProbeManager {
@@ -91,7 +95,8 @@ impl ProbeManager {
         events: Arc<EventRecorder>,
         runtime: Handle,
     ) -> Self {
-        let ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter } = parts;
+        let ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter, attempts } =
+            parts;
         let pods = PodTable {
             since: Instant::now(),
             is_listed: false,
@@ -115,6 +120,7 @@ impl ProbeManager {
             enforcement,
             pods: pod_table,
             thread_use,
+            attempts,
         };
         let shared = Arc::new(shared);
         shared.runtime.spawn(shared.clone().housekeeping());

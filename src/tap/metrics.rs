@@ -117,6 +117,18 @@ impl TapMetrics {
         self.observations_dropped.get()
     }
 
+    /// Returns the number of internal ExecSyncs that are not among the calls.
+    #[must_use]
+    pub fn internal_execs_dropped(&self) -> u64 {
+        self.internal_execs_dropped.get()
+    }
+
+    /// Counts calls as not observed.
+    #[cfg(test)]
+    pub(crate) fn drop_observations(&self, count: u64) {
+        self.observations_dropped.inc_by(count);
+    }
+
     pub(super) fn record_dropped(&self, item: &QueueItem) {
         if item.is_end() {
             self.observations_dropped.inc();

@@ -11,7 +11,7 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use prometheus_client::metrics::counter::Counter;
@@ -20,9 +20,11 @@ use tokio::sync::watch;
 
 pub(super) use self::handover::first_id;
 pub(super) use self::read::{read_all, read_last};
+pub(super) use self::segments::PROBES;
 use self::writer::{HandOver, JournalWriter, Message};
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
+use crate::history::timeline::TimelineBatch;
 
 /// Maximum number of records that wait to be written; as many again are kept while the disk accepts
 /// none.
@@ -33,7 +35,8 @@ const QUEUE_CAPACITY: usize = 4_096;
 pub struct JournalConfig {
     /// Directory of the segments. It is created if it is missing, with mode 0700.
     pub dir: PathBuf,
-    /// Maximum number of bytes of all segments together.
+    /// Maximum number of bytes of all segments together. Results of probes take at most half of it, and
+    /// calls the rest.
     pub limit: u64,
 }
 
@@ -79,6 +82,26 @@ impl Journal {
     pub fn write(&self, record: Arc<CallRecord>) {
         if self.messages.try_send(Message::Record(record)).is_err() {
             self.dropped.inc();
+        }
+    }
+
+    /// Queues results to be written. Returns them if the queue is full.
+    #[must_use]
+    pub fn write_timeline(&self, batch: TimelineBatch) -> Option<TimelineBatch> {
+        match self.messages.try_send(Message::Timeline(Box::new(batch))) {
+            Ok(()) => None,
+            Err(TrySendError::Full(unsent) | TrySendError::Disconnected(unsent)) => match unsent {
+                Message::Timeline(batch) => Some(*batch),
+                _ => None,
+            },
+        }
+    }
+
+    /// Blocks until everything that was queued before is written, or the disk does not accept it.
+    pub fn flush(&self) {
+        let (done, result) = sync_channel(1);
+        if self.messages.send(Message::Flush(done)).is_ok() {
+            let _ = result.recv();
         }
     }
 
@@ -159,8 +182,7 @@ mod tests {
         assert_eq!(read(&dir), [1, 2, 3, 4, 5]);
         assert!(!dir.join("next-id").exists(), "an id for a successor is used once");
         written(&dir, 8_000, 6..200);
-        let sizes: Vec<u64> =
-            segments::list_segments(&dir).unwrap().into_iter().map(|(_, size)| size).collect();
+        let sizes: Vec<u64> = segments::CALLS.list(&dir).unwrap().into_iter().map(|(_, size)| size).collect();
         assert!(sizes.iter().sum::<u64>() <= 8_000 && sizes.len() > 4, "{sizes:?}");
         let last = read(&dir);
         assert!(last.is_sorted() && last.len() > 10 && last.ends_with(&[198, 199]), "{last:?}");
@@ -170,7 +192,7 @@ mod tests {
     fn a_truncated_journal_line_is_skipped_and_terminated() {
         let dir_guard = tempfile::tempdir().unwrap();
         written(dir_guard.path(), 1 << 20, 1..3);
-        let path = segments::path_of(dir_guard.path(), 1);
+        let path = segments::CALLS.path(dir_guard.path(), 1);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 10]).unwrap();
         assert_eq!(read(dir_guard.path()), [1]);
@@ -258,7 +280,7 @@ mod tests {
         let lock = LockFile::acquire(&dir.join("calls")).unwrap();
         let mut recording = Recording::start(dir.to_owned());
         recording.until(|journal| journal.failure().is_some());
-        let mut segments = segments::Segments::open(dir, 1 << 20).unwrap();
+        let mut segments = segments::Segments::open(segments::CALLS, dir, 1 << 20).unwrap();
         segments.append(&writer::line(&record(0)).unwrap()).unwrap();
         segments.flush().unwrap();
         drop(lock);
@@ -318,7 +340,7 @@ mod tests {
         let dir_guard = tempfile::tempdir().unwrap();
         let dir = dir_guard.path();
         written(dir, 1 << 20, 1..3);
-        let bytes = fs::read(segments::path_of(dir, 1)).unwrap();
+        let bytes = fs::read(segments::CALLS.path(dir, 1)).unwrap();
         let others = [("v0-", "v0"), ("v2-", "v2"), ("", "no-version")];
         let names = others.map(|(version, name)| {
             let old = format!("calls-{version}00000007.jsonl");
@@ -344,7 +366,7 @@ mod tests {
         let second = dir.join("calls-00000007.jsonl.no-version-set-aside-2");
         assert_eq!(fs::read_to_string(second).unwrap(), "other");
         let numbers: Vec<u64> =
-            segments::list_segments(dir).unwrap().into_iter().map(|(number, _)| number).collect();
+            segments::CALLS.list(dir).unwrap().into_iter().map(|(number, _)| number).collect();
         assert!(
             numbers.iter().all(|number| *number < 7),
             "{numbers:?}: numbers of other versions do not count"
@@ -355,10 +377,10 @@ mod tests {
     fn journal_segments_that_are_not_regular_files_are_ignored() {
         let dir_guard = tempfile::tempdir().unwrap();
         written(dir_guard.path(), 1 << 20, 1..3);
-        let fifo = segments::path_of(dir_guard.path(), 99);
+        let fifo = segments::CALLS.path(dir_guard.path(), 99);
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        symlink("/dev/zero", segments::path_of(dir_guard.path(), 98)).unwrap();
-        fs::create_dir(segments::path_of(dir_guard.path(), 97)).unwrap();
+        symlink("/dev/zero", segments::CALLS.path(dir_guard.path(), 98)).unwrap();
+        fs::create_dir(segments::CALLS.path(dir_guard.path(), 97)).unwrap();
         assert_eq!(read(dir_guard.path()), [1, 2]);
         written(dir_guard.path(), 1 << 20, 3..5);
         assert_eq!(read(dir_guard.path()), [1, 2, 3, 4]);

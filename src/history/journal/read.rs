@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::segments;
+use super::segments::CALLS;
 use crate::execsync::CallRecord;
 use crate::history::json;
 use crate::object_ref::{ContainerRef, PodRef};
@@ -25,12 +25,12 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Lines that cannot be read are skipped, such as a line that a crash tore.
 pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord)) {
     let (mut left, mut parts) = (TAIL_BYTES, Vec::new());
-    for (number, size) in segments::list_segments(dir).unwrap_or_default().into_iter().rev() {
+    for (number, size) in CALLS.list(dir).unwrap_or_default().into_iter().rev() {
         if left == 0 {
             break;
         }
         let from = size.saturating_sub(left);
-        parts.push((segments::path_of(dir, number), from..size));
+        parts.push((CALLS.path(dir, number), from..size));
         left -= size - from;
     }
     let mut shared = Interner::default();
@@ -44,8 +44,8 @@ pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord
 /// cannot be read are skipped. Returns an error if the directory or a segment cannot be read.
 pub(in crate::history) fn read_all(dir: &Path, mut found: impl FnMut(CallRecord)) -> io::Result<()> {
     let mut shared = Interner::default();
-    for (number, size) in segments::list_segments(dir)? {
-        let path = segments::path_of(dir, number);
+    for (number, size) in CALLS.list(dir)? {
+        let path = CALLS.path(dir, number);
         read_segment(&path, 0..size, |record| found(shared.intern(record)))?;
     }
     Ok(())

@@ -15,11 +15,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::segments::{self, Segments};
+use super::segments::{self, CALLS, PROBES, Segments};
 use super::{JournalConfig, QUEUE_CAPACITY, handover};
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::CallRecord;
 use crate::history::json;
+use crate::history::timeline::{LineEncoder, TimelineBatch};
 use crate::lockfile::{LockError, LockFile};
 
 /// Pause before the first attempt to write again after a failure. The pause doubles with each
@@ -36,10 +37,17 @@ const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of records that are flushed together, and that are written again after a failure.
 const MAX_BATCH: usize = 256;
 
+/// Maximum number of batches of results that wait while the disk accepts none: those of half an hour.
+const MAX_WAITING_BATCHES: usize = 30;
+
 /// A message to the journal's thread.
 pub(super) enum Message {
     /// A record to write.
     Record(Arc<CallRecord>),
+    /// Results of probes to write.
+    Timeline(Box<TimelineBatch>),
+    /// Request to report when everything before it is written, or cannot be written at present.
+    Flush(SyncSender<()>),
     /// A successor is about to start.
     HandOver(HandOver),
     /// No successor has started.
@@ -62,6 +70,12 @@ pub(super) struct JournalWriter {
     failure: watch::Sender<Option<String>>,
     /// Records that are not on disk yet, the oldest first.
     pending: VecDeque<Arc<CallRecord>>,
+    /// Results that are not on disk yet, the oldest first.
+    batches: VecDeque<Box<TimelineBatch>>,
+    /// Makes lines of results.
+    encoder: LineEncoder,
+    /// Requests to report when everything is written.
+    flushes: Vec<SyncSender<()>>,
     /// The id of the first call of this process.
     first_id: u64,
     /// Ids of this process under which another probeshim has recorded calls, because both held the
@@ -113,6 +127,9 @@ impl JournalWriter {
             dropped,
             failure,
             pending: VecDeque::new(),
+            batches: VecDeque::new(),
+            encoder: LineEncoder::default(),
+            flushes: Vec::new(),
             first_id,
             taken_ids: HashSet::new(),
             handed_over: false,
@@ -126,6 +143,8 @@ impl JournalWriter {
         let mut retry_interval = MIN_RETRY_INTERVAL;
         loop {
             let stop = self.write(messages);
+            self.encoder.reset();
+            self.answer_flushes();
             // Writing has succeeded since the last failure.
             if self.failure.borrow().is_none() {
                 retry_interval = MIN_RETRY_INTERVAL;
@@ -193,7 +212,9 @@ impl JournalWriter {
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
         handover::remove(&dir);
-        let mut segments = Segments::open(&dir, self.settings.limit)?;
+        let limit = self.settings.limit;
+        let mut segments = Segments::open(CALLS, &dir, limit)?;
+        let mut results = Segments::open(PROBES, &dir, limit / 2)?;
         if self.holder_logged {
             self.taken_ids.extend(handover::ids_from(&dir, self.first_id));
         }
@@ -203,7 +224,8 @@ impl JournalWriter {
         }
         loop {
             let mut request = None;
-            if self.pending.is_empty() {
+            if self.pending.is_empty() && self.batches.is_empty() {
+                self.answer_flushes();
                 match messages.recv_timeout(REMOVAL_CHECK_INTERVAL) {
                     Ok(message) => request = self.accept(message),
                     Err(RecvTimeoutError::Timeout) => {}
@@ -214,9 +236,11 @@ impl JournalWriter {
                 let Ok(message) = messages.try_recv() else { break };
                 request = self.accept(message);
             }
-            if segments.is_removed() {
+            if segments.is_removed() || results.is_removed() {
                 return Err(Stop::Removed);
             }
+            let has_results = self.write_results(&mut results)?;
+            segments.set_limit(limit.saturating_sub(results.size()))?;
             self.drop_taken();
             let batch = self.pending.len().min(MAX_BATCH);
             for record in self.pending.iter().take(batch) {
@@ -225,7 +249,7 @@ impl JournalWriter {
             segments.flush()?;
             self.pending.drain(..batch);
             // A full disk fails only when something is written.
-            if batch > 0 {
+            if batch > 0 || has_results {
                 self.recovered();
             }
             if let Some(HandOver { next_id, done }) = request {
@@ -236,19 +260,55 @@ impl JournalWriter {
         }
     }
 
+    /// Writes the results that wait. Returns whether there were any.
+    fn write_results(&mut self, segments: &mut Segments) -> io::Result<bool> {
+        let has_results = !self.batches.is_empty();
+        while let Some(batch) = self.batches.front() {
+            let segment = segments.rotate_if_full()?;
+            segments.write(&self.encoder.encode(batch, segment)?)?;
+            segments.flush()?;
+            self.batches.pop_front();
+        }
+        Ok(has_results)
+    }
+
+    /// Appends the results that wait to the last segment, which a successor may have open.
+    fn append_results(&mut self) -> io::Result<()> {
+        let dir = &self.settings.dir;
+        while let Some(batch) = self.batches.front() {
+            let segment = PROBES.last_number(dir)?;
+            let lines = self.encoder.encode(batch, segment)?;
+            segments::append_unlocked(PROBES, dir, segment, &lines)?;
+            self.batches.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Reports that everything is written, or that it cannot be written at present.
+    fn answer_flushes(&mut self) {
+        for flush in self.flushes.drain(..) {
+            let _ = flush.send(());
+        }
+    }
+
     /// Appends records as they arrive, while a successor has the lock of the directory.
     fn write_unlocked(&mut self, messages: &Receiver<Message>) -> Result<Infallible, Stop> {
         loop {
-            if self.pending.is_empty() {
+            if self.pending.is_empty() && self.batches.is_empty() {
+                self.answer_flushes();
                 match messages.recv() {
                     Ok(Message::Resume) => return Err(Stop::Resumed),
                     Ok(message) => self.accept_handed_over(message),
                     Err(_) => return Err(Stop::Finished),
                 }
             }
+            self.append_results()?;
             let lines: Result<Vec<Vec<u8>>, io::Error> =
                 self.pending.iter().map(|record| line(record)).collect();
-            segments::append_unlocked(&self.settings.dir, &lines?)?;
+            let (dir, lines) = (&self.settings.dir, lines?.concat());
+            if !lines.is_empty() {
+                segments::append_unlocked(CALLS, dir, CALLS.last_number(dir)?, &lines)?;
+            }
             self.pending.clear();
         }
     }
@@ -257,10 +317,24 @@ impl JournalWriter {
     fn accept(&mut self, message: Message) -> Option<HandOver> {
         match message {
             Message::Record(record) => self.pending.push_back(record),
+            Message::Timeline(batch) => self.push_batch(batch),
+            Message::Flush(done) => self.flushes.push(done),
             Message::HandOver(request) => return Some(request),
             Message::Resume => {}
         }
         None
+    }
+
+    /// Keeps results until they are written. The oldest become dropped observations of the next if
+    /// there are too many.
+    fn push_batch(&mut self, batch: Box<TimelineBatch>) {
+        self.batches.push_back(batch);
+        if self.batches.len() > MAX_WAITING_BATCHES
+            && let Some(oldest) = self.batches.pop_front()
+            && let Some(next) = self.batches.front_mut()
+        {
+            next.replace(*oldest);
+        }
     }
 
     /// Accepts a message while a successor has the lock.
@@ -279,6 +353,8 @@ impl JournalWriter {
                     self.pending.push_back(record);
                 }
                 Ok(Message::Record(_)) => drop(self.dropped.inc()),
+                Ok(Message::Timeline(batch)) => self.push_batch(batch),
+                Ok(Message::Flush(done)) => drop(done.send(())),
                 Ok(Message::HandOver(HandOver { next_id, done })) => {
                     // While another probeshim holds the directory, the file is that of the other.
                     let left = if self.holder_logged {

@@ -41,7 +41,7 @@ impl Durations {
     /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.0.iter().map(|(_, count)| count).sum()
+        self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Returns the lower bound of a bucket.
@@ -73,7 +73,7 @@ impl Durations {
 
     fn add_to(&mut self, bucket: u8, count: u32) {
         match self.0.binary_search_by_key(&bucket, |(known, _)| *known) {
-            Ok(index) => self.0[index].1 += count,
+            Ok(index) => self.0[index].1 = self.0[index].1.saturating_add(count),
             Err(index) => self.0.insert(index, (bucket, count)),
         }
     }

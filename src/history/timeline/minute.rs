@@ -75,14 +75,15 @@ impl Minute {
     /// Returns the beginning of the minute.
     #[must_use]
     pub fn start(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(60 * self.minute)
+        UNIX_EPOCH.checked_add(Duration::from_secs(self.minute.saturating_mul(60))).unwrap_or(UNIX_EPOCH)
     }
 
     /// Returns the number of attempts.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         let Self { successes, failures, timeouts, errors, discarded, unknown, .. } = self;
-        successes + failures + timeouts + errors + discarded + unknown
+        let counts = [successes, failures, timeouts, errors, discarded, unknown];
+        counts.into_iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Adds an ExecSync.
@@ -156,18 +157,21 @@ impl Minute {
             (&mut self.not_sent, not_sent),
             (&mut self.slow, slow),
         ] {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         self.durations.merge(durations);
-        self.phases.calls += phases.calls;
+        self.phases.calls = self.phases.calls.saturating_add(phases.calls);
         for (sum, more) in self.phases.sums.iter_mut().zip(phases.sums) {
-            *sum += more;
+            *sum = sum.saturating_add(more);
         }
-        for (cause, count) in causes {
-            *self.causes.entry(cause.clone()).or_default() += count;
+        for (cause, more) in causes {
+            match self.causes.get_mut(cause) {
+                Some(count) => *count = count.saturating_add(*more),
+                None => drop(self.causes.insert(cause.clone(), *more)),
+            }
         }
         for (count, more) in self.stalls.iter_mut().zip(stalls) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         if let Some(more) = slowest
             && self.slowest.is_none_or(|known| known.duration < more.duration)

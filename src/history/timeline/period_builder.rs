@@ -72,16 +72,25 @@ impl PeriodBuilder {
 
     /// Adds a row.
     pub fn add_minute(&mut self, series: ProbeSeries, minute: &Minute) {
-        if !self.has(minute.start()) && !self.has(minute.start() + Duration::from_secs(59)) {
-            return;
+        if self.has(minute.start()) || self.has(minute.start() + Duration::from_secs(59)) {
+            let index = self.index_of(series);
+            self.add_row(index, minute);
         }
-        let index = match self.index.entry(Arc::new(series)) {
+    }
+
+    /// Returns the index of a series, to which rows can be added.
+    pub(super) fn index_of(&mut self, series: ProbeSeries) -> usize {
+        match self.index.entry(Arc::new(series)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 self.rows.push(HashMap::new());
                 *new.insert(self.rows.len() - 1)
             }
-        };
+        }
+    }
+
+    /// Adds a row of the period to the series with an index.
+    pub(super) fn add_row(&mut self, index: usize, minute: &Minute) {
         let number = minute.minute - minute.minute % self.resolution;
         let row =
             self.rows[index].entry(number).or_insert_with(|| Minute { minute: number, ..Minute::default() });

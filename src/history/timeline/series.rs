@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use crate::execsync::{CallRecord, ProbeMatch};
+use crate::manifest::Handler;
+use crate::object_ref::PodRef;
+use crate::prober::ProbeAttempt;
+use crate::redact::path_without_query;
 use crate::terminal::format;
 
 /// Program that makes the attempts of a probe.
@@ -89,16 +93,11 @@ impl ProbeSeries {
             _ => Prober::named(&program),
         };
         let pod = record.call.pod.as_deref();
-        let first = |names: [Option<&String>; 3]| names.into_iter().flatten().next().cloned();
         let container = record.call.container.as_deref();
-        let container_names =
-            [container.and_then(|it| it.name.as_ref()), container.and_then(|it| it.id.as_ref()), None];
         Some(Self {
             namespace: pod.and_then(|pod| pod.namespace.clone()).unwrap_or_default(),
-            pod: pod
-                .and_then(|pod| first([pod.name.as_ref(), pod.uid.as_ref(), pod.id.as_ref()]))
-                .unwrap_or_default(),
-            container: first(container_names).unwrap_or_default(),
+            pod: pod.map(name_of_pod).unwrap_or_default(),
+            container: container.and_then(|it| it.name.clone().or_else(|| it.id.clone())).unwrap_or_default(),
             probe: analysis.identity.label().unwrap_or(ProbeMatch::UNKNOWN).to_owned(),
             prober,
             handler: format::command(&exec.command),
@@ -109,9 +108,60 @@ impl ProbeSeries {
         })
     }
 
+    /// Returns the series of an attempt of the prober of probeshim. `redact` leaves out the arguments
+    /// of commands and the query strings of URLs.
+    #[must_use]
+    pub fn of_attempt(attempt: &ProbeAttempt, redact: bool) -> Self {
+        let (pod, container, probe) = (&attempt.pod, &attempt.container, &attempt.probe);
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let (handler, command) = describe(&probe.handler, redact);
+        Self {
+            namespace: pod.namespace.clone().unwrap_or_default(),
+            pod: name_of_pod(pod),
+            container: container.name.clone().or_else(|| container.id.clone()).unwrap_or_default(),
+            probe: attempt.probe_type.name().to_owned(),
+            prober: Prober::Probeshim,
+            handler,
+            command,
+            timeout: Some(seconds(probe.timeout)),
+            period: Some(seconds(probe.period)),
+            failure_threshold: Some(probe.failure_threshold),
+        }
+    }
+
     /// Returns `NAMESPACE/POD`, or the pod without a namespace.
     #[must_use]
     pub fn pod_name(&self) -> String {
         if self.namespace.is_empty() { self.pod.clone() } else { format!("{}/{}", self.namespace, self.pod) }
     }
+}
+
+fn name_of_pod(pod: &PodRef) -> String {
+    let names = [&pod.name, &pod.uid, &pod.id];
+    names.into_iter().flatten().next().cloned().unwrap_or_default()
+}
+
+/// Returns a handler as text, and the command of an exec handler.
+fn describe(handler: &Handler, redact: bool) -> (String, Vec<String>) {
+    let host = |host: Option<&str>| match host.unwrap_or_default() {
+        address if address.contains(':') => format!("[{address}]"),
+        name => name.to_owned(),
+    };
+    let name = handler.name();
+    let text = match handler {
+        Handler::Exec(command) => {
+            let command = if redact { command.iter().take(1).cloned().collect() } else { command.clone() };
+            return (format::command(&command), command);
+        }
+        Handler::Http(get) => {
+            let scheme = if get.is_https { "https" } else { "http" };
+            let slash = if get.path.starts_with('/') { "" } else { "/" };
+            let path = if redact { path_without_query(&get.path) } else { get.path.as_str().into() };
+            format!("{name} {scheme}://{}:{}{slash}{path}", host(get.host.as_deref()), get.port)
+        }
+        Handler::Tcp(socket) => format!("{name} {}:{}", host(socket.host.as_deref()), socket.port),
+        Handler::Grpc(health) if health.service.is_empty() => format!("{name} :{}", health.port),
+        Handler::Grpc(health) => format!("{name} :{} {}", health.port, health.service),
+    };
+    (text, Vec::new())
 }

@@ -11,7 +11,7 @@ use crate::cri::v1::{ContainerMetadata, ContainerState, PodSandboxMetadata};
 use crate::cri::{ContainerObservation, SandboxObservation};
 use crate::handler::exec_tests::answer;
 use crate::inventory::{Inventory, Source};
-use crate::prober::{EnforcementMode, EnforcementSettings, ProberConfig, ProberMetrics};
+use crate::prober::{AttemptReporter, EnforcementMode, EnforcementSettings, ProberConfig, ProberMetrics};
 use crate::tap::Observation;
 
 /// Returns a prober whose commands fail.
@@ -21,6 +21,7 @@ fn failing_prober(specs: SpecResolver, events: &Arc<EventRecorder>) -> ProbeMana
         metrics: ProberMetrics::default(),
         inspect_requests: mpsc::channel(1).0,
         skip_start_jitter: true,
+        attempts: AttemptReporter::default(),
         enforcement: EnforcementSettings { mode: EnforcementMode::Restart, ..EnforcementSettings::default() },
     };
     let executor = Executor::fake(|_| (Duration::ZERO, answer(1, "", "")));

@@ -18,6 +18,7 @@ use crate::handler::Executor;
 use crate::handler::meter::ThreadUse;
 use crate::inventory::InspectRequest;
 use crate::object_ref::PodRef;
+use crate::prober::attempt_reporter::AttemptReporter;
 use crate::prober::enforcement::Enforcement;
 use crate::prober::metrics::ProberMetrics;
 use crate::prober::pod::{Effects, ProbedPod};
@@ -49,6 +50,7 @@ pub(in crate::prober) struct ManagerInner {
     pub(in crate::prober) pods: Mutex<PodTable>,
     /// Time that probes have recently taken from the prober's thread.
     pub(in crate::prober) thread_use: Arc<ThreadUse>,
+    pub(in crate::prober) attempts: AttemptReporter,
 }
 
 impl ManagerInner {

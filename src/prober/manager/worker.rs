@@ -124,7 +124,9 @@ impl Worker {
         }
         let metrics = &self.shared.metrics;
         let (reason, message) = event_message(task, &tried.result);
-        if tried.is_discarded(&task.probe, self.discarded) {
+        let is_discarded = tried.is_discarded(&task.probe, self.discarded);
+        self.shared.attempts.report(task, &tried.result, is_discarded, duration);
+        if is_discarded {
             self.discarded += 1;
             metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
             let message = tried.discarded_message(task, &message);

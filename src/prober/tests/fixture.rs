@@ -120,6 +120,7 @@ impl Node {
             metrics: ProberMetrics::default(),
             inspect_requests: mpsc::channel(1).0,
             skip_start_jitter: false,
+            attempts: AttemptReporter::default(),
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
         let prober = ProbeManager::start(parts, executor, events, Handle::current());

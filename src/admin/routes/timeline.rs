@@ -1,0 +1,86 @@
+//! Route of the results of probes over time.
+
+use std::io;
+use std::time::SystemTime;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{ApiContext, RequestError};
+use crate::admin::api::TimelineQuery;
+use crate::history::timeline::{Line, RecordedLines, Timeline, read_lines};
+
+/// Size of the pieces of a response, in bytes.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// Sends the lines of a response in pieces.
+struct LineSender {
+    chunks: mpsc::Sender<io::Result<Bytes>>,
+    pending: Vec<u8>,
+}
+
+/// Streams the recorded lines of a period.
+pub(super) async fn timeline(
+    State(admin): ApiContext,
+    query: Result<Query<TimelineQuery>, QueryRejection>,
+) -> Result<Response, RequestError> {
+    let Query(TimelineQuery { since, until }) = query?;
+    let (from, to) = (parse("since", &since)?, parse("until", &until)?);
+    let (chunks, received) = mpsc::channel(2);
+    let timeline = admin.state.timeline.clone();
+    spawn_blocking(move || {
+        let mut sender = LineSender { chunks, pending: Vec::new() };
+        // An error means that the client has disconnected, or that the response ends incomplete.
+        if let Err(error) = send_lines(&timeline, from, to, &mut sender) {
+            let _ = sender.chunks.blocking_send(Err(error));
+        }
+    });
+    let body = Body::from_stream(ReceiverStream::new(received));
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+fn send_lines(
+    timeline: &Timeline,
+    from: SystemTime,
+    to: SystemTime,
+    sender: &mut LineSender,
+) -> io::Result<()> {
+    let mut send = |line: &[u8]| if Line::is_needed(line, from, to) { sender.push(line) } else { Ok(()) };
+    match timeline.recorded_lines(SystemTime::now(), Instant::now()) {
+        RecordedLines::Dir(dir) => read_lines(&dir, send)?,
+        RecordedLines::Memory(segments) => {
+            let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
+            lines.filter(|line| !line.is_empty()).try_for_each(&mut send)?;
+        }
+    }
+    sender.flush()
+}
+
+impl LineSender {
+    fn push(&mut self, line: &[u8]) -> io::Result<()> {
+        self.pending.extend_from_slice(line);
+        self.pending.push(b'\n');
+        if self.pending.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let chunk = Bytes::from(std::mem::take(&mut self.pending));
+        self.chunks.blocking_send(Ok(chunk)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+fn parse(field: &str, text: &str) -> Result<SystemTime, RequestError> {
+    text.parse::<Timestamp>().map(SystemTime::from).map_err(|_| {
+        RequestError::BadRequest(format!(
+            "{field} {text:?} must be a time in RFC 3339, such as 2026-11-27T10:00:00Z"
+        ))
+    })
+}

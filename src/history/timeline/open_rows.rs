@@ -1,0 +1,203 @@
+//! Rows of minutes that have not ended, and the calls of them that are kept.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::minute::Minute;
+use super::series::{ProbeSeries, Prober};
+use crate::execsync::{Assessment, CallRecord};
+use crate::manifest::Handler;
+use crate::prober::{AttemptVerdict, ProbeAttempt};
+
+/// Maximum number of series with open rows. It limits the memory if clients execute a different
+/// command in each call.
+const MAX_SERIES: usize = 4_096;
+
+/// Maximum number of calls that are kept each time, so that a failing node leaves room for results.
+const MAX_KEPT: usize = 16;
+
+/// Number of kept calls that can still be amended.
+const MAX_AMENDABLE: usize = 256;
+
+/// Number of minutes for which it is remembered that a call of a series was kept.
+const REMEMBERED_MINUTES: u64 = 60;
+
+/// Rows of minutes that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct OpenRows {
+    rows: HashMap<Arc<ProbeSeries>, BTreeMap<u64, OpenRow>>,
+    /// Ids of the calls that were kept last, which a late exit may amend.
+    amendable: VecDeque<u64>,
+    /// Amended records of calls that were kept before.
+    amended: Vec<Arc<CallRecord>>,
+    /// Last minute in which a call of a series was kept.
+    kept_at: HashMap<Arc<ProbeSeries>, u64>,
+    /// Number of attempts without a row, because there are too many series.
+    overflow: u64,
+}
+
+/// A row that is not complete, with its notable calls.
+#[derive(Debug, Default)]
+struct OpenRow {
+    minute: Minute,
+    first_failed: Option<Arc<CallRecord>>,
+    slowest: Option<Arc<CallRecord>>,
+    /// Verdicts of discarded attempts, which are also in the row as ExecSyncs.
+    discarded: Vec<AttemptVerdict>,
+}
+
+impl OpenRows {
+    /// Adds an ExecSync to the row of the minute in which it ended. An amended record changes no row,
+    /// because its results are counted already. It replaces the record that is kept.
+    pub(super) fn add_call(&mut self, record: &Arc<CallRecord>, failure_threshold: Option<u32>) {
+        if record.is_amended {
+            self.amend(record);
+            return;
+        }
+        let Some(series) = ProbeSeries::of_call(record) else { return };
+        let series = ProbeSeries { failure_threshold, ..series };
+        let number = Minute::number(record.call.start + record.call.duration);
+        let Some(row) = self.row(series, number) else { return };
+        row.minute.add_call(record);
+        let assessment = record.analysis.as_ref().map(|analysis| analysis.assessment);
+        if assessment == Some(Assessment::Failed) && row.first_failed.is_none() {
+            row.first_failed = Some(record.clone());
+        } else if !matches!(assessment, None | Some(Assessment::Fine))
+            && row.slowest.as_ref().is_none_or(|known| known.call.duration < record.call.duration)
+        {
+            row.slowest = Some(record.clone());
+        }
+    }
+
+    /// Adds an attempt of the prober. A discarded attempt by exec is an ExecSync too: its call is
+    /// counted as discarded instead.
+    pub(super) fn add_attempt(&mut self, attempt: &ProbeAttempt, redact: bool) {
+        let number = Minute::number(attempt.ended);
+        let series = ProbeSeries::of_attempt(attempt, redact);
+        if matches!(attempt.probe.handler, Handler::Exec(_)) {
+            let known = self.rows.keys().find(|known| is_same_exec(known, &series)).cloned();
+            let series = known.map_or(series, Arc::unwrap_or_clone);
+            if let Some(row) = self.row(series, number) {
+                row.discarded.push(attempt.verdict);
+            }
+            return;
+        }
+        let Some(row) = self.row(series, number) else { return };
+        let minute = &mut row.minute;
+        if attempt.is_discarded {
+            minute.discarded += 1;
+        } else {
+            *count_of(minute, attempt.verdict) += 1;
+        }
+        minute.durations.add(attempt.duration);
+    }
+
+    /// Removes the rows whose minutes `is_closed` selects, and the calls to be kept.
+    pub(super) fn take(
+        &mut self,
+        is_closed: impl Fn(u64) -> bool,
+    ) -> (Vec<(Arc<ProbeSeries>, Minute)>, Vec<Arc<CallRecord>>) {
+        let (mut rows, mut notable) = (Vec::new(), Vec::new());
+        self.rows.retain(|series, minutes| {
+            let (closed, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                std::mem::take(minutes).into_iter().partition(|(number, _)| is_closed(*number));
+            *minutes = open;
+            for (number, row) in closed {
+                let OpenRow { mut minute, first_failed, slowest, discarded } = row;
+                discarded.into_iter().for_each(|verdict| discard(&mut minute, verdict));
+                let calls = first_failed.into_iter().chain(slowest);
+                notable.extend(calls.map(|record| (series.clone(), number, record)));
+                rows.push((series.clone(), minute));
+            }
+            !minutes.is_empty()
+        });
+        (rows, self.select_kept(notable))
+    }
+
+    /// Returns the number of attempts since the last time that had no row.
+    pub(super) fn take_overflow(&mut self) -> u64 {
+        std::mem::take(&mut self.overflow)
+    }
+
+    /// Selects calls to be kept: those of series of which none was kept for the longest time, failed
+    /// ones first, and the slowest ones.
+    fn select_kept(
+        &mut self,
+        mut notable: Vec<(Arc<ProbeSeries>, u64, Arc<CallRecord>)>,
+    ) -> Vec<Arc<CallRecord>> {
+        notable.sort_by_cached_key(|(series, _, record)| {
+            let last = self.kept_at.get(series).copied();
+            (last, !record.is_failed(), Reverse(record.call.duration), record.call.id)
+        });
+        let mut kept: Vec<Arc<CallRecord>> = std::mem::take(&mut self.amended);
+        kept.truncate(MAX_KEPT);
+        for (series, minute, record) in notable.into_iter().take(MAX_KEPT) {
+            self.kept_at.insert(series, minute);
+            self.amendable.push_back(record.call.id);
+            kept.push(record);
+        }
+        let superfluous = self.amendable.len().saturating_sub(MAX_AMENDABLE);
+        self.amendable.drain(..superfluous);
+        let newest = self.kept_at.values().copied().max().unwrap_or_default();
+        self.kept_at.retain(|_, minute| newest - *minute <= REMEMBERED_MINUTES);
+        kept
+    }
+
+    fn amend(&mut self, record: &Arc<CallRecord>) {
+        let id = record.call.id;
+        let open = self.rows.values_mut().flat_map(BTreeMap::values_mut);
+        let mut kept = open.flat_map(|row| row.first_failed.iter_mut().chain(row.slowest.as_mut()));
+        if let Some(kept) = kept.find(|kept| kept.call.id == id) {
+            *kept = record.clone();
+        } else if self.amendable.contains(&id) && self.amended.len() < MAX_KEPT {
+            self.amended.push(record.clone());
+        }
+    }
+
+    fn row(&mut self, series: ProbeSeries, number: u64) -> Option<&mut OpenRow> {
+        if !self.rows.contains_key(&series) {
+            if self.rows.len() >= MAX_SERIES {
+                self.overflow += 1;
+                return None;
+            }
+            self.rows.insert(Arc::new(series.clone()), BTreeMap::new());
+        }
+        let row = self.rows.get_mut(&series)?.entry(number).or_default();
+        row.minute.minute = number;
+        Some(row)
+    }
+}
+
+/// Returns whether an attempt belongs to a series of ExecSyncs, which may not know the exact probe.
+fn is_same_exec(known: &ProbeSeries, attempt: &ProbeSeries) -> bool {
+    let names = |series: &ProbeSeries| {
+        [&series.namespace, &series.pod, &series.container, &series.handler].map(Clone::clone)
+    };
+    known.prober == Prober::Probeshim && names(known) == names(attempt)
+}
+
+/// Counts an ExecSync of a row as discarded.
+fn discard(minute: &mut Minute, verdict: AttemptVerdict) {
+    let all = [
+        verdict,
+        AttemptVerdict::Failure,
+        AttemptVerdict::TimedOut,
+        AttemptVerdict::Error,
+        AttemptVerdict::Success,
+    ];
+    // The record of the call may be in the row of the next minute.
+    if let Some(counted) = all.into_iter().find(|verdict| *count_of(minute, *verdict) > 0) {
+        *count_of(minute, counted) -= 1;
+    }
+    minute.discarded += 1;
+}
+
+fn count_of(minute: &mut Minute, verdict: AttemptVerdict) -> &mut u32 {
+    match verdict {
+        AttemptVerdict::Success => &mut minute.successes,
+        AttemptVerdict::Failure => &mut minute.failures,
+        AttemptVerdict::TimedOut => &mut minute.timeouts,
+        AttemptVerdict::Error => &mut minute.errors,
+    }
+}

@@ -1,0 +1,150 @@
+//! Reads lines, from disk or from a running probeshim, and makes a period of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::line::{Line, time_at};
+use super::minute::Minute;
+use super::node_facts::NodeFacts;
+use super::period::Period;
+use super::period_builder::PeriodBuilder;
+use super::runs::Runs;
+use super::series::ProbeSeries;
+use crate::events::message_key;
+use crate::execsync::CallRecord;
+use crate::history::json;
+
+/// Makes a period of lines in the order in which they were written. Lines that are not in the period
+/// are not parsed.
+#[derive(Debug)]
+pub struct TimelineReader {
+    from: SystemTime,
+    to: SystemTime,
+    period: PeriodBuilder,
+    /// Series by run and number. A number is assigned again in each segment.
+    series: HashMap<(u32, u32), Definition>,
+    /// Runs and numbers of lines with rows. A line that a failure of the disk repeats counts once.
+    rows_read: HashSet<(u32, u64)>,
+    /// Last version of each event.
+    events: HashMap<EventKey, json::Event>,
+    runs: Runs,
+    /// The node, with the time at which its probeshim started.
+    node: Option<(SystemTime, NodeFacts)>,
+    has_lines: bool,
+}
+
+/// A series, and its index in the period once it has a row there.
+#[derive(Debug)]
+struct Definition {
+    series: ProbeSeries,
+    index: Option<usize>,
+}
+
+/// Everything that the occurrences of an event have in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct EventKey {
+    r#type: String,
+    reason: String,
+    /// Namespace, pod and container.
+    subject: [Option<String>; 3],
+    first_time: Option<String>,
+    /// The message without ids and pids.
+    message: String,
+}
+
+impl TimelineReader {
+    /// Creates a reader of a period, in which a probe has about 288 rows at most.
+    #[must_use]
+    pub fn new(from: SystemTime, to: SystemTime) -> Self {
+        Self {
+            from,
+            to,
+            period: PeriodBuilder::new(from, to, PeriodBuilder::resolution(from, to)),
+            series: HashMap::new(),
+            rows_read: HashSet::new(),
+            events: HashMap::new(),
+            runs: Runs::default(),
+            node: None,
+            has_lines: false,
+        }
+    }
+
+    /// Adds a line. A line that cannot be read is skipped, such as one that a crash tore.
+    pub fn add_line(&mut self, line: &[u8]) {
+        if Line::is_needed(line, self.from, self.to)
+            && let Ok(line) = serde_json::from_slice(line)
+        {
+            self.has_lines = true;
+            self.add(line);
+        }
+    }
+
+    /// Returns whether a line was read.
+    #[must_use]
+    pub fn has_lines(&self) -> bool {
+        self.has_lines
+    }
+
+    /// Returns the period.
+    #[must_use]
+    pub fn finish(self) -> Period {
+        let Self { from, to, mut period, events, runs, node, .. } = self;
+        events.into_values().for_each(|event| period.add_event(event));
+        runs.gaps(from, to).into_iter().for_each(|gap| period.add_gap(gap));
+        if let Some((_, node)) = node {
+            period.set_node(node);
+        }
+        period.build()
+    }
+
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Run(started, run, node) => {
+                let started = time_at(started);
+                self.runs.add(run, started);
+                // Facts of a probeshim that started after the period do not apply to it.
+                let is_later = self.node.as_ref().is_none_or(|(known, _)| *known <= started);
+                if started <= self.to && is_later {
+                    self.node = Some((started, node));
+                }
+            }
+            Line::Series(run, number, series) => {
+                self.series.insert((run, number), Definition { series: series.into(), index: None });
+            }
+            Line::Rows(minute, run, number, rows) => {
+                if !self.rows_read.insert((run, number)) {
+                    return;
+                }
+                for row in rows {
+                    let Some(definition) = self.series.get_mut(&(run, row.series)) else { continue };
+                    let index = *definition
+                        .index
+                        .get_or_insert_with(|| self.period.index_of(definition.series.clone()));
+                    self.period.add_row(index, &Minute { minute, ..row.minute });
+                }
+            }
+            Line::Call(_, call) => {
+                if let Ok(record) = CallRecord::try_from(*call) {
+                    self.period.keep_call(Arc::new(record));
+                }
+            }
+            Line::Event(_, event) => {
+                self.events.insert(EventKey::new(&event), *event);
+            }
+            Line::Tick(time, run, irregularities) => {
+                self.runs.add(run, time_at(time));
+                self.runs.add_irregularities(irregularities);
+            }
+            Line::End(time, run) => self.runs.end(run, time_at(time)),
+        }
+    }
+}
+
+impl EventKey {
+    fn new(event: &json::Event) -> Self {
+        let message = message_key(&event.message).into_owned();
+        let json::Event { r#type, reason, namespace, pod, container, first_time, .. } = event.clone();
+        Self { r#type, reason, subject: [namespace, pod, container], first_time, message }
+    }
+}
