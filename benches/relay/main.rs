@@ -13,6 +13,7 @@
 
 mod bare;
 mod case;
+mod history;
 mod load;
 mod memory;
 mod probing;
@@ -26,7 +27,8 @@ mod turns;
 use std::path::PathBuf;
 
 /// Names of the parts that can be measured.
-const PARTS: [&str; 8] = ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm"];
+const PARTS: [&str; 9] =
+    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history"];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -50,6 +52,7 @@ fn main() {
                 "pace" => turns::pace().await,
                 "rules" => rules::rules().await,
                 "storm" => storm::storm(),
+                "history" => history::history(),
                 "memory" => {
                     reclaim::rest().await;
                     reclaim::attacks().await;

@@ -133,7 +133,8 @@ pub struct Flags {
     )]
     pub state_dir: Option<DirPath>,
 
-    /// Maximum disk space for recorded calls, 1MiB to 1TiB, or off to record none [default: 64MiB]
+    /// Maximum disk space for recorded calls and results of probes, 1MiB to 1TiB, or off to record
+    /// none [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub record_limit: Option<OrOff<ByteSize>>,
 

@@ -28,6 +28,7 @@ mod stepping;
 mod surviving;
 mod systemd;
 mod tap;
+mod timeline;
 mod transparency;
 mod version;
 mod world;

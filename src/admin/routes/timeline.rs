@@ -53,7 +53,16 @@ fn send_lines(
     to: SystemTime,
     sender: &mut LineSender,
 ) -> io::Result<()> {
-    let mut send = |line: &[u8]| if Line::is_needed(line, from, to) { sender.push(line) } else { Ok(()) };
+    let mut redactor = timeline.redactor();
+    let mut send = |line: &[u8]| {
+        if !Line::is_needed(line, from, to) {
+            return Ok(());
+        }
+        match &mut redactor {
+            None => sender.push(line),
+            Some(redactor) => redactor.redact(line).map_or(Ok(()), |line| sender.push(&line)),
+        }
+    };
     match timeline.recorded_lines(SystemTime::now(), Instant::now()) {
         RecordedLines::Dir(dir) => read_lines(&dir, send)?,
         RecordedLines::Memory(segments) => {

@@ -104,10 +104,10 @@ impl LineEncoder {
         }
         for record in &batch.calls {
             let end = record.call.start + record.call.duration;
-            write(&mut lines, &Line::Call(unix_ms(end), Box::new(json::Call::from(&**record))))?;
+            write(&mut lines, &Line::Call(unix_ms(end), run, Box::new(json::Call::from(&**record))))?;
         }
         for event in &batch.events {
-            write(&mut lines, &Line::Event(unix_ms(event.time), Box::new((&**event).into())))?;
+            write(&mut lines, &Line::Event(unix_ms(event.time), run, Box::new((&**event).into())))?;
         }
         let to = unix_ms(batch.to);
         write(&mut lines, &Line::Tick(to, run, batch.irregularities.clone()))?;

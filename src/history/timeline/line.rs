@@ -27,10 +27,10 @@ pub enum Line {
     /// Number of a minute since 1970, run, number of this line, and rows. A line that a failure of the
     /// disk repeats has the same number.
     Rows(u64, u32, u64, Vec<Row>),
-    /// End of a call, in milliseconds since 1970, and the call.
-    Call(u64, Box<json::Call>),
-    /// Time of an event, in milliseconds since 1970, and the event.
-    Event(u64, Box<json::Event>),
+    /// End of a call, in milliseconds since 1970, the run, and the call.
+    Call(u64, u32, Box<json::Call>),
+    /// Time of an event, in milliseconds since 1970, the run, and the event.
+    Event(u64, u32, Box<json::Event>),
     /// Time in milliseconds since 1970 until which the lines of a run are complete, the run, and
     /// irregularities since the tick before.
     Tick(u64, u32, #[serde(default)] Vec<Irregularity>),
@@ -59,9 +59,9 @@ pub struct SeriesLine {
     prober: String,
     /// The handler; empty if it is the command.
     #[serde(skip_serializing_if = "String::is_empty")]
-    handler: String,
+    pub(super) handler: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    command: Vec<String>,
+    pub(super) command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +71,19 @@ pub struct SeriesLine {
 }
 
 impl Line {
+    /// Returns the number of the run that wrote the line.
+    pub(super) fn run(&self) -> u32 {
+        match self {
+            Self::Run(_, run, _)
+            | Self::Series(run, ..)
+            | Self::Rows(_, run, ..)
+            | Self::Call(_, run, _)
+            | Self::Event(_, run, _)
+            | Self::Tick(_, run, _)
+            | Self::End(_, run) => *run,
+        }
+    }
+
     /// Returns whether a line is needed for a period. Lines about runs are needed also if they are
     /// outside of it, for its gaps. Bytes that are no line are not needed.
     #[must_use]

@@ -124,12 +124,12 @@ impl TimelineReader {
                     self.period.add_row(index, &Minute { minute, ..row.minute });
                 }
             }
-            Line::Call(_, call) => {
+            Line::Call(_, _, call) => {
                 if let Ok(record) = CallRecord::try_from(*call) {
                     self.period.keep_call(Arc::new(record));
                 }
             }
-            Line::Event(_, event) => {
+            Line::Event(_, _, event) => {
                 self.events.insert(EventKey::new(&event), *event);
             }
             Line::Tick(time, run, irregularities) => {

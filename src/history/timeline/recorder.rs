@@ -11,6 +11,7 @@ use super::batch::TimelineBatch;
 use super::clock_check::ClockCheck;
 use super::event_log::EventLog;
 use super::line::{Irregularity, unix_ms};
+use super::line_redactor::LineRedactor;
 use super::minute::Minute;
 use super::node_facts::NodeFacts;
 use super::open_rows::OpenRows;
@@ -155,6 +156,13 @@ impl Timeline {
     /// Writes everything, and records the end of the run.
     pub fn end(&self, now: SystemTime, monotonic: Instant) {
         self.0.write_all(now, monotonic, true);
+    }
+
+    /// Returns what redacts recorded lines, which may be of a run without redaction; `None` if this run
+    /// does not redact.
+    #[must_use]
+    pub fn redactor(&self) -> Option<LineRedactor> {
+        self.0.sources.redact.then(|| LineRedactor::new(self.0.lock().run))
     }
 
     /// Writes everything, and returns the place of the lines. Blocks until they are on disk, or the

@@ -49,7 +49,11 @@ impl Runs {
     pub(super) fn gaps(self, from: SystemTime, to: SystemTime) -> Vec<Gap> {
         let mut gaps = missing(self.runs.into_values().collect(), to);
         gaps.extend(irregular(self.irregularities));
-        gaps.retain(|gap| gap.from <= to && gap.to >= from);
+        gaps.retain(|gap| {
+            // The step of a clock that is set back has no length.
+            let is_moment = gap.from == gap.to && (from..=to).contains(&gap.from);
+            is_moment || (gap.from < to && gap.to > from)
+        });
         for gap in &mut gaps {
             gap.from = gap.from.max(from);
             gap.to = gap.to.min(to);

@@ -131,10 +131,20 @@ impl Run {
         self.timeline.tick(wall, self.start.1 + elapsed);
     }
 
+    /// Returns the monotonic clock at a time.
+    fn monotonic(&self, now: SystemTime) -> Instant {
+        self.start.1 + now.duration_since(self.start.0).unwrap()
+    }
+
+    /// Writes everything at a time.
+    fn flush(&self, now: SystemTime) -> RecordedLines {
+        self.timeline.recorded_lines(now, self.monotonic(now))
+    }
+
     /// Ends the process. A killed one does not write the open minute.
     fn end(self, ended_at: Option<SystemTime>) {
         if let Some(now) = ended_at {
-            self.timeline.end(now, self.start.1 + now.duration_since(self.start.0).unwrap());
+            self.timeline.end(now, self.monotonic(now));
         }
         drop((self.timeline, self.journal));
         if let Some(thread) = self.thread {
@@ -243,9 +253,8 @@ fn attempts_of_the_prober_are_rows_and_discarded_ones_by_exec_count_once() {
 
 /// Returns the last hour of a run that records in memory.
 fn period_of(run: &Run, now: SystemTime) -> Period {
-    let elapsed = now.duration_since(run.start.0).unwrap();
     let mut reader = TimelineReader::new(now - Duration::from_secs(3600), now);
-    match run.timeline.recorded_lines(now, run.start.1 + elapsed) {
+    match run.flush(now) {
         RecordedLines::Memory(segments) => {
             let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
             lines.for_each(|line| reader.add_line(line));
@@ -296,6 +305,35 @@ fn redacted_results_have_no_arguments_and_query_strings() {
 }
 
 #[test]
+fn results_that_were_written_without_redaction_are_redacted_when_they_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = Run::start(Some(dir.path()), 64 << 20, at(0), false);
+    open.timeline.add_attempt(&http_attempt(at(1), AttemptVerdict::Failure, false));
+    open.timeline.add_call(&Arc::new(exec(1, at(2), Duration::from_millis(90), 1)), None);
+    open.events.record(Event::warning(reason::UNHEALTHY, "Liveness probe failed: s3cret"));
+    open.end(Some(at(10)));
+    assert!(lines(dir.path()).contains("s3cret"));
+    let redacting = Run::start(Some(dir.path()), 64 << 20, at(20), true);
+    redacting.events.record(Event::warning(reason::UNHEALTHY, "Liveness probe failed: exit code 7"));
+    let _ = redacting.flush(at(21));
+    let mut redactor = redacting.timeline.redactor().unwrap();
+    let (mut shown, mut reader) = (String::new(), TimelineReader::new(at(0), at(30)));
+    read_lines(dir.path(), |line| {
+        let line = redactor.redact(line).unwrap();
+        reader.add_line(&line);
+        shown += &String::from_utf8(line).unwrap();
+        Ok(())
+    })
+    .unwrap();
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert!(shown.contains("exit code 7"), "the events of this run are redacted when they occur");
+    let handlers: Vec<String> =
+        reader.finish().probes.into_iter().map(|probe| probe.series.handler).collect();
+    assert!(handlers[0] == "cat" && handlers[1].starts_with("httpGet http://:8080/healthz?"), "{handlers:?}");
+    redacting.end(None);
+}
+
+#[test]
 fn dropped_observations_and_clock_steps_are_gaps_of_a_run() {
     let run = Run::start(None, 0, at(0), false);
     run.until(at(62));
@@ -320,10 +358,7 @@ fn the_oldest_results_are_removed_at_the_limit_and_the_rest_can_be_read() {
             run.timeline.add_call(&Arc::new(exec(minute, end, Duration::from_millis(20), 0)), None);
             run.timeline.add_attempt(&http_attempt(end, AttemptVerdict::Success, false));
         }
-        run.timeline.flush(at(60 * minute + 59), run.start.1 + Duration::from_secs(60 * minute + 59));
-        if minute % 100 == 0 {
-            run.timeline.recorded_lines(at(60 * minute + 59), run.start.1);
-        }
+        let _ = run.flush(at(60 * minute + 59));
     }
     run.end(Some(at(60_000)));
     let sizes: Vec<u64> = PROBES.list(dir.path()).unwrap().into_iter().map(|(_, size)| size).collect();
@@ -376,11 +411,11 @@ fn a_process_that_has_handed_over_adds_its_last_results_beside_its_successor() {
     let dir = tempfile::tempdir().unwrap();
     let first = Run::start(Some(dir.path()), 64 << 20, at(0), false);
     first.timeline.add_call(&Arc::new(exec(1, at(1), Duration::from_millis(20), 0)), None);
-    let RecordedLines::Dir(_) = first.timeline.recorded_lines(at(2), first.start.1) else { panic!() };
+    let RecordedLines::Dir(_) = first.flush(at(2)) else { panic!() };
     first.journal.as_ref().unwrap().hand_over(1000).unwrap();
     let second = Run::start(Some(dir.path()), 64 << 20, at(10), false);
     second.timeline.add_attempt(&http_attempt(at(11), AttemptVerdict::Success, false));
-    second.timeline.recorded_lines(at(12), second.start.1);
+    let _ = second.flush(at(12));
     first.timeline.add_call(&Arc::new(exec(2, at(13), Duration::from_millis(20), 0)), None);
     first.end(Some(at(14)));
     second.timeline.add_attempt(&http_attempt(at(15), AttemptVerdict::Success, false));
