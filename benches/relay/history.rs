@@ -8,7 +8,8 @@ use probeshim::events::EventRecorder;
 use probeshim::execsync::CallRecord;
 use probeshim::history::journal::{Journal, JournalConfig};
 use probeshim::history::json;
-use probeshim::history::timeline::{NodeFacts, Timeline, TimelineSources, read_period};
+use probeshim::history::recorder::{Timeline, TimelineSources, read_period};
+use probeshim::history::timeline::NodeFacts;
 
 /// Number of exec probes of a kubelet, and of their attempts in a minute and in a day.
 const PROBES: u64 = 200;

@@ -13,7 +13,7 @@ use crate::cri::MeteredChannel;
 use crate::engine::InFlightReader;
 use crate::events::EventRecorder;
 use crate::execsync::Stuck;
-use crate::history::timeline::Timeline;
+use crate::history::recorder::Timeline;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};

@@ -16,7 +16,8 @@ use crate::admin::api::TimelineQuery;
 use crate::config::DirPath;
 use crate::duration;
 use crate::history::json::time;
-use crate::history::timeline::{Period, TimelineReader, read_period};
+use crate::history::recorder::read_period;
+use crate::history::timeline::{Period, TimelineReader};
 
 /// Longest duration before the present, in days.
 const MAX_DAYS: u64 = 366;
@@ -28,8 +29,8 @@ pub(super) struct PeriodArgs {
     #[command(flatten)]
     admin: AdminArgs,
 
-    /// Read the records in this directory, such as the calls directory of a state directory, instead
-    /// of querying a running probeshim. It may be a copy from another host
+    /// Read the records in this directory, such as the calls directory of a state directory,
+    /// instead of querying a running probeshim. It may be a copy from another host
     #[arg(long, value_name = "DIR")]
     records: Option<DirPath>,
 

@@ -23,7 +23,7 @@ use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::deadline;
 use crate::events::{Event, EventRecorder, reason};
 use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
-use crate::history::timeline::Timeline;
+use crate::history::recorder::Timeline;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, RuntimeInfo, Source};
 use crate::kubelet::{ClientActionRecorder, Kubelet};
@@ -261,7 +261,8 @@ impl NodeEngine {
         }
     }
 
-    /// Updates the stuck execs and the results over time. Records an event for each new stuck exec, and for each one that has ended.
+    /// Updates the stuck execs and the results over time. Records an event for each new stuck exec,
+    /// and for each one that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
         self.outputs.timeline.tick(SystemTime::now(), now);
@@ -351,7 +352,8 @@ mod tests {
     use super::*;
     use crate::cri::MeteredChannel;
     use crate::execsync;
-    use crate::history::timeline::{NodeFacts, TimelineSources};
+    use crate::history::recorder::TimelineSources;
+    use crate::history::timeline::NodeFacts;
     use crate::socket::SocketPath;
 
     #[tokio::test]

@@ -6,6 +6,7 @@ mod filter_values;
 pub mod journal;
 pub mod json;
 mod mem_size;
+pub mod recorder;
 pub mod timeline;
 
 pub use calls::{CallHistory, Counts, Limits};

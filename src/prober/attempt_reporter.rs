@@ -70,8 +70,8 @@ impl AttemptReporter {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Reports an attempt that has ended now. Attempts by exec are ExecSyncs, which are observed like
-    /// those of clients. They are reported only if they are discarded.
+    /// Reports an attempt that has ended now. Attempts by exec are ExecSyncs, which are observed
+    /// like those of clients. They are reported only if they are discarded.
     pub(super) fn report(
         &self,
         task: &AttemptContext,

@@ -16,7 +16,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{ApiContext, RequestError};
 use crate::admin::api::TimelineQuery;
-use crate::history::timeline::{Line, RecordedLines, Timeline, read_lines};
+use crate::history::recorder::{RecordedLines, Timeline, read_lines};
+use crate::history::timeline::Line;
 
 /// Size of the pieces of a response, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;

@@ -35,8 +35,8 @@ const QUEUE_CAPACITY: usize = 4_096;
 pub struct JournalConfig {
     /// Directory of the segments. It is created if it is missing, with mode 0700.
     pub dir: PathBuf,
-    /// Maximum number of bytes of all segments together. Results of probes take at most half of it, and
-    /// calls the rest.
+    /// Maximum number of bytes of all segments together. Results of probes take at most half of it,
+    /// and calls the rest.
     pub limit: u64,
 }
 

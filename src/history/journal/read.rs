@@ -40,8 +40,8 @@ pub(in crate::history) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord
     }
 }
 
-/// Passes all records of a directory to `found`, in the order in which they were written. Lines that
-/// cannot be read are skipped. Returns an error if the directory or a segment cannot be read.
+/// Passes all records of a directory to `found`, in the order in which they were written. Lines
+/// that cannot be read are skipped. Returns an error if the directory or a segment cannot be read.
 pub(in crate::history) fn read_all(dir: &Path, mut found: impl FnMut(CallRecord)) -> io::Result<()> {
     let mut shared = Interner::default();
     for (number, size) in CALLS.list(dir)? {

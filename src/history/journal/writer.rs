@@ -37,7 +37,8 @@ const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of records that are flushed together, and that are written again after a failure.
 const MAX_BATCH: usize = 256;
 
-/// Maximum number of batches of results that wait while the disk accepts none: those of half an hour.
+/// Maximum number of batches of results that wait while the disk accepts none: those of half an
+/// hour.
 const MAX_WAITING_BATCHES: usize = 30;
 
 /// A message to the journal's thread.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::line::{Irregularity, Line, unix_ms};
 use super::minute::Minute;
 use super::node_facts::NodeFacts;
-use super::row::Row;
+use super::row::ResultRow;
 use super::series::ProbeSeries;
 use crate::events::Event;
 use crate::execsync::CallRecord;
@@ -87,13 +87,13 @@ impl LineEncoder {
         if let Some((started, node)) = &batch.start {
             write(&mut lines, &Line::Run(unix_ms(*started), run, node.clone()))?;
         }
-        let mut by_minute: HashMap<u64, Vec<Row>> = HashMap::new();
+        let mut by_minute: HashMap<u64, Vec<ResultRow>> = HashMap::new();
         for (series, minute) in &batch.rows {
             let number = self.number(series, run, &mut lines)?;
-            let row = Row { series: number, minute: Minute { minute: 0, ..minute.clone() } };
+            let row = ResultRow { series: number, minute: Minute { minute: 0, ..minute.clone() } };
             by_minute.entry(minute.minute).or_default().push(row);
         }
-        let mut minutes: Vec<(u64, Vec<Row>)> = by_minute.into_iter().collect();
+        let mut minutes: Vec<(u64, Vec<ResultRow>)> = by_minute.into_iter().collect();
         minutes.sort_unstable_by_key(|(minute, _)| *minute);
         let mut number = batch.number.saturating_mul(LINES_PER_BATCH);
         for (minute, rows) in minutes {

@@ -13,8 +13,9 @@ const SECOND: f64 = 40.0;
 /// Highest bucket.
 const LAST: f64 = 79.0;
 
-/// Histogram of durations. Bucket `n` begins at `2^((n - 40) / 4)` seconds, so that a second and its
-/// doubles are bounds. The first bucket has all durations below 1.2 ms, and the last all from 861 s.
+/// Histogram of durations. Bucket `n` begins at `2^((n - 40) / 4)` seconds, so that a second and
+/// its doubles are bounds. The first bucket has all durations below 1.2 ms, and the last all from
+/// 861 s.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Durations(Vec<(u8, u32)>);

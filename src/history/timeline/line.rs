@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::minute::Minute;
 use super::node_facts::NodeFacts;
-use super::row::Row;
+use super::row::ResultRow;
 use super::series::{ProbeSeries, Prober};
 use crate::history::json;
 use crate::terminal::format;
@@ -19,14 +19,15 @@ use crate::terminal::format;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
-    /// Start of a process, in milliseconds since 1970, its run, and the node. A later line of the same
-    /// run replaces an earlier one.
+    /// Start of a process, in milliseconds since 1970, its run, and the node. A later line of the
+    /// same run replaces an earlier one.
     Run(u64, u32, NodeFacts),
-    /// Run and number of a series in this segment, and the series. It is before the rows of the series.
+    /// Run and number of a series in this segment, and the series. It is before the rows of the
+    /// series.
     Series(u32, u32, SeriesLine),
-    /// Number of a minute since 1970, run, number of this line, and rows. A line that a failure of the
-    /// disk repeats has the same number.
-    Rows(u64, u32, u64, Vec<Row>),
+    /// Number of a minute since 1970, run, number of this line, and rows. A line that a failure of
+    /// the disk repeats has the same number.
+    Rows(u64, u32, u64, Vec<ResultRow>),
     /// End of a call, in milliseconds since 1970, the run, and the call.
     Call(u64, u32, Box<json::Call>),
     /// Time of an event, in milliseconds since 1970, the run, and the event.
@@ -59,9 +60,9 @@ pub struct SeriesLine {
     prober: String,
     /// The handler; empty if it is the command.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) handler: String,
+    handler: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) command: Vec<String>,
+    command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +73,7 @@ pub struct SeriesLine {
 
 impl Line {
     /// Returns the number of the run that wrote the line.
-    pub(super) fn run(&self) -> u32 {
+    pub(in crate::history) fn run(&self) -> u32 {
         match self {
             Self::Run(_, run, _)
             | Self::Series(run, ..)
@@ -170,11 +171,12 @@ impl From<SeriesLine> for ProbeSeries {
 }
 
 /// Returns a time in milliseconds since 1970.
-pub(super) fn unix_ms(time: SystemTime) -> u64 {
+pub(in crate::history) fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, milliseconds)
 }
 
-/// Returns the time at these milliseconds since 1970. A time beyond the range of the system is 1970.
+/// Returns the time at these milliseconds since 1970. A time beyond the range of the system is
+/// 1970.
 pub(super) fn time_at(unix_ms: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms)).unwrap_or(UNIX_EPOCH)
 }

@@ -1,4 +1,4 @@
-//! What is known of the probes of a node in a period.
+//! Results, calls, events and gaps of the probes of a node in a period.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,8 @@ use super::series::ProbeSeries;
 use crate::execsync::CallRecord;
 use crate::history::json;
 
-/// What is known of the probes of a node in a period: the input of the lints and of the report.
+/// Results, calls, events and gaps of the probes of a node in a period: the input of the lints and
+/// of the report.
 #[derive(Clone, Debug)]
 pub struct Period {
     /// Beginning of the period.
@@ -60,8 +61,8 @@ pub enum GapCause {
     NotRecorded,
     /// Observations were dropped.
     Dropped(u64),
-    /// The clock was set forward or back by this time, in seconds. The gap is as long as the step if
-    /// it was forward, and empty otherwise.
+    /// The clock was set forward or back by this time, in seconds. The gap is as long as the step
+    /// if it was forward, and empty otherwise.
     ClockStep(f64),
 }
 

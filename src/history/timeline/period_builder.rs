@@ -1,4 +1,4 @@
-//! Collects what is known of a period, in any order.
+//! Collects what is known about a period, in any order.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use super::series::ProbeSeries;
 use crate::execsync::{Assessment, CallRecord};
 use crate::history::json;
 
-/// Collects what is known of a period, in any order.
+/// Collects what is known about a period, in any order.
 #[derive(Debug)]
 pub struct PeriodBuilder {
     from: SystemTime,
@@ -38,8 +38,8 @@ impl PeriodBuilder {
         minutes.div_ceil(COLUMNS).max(1)
     }
 
-    /// Creates a builder of a period, whose rows have as many minutes as `resolution` says, at least
-    /// one.
+    /// Creates a builder of a period, whose rows have as many minutes as `resolution` says, at
+    /// least one.
     #[must_use]
     pub fn new(from: SystemTime, to: SystemTime, resolution: u64) -> Self {
         Self {

@@ -15,8 +15,8 @@ use crate::events::message_key;
 use crate::execsync::CallRecord;
 use crate::history::json;
 
-/// Makes a period of lines in the order in which they were written. Lines that are not in the period
-/// are not parsed.
+/// Makes a period of lines in the order in which they were written. Lines that are not in the
+/// period are not parsed.
 #[derive(Debug)]
 pub struct TimelineReader {
     from: SystemTime,

@@ -16,7 +16,7 @@ const UNIT: Duration = Duration::from_micros(100);
 
 /// A row of a series, without its minute.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ResultRow {
     /// Number of the series.
     pub series: u32,
     /// The results; the minute is zero.
@@ -26,8 +26,8 @@ pub struct Row {
 /// Durations of the phases, with the number of calls first.
 type PhaseUnits = (u32, u64, u64, u64, u64, u64, u64);
 
-impl Serialize for Row {
-    /// Writes the values in the order of [`Row::deserialize`]. The last ones are mostly zero.
+impl Serialize for ResultRow {
+    /// Writes the values in the order of [`ResultRow::deserialize`]. The last ones are mostly zero.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Minute {
             minute: _,
@@ -92,7 +92,7 @@ impl Serialize for Row {
     }
 }
 
-impl<'de> Deserialize<'de> for Row {
+impl<'de> Deserialize<'de> for ResultRow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(RowVisitor)
     }
@@ -101,13 +101,13 @@ impl<'de> Deserialize<'de> for Row {
 struct RowVisitor;
 
 impl<'de> Visitor<'de> for RowVisitor {
-    type Value = Row;
+    type Value = ResultRow;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the array of a row")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<Row, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<ResultRow, A::Error> {
         let series = row.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
         let mut minute = Minute { successes: row.next_element()?.unwrap_or_default(), ..Minute::default() };
         minute.durations = row.next_element::<Durations>()?.unwrap_or_default();
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for RowVisitor {
         minute.discarded = row.next_element()?.unwrap_or_default();
         // A later probeshim may write more values.
         while row.next_element::<de::IgnoredAny>()?.is_some() {}
-        Ok(Row { series, minute })
+        Ok(ResultRow { series, minute })
     }
 }
 
@@ -190,9 +190,9 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn every_value_of_a_row_survives_a_round_trip(minute in any_minute(), series in any::<u32>()) {
-            let row = Row { series, minute };
+            let row = ResultRow { series, minute };
             let json = serde_json::to_string(&row).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Row>(&json).unwrap(), row, "{}", json);
+            prop_assert_eq!(serde_json::from_str::<ResultRow>(&json).unwrap(), row, "{}", json);
         }
     }
 
@@ -200,8 +200,8 @@ pub(super) mod tests {
     fn a_row_of_successes_is_short() {
         let mut minute = Minute { successes: 6, ..Minute::default() };
         minute.durations.add(Duration::from_millis(90));
-        assert_eq!(serde_json::to_string(&Row { series: 7, minute }).unwrap(), "[7,6,[[26,1]]]");
-        let longer: Row =
+        assert_eq!(serde_json::to_string(&ResultRow { series: 7, minute }).unwrap(), "[7,6,[[26,1]]]");
+        let longer: ResultRow =
             serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,\"new\"]").unwrap();
         assert_eq!((longer.series, longer.minute.successes, longer.minute.discarded), (7, 6, 2));
     }

@@ -20,8 +20,8 @@ pub enum Prober {
     Client(String),
 }
 
-/// A probe of a container of a pod, with its settings. Attempts with other settings belong to another
-/// series.
+/// A probe of a container of a pod, with its settings. Attempts with other settings belong to
+/// another series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProbeSeries {
     /// Namespace of the pod; empty if it is unknown.
@@ -30,12 +30,13 @@ pub struct ProbeSeries {
     pub pod: String,
     /// Name of the container, or its id if the name is unknown.
     pub container: String,
-    /// Type of the probe, as [`ProbeMatch::label`] returns it; `unknown` for an ExecSync that belongs
-    /// to no known probe.
+    /// Type of the probe, as [`ProbeMatch::label`] returns it; `unknown` for an ExecSync that
+    /// belongs to no known probe.
     pub probe: String,
     /// Program that makes the attempts.
     pub prober: Prober,
-    /// Handler as text: the command, `httpGet http://:8080/healthz`, `tcpSocket :80` or `grpc :50051`.
+    /// Handler as text: the command, `httpGet http://:8080/healthz`, `tcpSocket :80` or `grpc
+    /// :50051`.
     pub handler: String,
     /// Command of an exec probe; empty for other handlers. With redaction, only the program.
     pub command: Vec<String>,
@@ -70,8 +71,8 @@ impl Prober {
 }
 
 impl ProbeSeries {
-    /// Returns the series of an ExecSync. Returns `None` for other calls and for hooks, which are no
-    /// probes.
+    /// Returns the series of an ExecSync. Returns `None` for other calls and for hooks, which are
+    /// no probes.
     #[must_use]
     pub fn of_call(record: &CallRecord) -> Option<Self> {
         let (exec, analysis) = (record.call.exec.as_deref()?, record.analysis.as_deref()?);
@@ -108,8 +109,8 @@ impl ProbeSeries {
         })
     }
 
-    /// Returns the series of an attempt of the prober of probeshim. `redact` leaves out the arguments
-    /// of commands and the query strings of URLs.
+    /// Returns the series of an attempt of the prober of probeshim. `redact` leaves out the
+    /// arguments of commands and the query strings of URLs.
     #[must_use]
     pub fn of_attempt(attempt: &ProbeAttempt, redact: bool) -> Self {
         let (pod, container, probe) = (&attempt.pod, &attempt.container, &attempt.probe);

@@ -8,15 +8,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;
-use crate::events::{Event, EventRecorder, reason};
-use crate::execsync::CallRecord;
-use crate::history::journal::{Journal, JournalConfig, PROBES};
+use crate::events::{Event, reason};
+use crate::history::journal::{JournalConfig, PROBES};
 use crate::history::json;
+use crate::history::timeline::{CallSample, GapCause, Period, ProbeSeries, TimelineReader};
 use crate::manifest::{Handler, HttpGet, Port, Probe, ProbeType, Source};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::prober::{AttemptVerdict, ProbeAttempt};
+use crate::prober::AttemptVerdict;
 use crate::relay::Peer;
-use crate::tap::TapMetrics;
 
 /// Begin of the recorded time: the begin of a minute.
 const START: Duration = Duration::from_secs(29_000_000 * 60);

@@ -6,11 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::period::Period;
-use super::period_builder::PeriodBuilder;
-use super::reader::TimelineReader;
 use crate::execsync::CallRecord;
 use crate::history::journal;
+use crate::history::timeline::{Period, PeriodBuilder, TimelineReader};
 use crate::regular_file;
 
 /// Maximum number of bytes of a line; no line is as long.
@@ -19,8 +17,8 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 /// Size of the buffer of a file, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Reads what the records in a directory say about a period. Blocks. A directory without results, of
-/// an earlier version of probeshim, is read call by call.
+/// Reads what the records in a directory say about a period. Blocks. A directory without results,
+/// of an earlier version of probeshim, is read call by call.
 pub fn read_period(dir: &Path, from: SystemTime, to: SystemTime) -> io::Result<Period> {
     let mut reader = TimelineReader::new(from, to);
     read_lines(dir, |line| {
@@ -30,8 +28,8 @@ pub fn read_period(dir: &Path, from: SystemTime, to: SystemTime) -> io::Result<P
     if reader.has_lines() { Ok(reader.finish()) } else { read_calls(dir, from, to) }
 }
 
-/// Passes the lines of the results in a directory to `found`, in the order in which they were written.
-/// Blocks. Ends at the first error of `found`.
+/// Passes the lines of the results in a directory to `found`, in the order in which they were
+/// written. Blocks. Ends at the first error of `found`.
 pub fn read_lines(dir: &Path, mut found: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut line = Vec::new();
     for (number, size) in journal::PROBES.list(dir)? {

@@ -1,5 +1,12 @@
 //! Records results: collects rows, and writes them once per minute.
 
+mod clock_check;
+mod directory;
+mod event_log;
+mod line_redactor;
+mod open_rows;
+mod ring;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -7,23 +14,21 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::batch::TimelineBatch;
-use super::clock_check::ClockCheck;
-use super::event_log::EventLog;
-use super::line::{Irregularity, unix_ms};
-use super::line_redactor::LineRedactor;
-use super::minute::Minute;
-use super::node_facts::NodeFacts;
-use super::open_rows::OpenRows;
-use super::ring::LineRing;
+use self::clock_check::ClockCheck;
+pub use self::directory::{read_lines, read_period};
+use self::event_log::EventLog;
+pub use self::line_redactor::LineRedactor;
+use self::open_rows::OpenRows;
+use self::ring::LineRing;
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
 use crate::history::Journal;
+use crate::history::timeline::{Irregularity, Minute, NodeFacts, TimelineBatch, unix_ms};
 use crate::prober::{AttemptReporter, ProbeAttempt};
 use crate::tap::TapMetrics;
 
-/// Time after the end of a minute at which its rows are written. An ExecSync is recorded at the latest
-/// a second after its end.
+/// Time after the end of a minute at which its rows are written. An ExecSync is recorded at the
+/// latest a second after its end.
 const WRITE_DELAY: Duration = Duration::from_secs(2);
 
 /// Records the results of probes over time. Clones share the record. Nothing of it blocks.
@@ -158,8 +163,8 @@ impl Timeline {
         self.0.write_all(now, monotonic, true);
     }
 
-    /// Returns what redacts recorded lines, which may be of a run without redaction; `None` if this run
-    /// does not redact.
+    /// Returns what redacts recorded lines, which may be of a run without redaction; `None` if this
+    /// run does not redact.
     #[must_use]
     pub fn redactor(&self) -> Option<LineRedactor> {
         self.0.sources.redact.then(|| LineRedactor::new(self.0.lock().run))
@@ -254,3 +259,6 @@ impl TimelineInner {
 fn open_minute(now: SystemTime) -> u64 {
     Minute::number(now.checked_sub(WRITE_DELAY).unwrap_or(now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::batch::{LineEncoder, TimelineBatch};
+use crate::history::timeline::{LineEncoder, TimelineBatch};
 
 /// Maximum number of bytes of all segments together.
 const MAX_BYTES: usize = 4 << 20;
@@ -12,7 +12,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// Number of segments.
 const SEGMENTS: usize = 8;
 
-/// The most recent lines in segments, like those on disk. The oldest segment is removed at the limit.
+/// The most recent lines in segments, like those on disk. The oldest segment is removed at the
+/// limit.
 #[derive(Debug, Default)]
 pub(super) struct LineRing {
     encoder: LineEncoder,

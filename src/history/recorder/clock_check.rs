@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::line::{Irregularity, unix_ms};
+use crate::history::timeline::{Irregularity, unix_ms};
 
 /// Shortest forward step that is reported. A host that was suspended counts as a forward step.
 const MIN_FORWARD: Duration = Duration::from_secs(2);
 
-/// Shortest backward step that is reported. A clock that is slowed down by NTP loses at most a tenth
-/// of the time between two checks, which does not count.
+/// Shortest backward step that is reported. A clock that is slowed down by NTP loses at most a
+/// tenth of the time between two checks, which does not count.
 const MIN_BACKWARD: Duration = Duration::from_millis(100);
 
 /// Both clocks at the last check.

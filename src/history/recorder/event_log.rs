@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::events::{Event, EventRecorder};
 
-/// Interval at which an event that occurs again is written again, so that a probe that keeps failing
-/// leaves room for results.
+/// Interval at which an event that occurs again is written again, so that a probe that keeps
+/// failing leaves room for results.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Maximum number of events that are written each time.
@@ -27,8 +27,8 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Returns the events to be written now: new ones, and after an interval those that have occurred
-    /// again. `all` returns the latter too.
+    /// Returns the events to be written now: new ones, and after an interval those that have
+    /// occurred again. `all` returns the latter too.
     pub(super) fn take(&mut self, events: &EventRecorder, now: Instant, all: bool) -> Vec<Arc<Event>> {
         let (new, next) = events.after(self.next);
         self.next = next;

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::line::Line;
 use crate::execsync::CallRecord;
 use crate::history::json;
+use crate::history::timeline::{Line, ProbeSeries};
 use crate::redact::{path_without_query, without_queries};
+use crate::terminal::format;
 
 /// Redacts lines, unless the run that wrote them has done so.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ impl LineRedactor {
         Self { redacted_runs: HashSet::from([run]) }
     }
 
-    /// Returns a line as it may be shown; `None` if it cannot be read. Lines are passed in the order in
-    /// which they were written.
+    /// Returns a line as it may be shown; `None` if it cannot be read. Lines are passed in the
+    /// order in which they were written.
     pub fn redact(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         // Rows have no texts.
         if matches!(Line::peek(line)?.0, "rows" | "tick" | "end") {
@@ -35,13 +36,15 @@ impl LineRedactor {
                 return Some(line.to_vec());
             }
             line if self.redacted_runs.contains(&line.run()) => line,
-            Line::Series(run, number, mut series) => {
+            Line::Series(run, number, series) => {
+                let mut series = ProbeSeries::from(series);
                 series.command.truncate(1);
-                series.handler = path_without_query(&series.handler).into_owned();
-                if !series.command.is_empty() {
-                    series.handler.clear();
-                }
-                Line::Series(run, number, series)
+                series.handler = if series.command.is_empty() {
+                    path_without_query(&series.handler).into_owned()
+                } else {
+                    format::command(&series.command)
+                };
+                Line::Series(run, number, (&series).into())
             }
             Line::Call(time, run, call) => {
                 let record = CallRecord::try_from(*call).ok()?.redacted();

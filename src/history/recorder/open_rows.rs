@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::minute::Minute;
-use super::series::{ProbeSeries, Prober};
 use crate::execsync::{Assessment, CallRecord};
+use crate::history::timeline::{Minute, ProbeSeries, Prober};
 use crate::manifest::Handler;
 use crate::prober::{AttemptVerdict, ProbeAttempt};
 
@@ -48,8 +47,8 @@ struct OpenRow {
 }
 
 impl OpenRows {
-    /// Adds an ExecSync to the row of the minute in which it ended. An amended record changes no row,
-    /// because its results are counted already. It replaces the record that is kept.
+    /// Adds an ExecSync to the row of the minute in which it ended. An amended record changes no
+    /// row, because its results are counted already. It replaces the record that is kept.
     pub(super) fn add_call(&mut self, record: &Arc<CallRecord>, failure_threshold: Option<u32>) {
         if record.is_amended {
             self.amend(record);
@@ -120,8 +119,8 @@ impl OpenRows {
         std::mem::take(&mut self.overflow)
     }
 
-    /// Selects calls to be kept: those of series of which none was kept for the longest time, failed
-    /// ones first, and the slowest ones.
+    /// Selects calls to be kept: those of series of which none was kept for the longest time,
+    /// failed ones first, and the slowest ones.
     fn select_kept(
         &mut self,
         mut notable: Vec<(Arc<ProbeSeries>, u64, Arc<CallRecord>)>,
