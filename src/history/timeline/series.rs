@@ -31,7 +31,8 @@ pub struct ProbeSeries {
     /// Name of the container, or its id if the name is unknown.
     pub container: String,
     /// Type of the probe, as [`ProbeMatch::label`] returns it; `unknown` for an ExecSync that
-    /// belongs to no known probe.
+    /// belongs to no known probe. Probes that have the same command and timeout have one series,
+    /// such as `liveness or readiness`.
     pub probe: String,
     /// Program that makes the attempts.
     pub prober: Prober,
@@ -99,7 +100,7 @@ impl ProbeSeries {
             namespace: pod.and_then(|pod| pod.namespace.clone()).unwrap_or_default(),
             pod: pod.map(name_of_pod).unwrap_or_default(),
             container: container.and_then(|it| it.name.clone().or_else(|| it.id.clone())).unwrap_or_default(),
-            probe: analysis.identity.label().unwrap_or(ProbeMatch::UNKNOWN).to_owned(),
+            probe: probe_type(&analysis.identity),
             prober,
             handler: format::command(&exec.command),
             command: exec.command.clone(),
@@ -165,4 +166,14 @@ fn describe(handler: &Handler, redact: bool) -> (String, Vec<String>) {
         Handler::Grpc(health) => format!("{name} :{} {}", health.port, health.service),
     };
     (text, Vec::new())
+}
+
+/// Returns the type of a probe, or the types of all that have the same command and timeout.
+fn probe_type(identity: &ProbeMatch) -> String {
+    match identity {
+        ProbeMatch::Matched { uses, .. } => {
+            uses.iter().map(|used| used.name()).collect::<Vec<_>>().join(" or ")
+        }
+        _ => identity.label().unwrap_or(ProbeMatch::UNKNOWN).to_owned(),
+    }
 }
