@@ -1,6 +1,7 @@
 //! Arguments of the commands that examine a period: its time, and the source of its records.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +17,7 @@ use crate::admin::api::TimelineQuery;
 use crate::config::DirPath;
 use crate::duration;
 use crate::history::json::time;
-use crate::history::recorder::read_period;
+use crate::history::recorder::{has_records, read_period};
 use crate::history::timeline::{Period, TimelineReader};
 
 /// Longest duration before the present, in days.
@@ -79,9 +80,27 @@ impl PeriodArgs {
 }
 
 async fn read_records(dir: PathBuf, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
-    let name = dir.display().to_string();
-    let read = spawn_blocking(move || read_period(&dir, from, to)).await.context("the reader ended")?;
-    Ok(read.with_context(|| format!("the records in {name} cannot be read"))?)
+    let read = spawn_blocking(move || read_dir(&dir, from, to)).await;
+    read.context("the reader of the records has ended")?
+}
+
+fn read_dir(dir: &Path, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
+    let invalid = |reason: &dyn Display| {
+        let dir = dir.display().to_string();
+        CliError::Usage(format!(
+            "--records {dir:?} must be a directory with records, such as /var/lib/probeshim/calls: {reason}"
+        ))
+    };
+    // A state directory has the records in a directory of its own.
+    let inner = dir.join("calls");
+    let records = if inner.is_dir() { &inner } else { dir };
+    match has_records(records) {
+        Ok(true) => {}
+        Ok(false) => return Err(invalid(&"it has none")),
+        Err(error) => return Err(invalid(&error)),
+    }
+    let period = read_period(records, from, to);
+    Ok(period.with_context(|| format!("the records in {} cannot be read", records.display()))?)
 }
 
 async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
@@ -128,5 +147,20 @@ mod tests {
             let error = invalid.parse::<TimeArg>().unwrap_err().to_string();
             assert!(error.starts_with("must be a duration up to 366 days"), "{invalid}: {error}");
         }
+    }
+
+    #[test]
+    fn records_must_be_a_directory_with_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (SystemTime::UNIX_EPOCH, SystemTime::now());
+        for (path, reason) in [(dir.path(), "it has none"), (&dir.path().join("missing"), "No such file")] {
+            let error = read_dir(path, from, to).unwrap_err();
+            assert!(matches!(error, CliError::Usage(_)), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        let segment = dir.path().join("calls/probes-v1-00000001.jsonl");
+        std::fs::create_dir(dir.path().join("calls")).unwrap();
+        std::fs::write(segment, "").unwrap();
+        assert!(read_dir(dir.path(), from, to).is_ok());
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub(super) use self::handover::first_id;
 pub(super) use self::read::{read_all, read_last};
-pub(super) use self::segments::PROBES;
+pub(super) use self::segments::{CALLS, PROBES};
 use self::writer::{HandOver, JournalWriter, Message};
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;

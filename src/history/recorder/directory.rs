@@ -28,6 +28,11 @@ pub fn read_period(dir: &Path, from: SystemTime, to: SystemTime) -> io::Result<P
     if reader.has_lines() { Ok(reader.finish()) } else { read_calls(dir, from, to) }
 }
 
+/// Returns whether a directory has records of a probeshim. Blocks.
+pub fn has_records(dir: &Path) -> io::Result<bool> {
+    Ok(!journal::PROBES.list(dir)?.is_empty() || !journal::CALLS.list(dir)?.is_empty())
+}
+
 /// Passes the lines of the results in a directory to `found`, in the order in which they were
 /// written. Blocks. Ends at the first error of `found`.
 pub fn read_lines(dir: &Path, mut found: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use self::clock_check::ClockCheck;
-pub use self::directory::{read_lines, read_period};
+pub use self::directory::{has_records, read_lines, read_period};
 use self::event_log::EventLog;
 pub use self::line_redactor::LineRedactor;
 use self::open_rows::OpenRows;
@@ -31,7 +31,8 @@ use crate::tap::TapMetrics;
 /// latest a second after its end.
 const WRITE_DELAY: Duration = Duration::from_secs(2);
 
-/// Records the results of probes over time. Clones share the record. Nothing of it blocks.
+/// Records the results of probes over time. Clones share the record. Only
+/// [`recorded_lines`](Self::recorded_lines) blocks.
 #[derive(Clone, Debug)]
 pub struct Timeline(Arc<TimelineInner>);
 

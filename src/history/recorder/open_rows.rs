@@ -4,17 +4,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::execsync::{Assessment, CallRecord};
+use crate::execsync::{Assessment, CallRecord, ProbeMatch};
 use crate::history::timeline::{Minute, ProbeSeries, Prober};
 use crate::manifest::Handler;
 use crate::prober::{AttemptVerdict, ProbeAttempt};
 
-/// Maximum number of series with open rows. It limits the memory if clients execute a different
-/// command in each call.
-const MAX_SERIES: usize = 4_096;
+/// Maximum number of bytes of the series with open rows. There is less room for ExecSyncs that
+/// belong to no probe, so that clients that execute a different command in each call leave room for
+/// probes.
+const MAX_PROBE_BYTES: usize = 8 << 20;
+const MAX_OTHER_BYTES: usize = 1 << 20;
 
 /// Maximum number of calls that are kept each time, so that a failing node leaves room for results.
 const MAX_KEPT: usize = 16;
+
+/// Maximum number of calls among which the kept ones are selected.
+const MAX_NOTABLE: usize = 512;
 
 /// Number of kept calls that can still be amended.
 const MAX_AMENDABLE: usize = 256;
@@ -26,6 +31,11 @@ const REMEMBERED_MINUTES: u64 = 60;
 #[derive(Debug, Default)]
 pub(super) struct OpenRows {
     rows: HashMap<Arc<ProbeSeries>, BTreeMap<u64, OpenRow>>,
+    /// Number of notable calls in the rows.
+    notable: usize,
+    /// Number of bytes of the series of probes, and of other ExecSyncs.
+    probe_bytes: usize,
+    other_bytes: usize,
     /// Ids of the calls that were kept last, which a late exit may amend.
     amendable: VecDeque<u64>,
     /// Amended records of calls that were kept before.
@@ -57,16 +67,13 @@ impl OpenRows {
         let Some(series) = ProbeSeries::of_call(record) else { return };
         let series = ProbeSeries { failure_threshold, ..series };
         let number = Minute::number(record.call.start + record.call.duration);
+        let has_room = self.notable < MAX_NOTABLE;
         let Some(row) = self.row(series, number) else { return };
         row.minute.add_call(record);
-        let assessment = record.analysis.as_ref().map(|analysis| analysis.assessment);
-        if assessment == Some(Assessment::Failed) && row.first_failed.is_none() {
-            row.first_failed = Some(record.clone());
-        } else if !matches!(assessment, None | Some(Assessment::Fine))
-            && row.slowest.as_ref().is_none_or(|known| known.call.duration < record.call.duration)
-        {
-            row.slowest = Some(record.clone());
-        }
+        let before = row.notable();
+        row.add_notable(record, has_room);
+        let added = row.notable() - before;
+        self.notable += added;
     }
 
     /// Adds an attempt of the prober. A discarded attempt by exec is an ExecSync too: its call is
@@ -97,20 +104,27 @@ impl OpenRows {
         &mut self,
         is_closed: impl Fn(u64) -> bool,
     ) -> (Vec<(Arc<ProbeSeries>, Minute)>, Vec<Arc<CallRecord>>) {
-        let (mut rows, mut notable) = (Vec::new(), Vec::new());
+        let (mut rows, mut notable, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         self.rows.retain(|series, minutes| {
             let (closed, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 std::mem::take(minutes).into_iter().partition(|(number, _)| is_closed(*number));
             *minutes = open;
             for (number, row) in closed {
+                self.notable -= row.notable();
                 let OpenRow { mut minute, first_failed, slowest, discarded } = row;
                 discarded.into_iter().for_each(|verdict| discard(&mut minute, verdict));
                 let calls = first_failed.into_iter().chain(slowest);
                 notable.extend(calls.map(|record| (series.clone(), number, record)));
                 rows.push((series.clone(), minute));
             }
+            if minutes.is_empty() {
+                ended.push(series.clone());
+            }
             !minutes.is_empty()
         });
+        for series in ended {
+            *self.bytes_like(&series).0 -= series.size();
+        }
         (rows, self.select_kept(notable))
     }
 
@@ -154,17 +168,51 @@ impl OpenRows {
         }
     }
 
+    /// Returns the number of bytes of the series of the same kind, and its limit.
+    fn bytes_like(&mut self, series: &ProbeSeries) -> (&mut usize, usize) {
+        if series.probe == ProbeMatch::UNKNOWN {
+            (&mut self.other_bytes, MAX_OTHER_BYTES)
+        } else {
+            (&mut self.probe_bytes, MAX_PROBE_BYTES)
+        }
+    }
+
     fn row(&mut self, series: ProbeSeries, number: u64) -> Option<&mut OpenRow> {
         if !self.rows.contains_key(&series) {
-            if self.rows.len() >= MAX_SERIES {
+            let size = series.size();
+            let (bytes, limit) = self.bytes_like(&series);
+            if *bytes + size > limit {
                 self.overflow += 1;
                 return None;
             }
+            *bytes += size;
             self.rows.insert(Arc::new(series.clone()), BTreeMap::new());
         }
         let row = self.rows.get_mut(&series)?.entry(number).or_default();
         row.minute.minute = number;
         Some(row)
+    }
+}
+
+impl OpenRow {
+    /// Returns the number of notable calls.
+    fn notable(&self) -> usize {
+        usize::from(self.first_failed.is_some()) + usize::from(self.slowest.is_some())
+    }
+
+    /// Remembers a call if it is notable. Without room it can only take the place of another call.
+    fn add_notable(&mut self, record: &Arc<CallRecord>, has_room: bool) {
+        let assessment = record.analysis.as_ref().map(|analysis| analysis.assessment);
+        if assessment == Some(Assessment::Failed) && self.first_failed.is_none() && has_room {
+            self.first_failed = Some(record.clone());
+            return;
+        }
+        let is_slower = |known: &Arc<CallRecord>| known.call.duration < record.call.duration;
+        if !matches!(assessment, None | Some(Assessment::Fine))
+            && self.slowest.as_ref().map_or(has_room, is_slower)
+        {
+            self.slowest = Some(record.clone());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::events::{Event, reason};
+use crate::execsync::ProbeMatch;
 use crate::history::journal::{JournalConfig, PROBES};
 use crate::history::json;
 use crate::history::timeline::{CallSample, GapCause, Period, ProbeSeries, TimelineReader};
@@ -403,6 +404,34 @@ fn a_period_has_only_rows_calls_and_events_of_its_time() {
     assert_eq!(period.gaps, []);
     let later = read_period(dir.path(), at(10_000), at(20_000)).unwrap();
     assert_eq!((later.probes.len(), later.gaps.len()), (0, 1));
+}
+
+#[test]
+fn clients_with_many_commands_leave_room_for_probes_and_are_counted_as_dropped() {
+    let run = Run::start(None, 0, at(0), false);
+    let command = |id: u64| {
+        let mut record = exec(id, at(5), Duration::from_millis(30), 1);
+        let mut call = (*record.call).clone();
+        call.exec.as_mut().unwrap().command = vec![format!("{id:04000}")];
+        record.call = Arc::new(call);
+        Arc::make_mut(record.analysis.as_mut().unwrap()).identity = ProbeMatch::Unknown;
+        Arc::new(record)
+    };
+    (0..1000).for_each(|id| run.timeline.add_call(&command(id), None));
+    run.timeline.add_call(&Arc::new(exec(2000, at(6), Duration::from_millis(30), 0)), None);
+    let period = period_of(&run, at(10));
+    let (probes, others): (Vec<_>, Vec<_>) =
+        period.probes.iter().partition(|probe| probe.series.probe == "liveness");
+    assert_eq!(probes.len(), 1);
+    assert!((50..500).contains(&others.len()), "{}", others.len());
+    let dropped = period.gaps.iter().find_map(|gap| match gap.cause {
+        GapCause::Dropped(count) => usize::try_from(count).ok(),
+        _ => None,
+    });
+    assert_eq!(dropped, Some(1000 - others.len()));
+    assert_eq!(period.calls.len(), 16, "few calls are kept");
+    run.timeline.add_call(&command(3000), None);
+    assert_eq!(period_of(&run, at(20)).probes.len(), others.len() + 2, "there is room again");
 }
 
 #[test]

@@ -18,6 +18,10 @@ use crate::terminal::format::harmless_json;
 /// Maximum number of rows in a line, so that a line is never too long to be read.
 const MAX_ROWS: usize = 256;
 
+/// Number of bytes of series above which they are numbered from zero again. It limits the memory if
+/// clients execute a different command in each call.
+const MAX_BYTES: usize = 8 << 20;
+
 /// Number of lines with rows for which the number of a batch has room.
 const LINES_PER_BATCH: u64 = 1 << 16;
 
@@ -46,11 +50,13 @@ pub struct TimelineBatch {
     pub is_last: bool,
 }
 
-/// Makes lines of batches. Numbers series, and defines each once per segment.
+/// Makes lines of batches. Numbers series, and defines each in a segment before its first row.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
     segment: Option<u64>,
     numbers: HashMap<Arc<ProbeSeries>, u32>,
+    /// Number of bytes of the series.
+    bytes: usize,
 }
 
 impl TimelineBatch {
@@ -79,7 +85,7 @@ impl LineEncoder {
     /// Returns the lines of a batch in the segment with this number. The encoder expects that they
     /// are written, unless it is reset.
     pub fn encode(&mut self, batch: &TimelineBatch, segment: u64) -> io::Result<Vec<u8>> {
-        if self.segment != Some(segment) {
+        if self.segment != Some(segment) || self.bytes > MAX_BYTES {
             self.reset();
             self.segment = Some(segment);
         }
@@ -130,6 +136,7 @@ impl LineEncoder {
         let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         write(lines, &Line::Series(run, number, (&**series).into()))?;
         self.numbers.insert(series.clone(), number);
+        self.bytes += series.size();
         Ok(number)
     }
 }

@@ -131,6 +131,15 @@ impl ProbeSeries {
         }
     }
 
+    /// Returns the approximate number of bytes in memory.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let Self { namespace, pod, container, probe, prober, handler, command, .. } = self;
+        let texts = [namespace, pod, container, probe, handler].map(|text| text.len());
+        let command = command.iter().map(|word| size_of::<String>() + word.len());
+        size_of::<Self>() + texts.into_iter().chain(command).sum::<usize>() + prober.name().len()
+    }
+
     /// Returns `NAMESPACE/POD`, or the pod without a namespace.
     #[must_use]
     pub fn pod_name(&self) -> String {
