@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use probeshim::events::EventRecorder;
 use probeshim::execsync::CallRecord;
@@ -10,6 +10,7 @@ use probeshim::history::journal::{Journal, JournalConfig};
 use probeshim::history::json;
 use probeshim::history::recorder::{Timeline, TimelineSources, read_period};
 use probeshim::history::timeline::NodeFacts;
+use tokio::time::Instant;
 
 /// Number of exec probes of a kubelet, and of their attempts in a minute and in a day.
 const PROBES: u64 = 200;
@@ -54,7 +55,7 @@ fn write(dir: &Path, start: SystemTime) {
     let config = JournalConfig { dir: dir.to_owned(), limit: 1 << 30 };
     let (journal, thread) = Journal::start(config, 1, events.clone()).unwrap();
     let sources = TimelineSources { events, ..TimelineSources::default() };
-    let monotonic = tokio::time::Instant::now();
+    let monotonic = Instant::now();
     let timeline = Timeline::new(sources, Some(journal.clone()), NodeFacts::default(), start, monotonic);
     let probes: Vec<CallRecord> = (0..PROBES).map(record).collect();
     let mut id = 0;
@@ -84,7 +85,7 @@ fn write(dir: &Path, start: SystemTime) {
 
 /// Returns an attempt of an exec probe.
 fn record(probe: u64) -> CallRecord {
-    let slow = probe % 20 == 0;
+    let slow = probe.is_multiple_of(20);
     let call = serde_json::json!({
         "id": 1, "start": "2026-11-21T20:11:48.644Z", "method": "ExecSync", "durationMs": 30.0, "code": "OK",
         "requestBytes": 79, "responseBytes": 5, "peer": {"uid": 0, "pid": 812, "program": "kubelet"},

@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -33,11 +33,12 @@ use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
 use crate::events::EventRecorder;
 use crate::execsync::{self, ExecAnalyzer};
 use crate::history::recorder::{Timeline, TimelineSources};
+use crate::history::timeline::NodeFacts;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPods};
 use crate::policy::Policies;
-use crate::prober::{self, AttemptReporter};
+use crate::prober::{self, AttemptReporter, ProbeAttempt};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::state::StateStore;
 use crate::tap::{self, Tap};
@@ -81,8 +82,7 @@ impl Shim {
         let (store, listeners) = both(store, listeners)?;
         let (state, client_pods) =
             store.as_ref().map(|store| (store.state.clone(), store.client_pods.clone())).unzip();
-        let redact = config.exec.redact_commands;
-        let node = node_facts(&config);
+        let (redact, node) = (config.exec.redact_commands, node_facts(&config));
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
         let metrics = new_metrics(traces.clone());
@@ -94,14 +94,7 @@ impl Shim {
         let (mode, internal_calls) = (config.operating_mode, tap.internal_calls(call_ids.clone()));
         let shared = Shared::new(mode, redact, config.specs, &runtime, &metrics, &events, internal_calls);
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
-        let (reporter, attempts) = AttemptReporter::new();
-        let sources = TimelineSources {
-            events: events.clone(),
-            tap: metrics.tap.clone(),
-            attempts: reporter.clone(),
-            redact,
-        };
-        let timeline = Timeline::new(sources, journal.clone(), node, SystemTime::now(), Instant::now());
+        let (timeline, reporter, attempts) = timeline(&events, journal.as_ref(), &metrics, node, redact);
         let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone(), reporter)?;
         let (prober, prober_handle) =
             prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
@@ -287,6 +280,20 @@ impl Recording {
         let (traces, traces_task) = traces.map(Traces::start).transpose()?.unzip();
         Ok(Self { calls, events, journal, journal_thread, traces, traces_task, first_call })
     }
+}
+
+/// Starts the record of results, with a reporter of the prober's attempts and their receiver.
+fn timeline(
+    events: &Arc<EventRecorder>,
+    journal: Option<&Journal>,
+    metrics: &ApiMetrics,
+    node: NodeFacts,
+    redact: bool,
+) -> (Timeline, AttemptReporter, mpsc::Receiver<ProbeAttempt>) {
+    let (attempts, received) = AttemptReporter::new();
+    let (events, tap) = (events.clone(), metrics.tap.clone());
+    let sources = TimelineSources { events, tap, attempts: attempts.clone(), redact };
+    (Timeline::start(sources, journal.cloned(), node), attempts, received)
 }
 
 /// Starts the watcher of the runtime, if the runtime is watched.

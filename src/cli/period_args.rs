@@ -25,7 +25,6 @@ const MAX_DAYS: u64 = 366;
 
 /// The period to examine, and the source of what is known about it.
 #[derive(Debug, Args)]
-#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub(super) struct PeriodArgs {
     #[command(flatten)]
     admin: AdminArgs,

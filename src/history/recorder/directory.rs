@@ -57,6 +57,8 @@ fn read_calls(dir: &Path, from: SystemTime, to: SystemTime) -> io::Result<Period
     let mut calls: HashMap<u64, Arc<CallRecord>> = HashMap::new();
     journal::read_all(dir, |record| drop(calls.insert(record.call.id, Arc::new(record))))?;
     let mut period = PeriodBuilder::new(from, to, PeriodBuilder::resolution(from, to));
-    calls.values().for_each(|record| period.add_call(record));
+    for record in calls.values() {
+        period.add_call(record);
+    }
     Ok(period.build())
 }

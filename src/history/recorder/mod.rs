@@ -90,7 +90,15 @@ struct TimelineState {
 }
 
 impl Timeline {
-    /// Creates a record. It is written by the journal, or kept in memory without one.
+    /// Creates a record that begins now. It is written by the journal, or kept in memory without
+    /// one.
+    #[must_use]
+    pub fn start(sources: TimelineSources, journal: Option<Journal>, node: NodeFacts) -> Self {
+        Self::new(sources, journal, node, SystemTime::now(), Instant::now())
+    }
+
+    /// Creates a record that begins at a time. It is written by the journal, or kept in memory
+    /// without one.
     #[must_use]
     pub fn new(
         sources: TimelineSources,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::execsync::{Assessment, CallRecord, ProbeMatch};
-use crate::history::timeline::{Minute, ProbeSeries, Prober};
+use crate::history::timeline::{Minute, ProbeSeries, Prober, SeriesMinute};
 use crate::manifest::Handler;
 use crate::prober::{AttemptVerdict, ProbeAttempt};
 
@@ -68,7 +68,7 @@ impl OpenRows {
         let series = ProbeSeries { failure_threshold, ..series };
         let number = Minute::number(record.call.start + record.call.duration);
         let has_room = self.notable < MAX_NOTABLE;
-        let Some(row) = self.row(series, number) else { return };
+        let Some(row) = self.row(&series, number) else { return };
         row.minute.add_call(record);
         let before = row.notable();
         row.add_notable(record, has_room);
@@ -83,13 +83,12 @@ impl OpenRows {
         let series = ProbeSeries::of_attempt(attempt, redact);
         if matches!(attempt.probe.handler, Handler::Exec(_)) {
             let known = self.rows.keys().find(|known| is_same_exec(known, &series)).cloned();
-            let series = known.map_or(series, Arc::unwrap_or_clone);
-            if let Some(row) = self.row(series, number) {
+            if let Some(row) = self.row(known.as_deref().unwrap_or(&series), number) {
                 row.discarded.push(attempt.verdict);
             }
             return;
         }
-        let Some(row) = self.row(series, number) else { return };
+        let Some(row) = self.row(&series, number) else { return };
         let minute = &mut row.minute;
         if attempt.is_discarded {
             minute.discarded += 1;
@@ -103,7 +102,7 @@ impl OpenRows {
     pub(super) fn take(
         &mut self,
         is_closed: impl Fn(u64) -> bool,
-    ) -> (Vec<(Arc<ProbeSeries>, Minute)>, Vec<Arc<CallRecord>>) {
+    ) -> (Vec<SeriesMinute>, Vec<Arc<CallRecord>>) {
         let (mut rows, mut notable, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         self.rows.retain(|series, minutes| {
             let (closed, open): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -112,7 +111,9 @@ impl OpenRows {
             for (number, row) in closed {
                 self.notable -= row.notable();
                 let OpenRow { mut minute, first_failed, slowest, discarded } = row;
-                discarded.into_iter().for_each(|verdict| discard(&mut minute, verdict));
+                for verdict in discarded {
+                    discard(&mut minute, verdict);
+                }
                 let calls = first_failed.into_iter().chain(slowest);
                 notable.extend(calls.map(|record| (series.clone(), number, record)));
                 rows.push((series.clone(), minute));
@@ -177,10 +178,10 @@ impl OpenRows {
         }
     }
 
-    fn row(&mut self, series: ProbeSeries, number: u64) -> Option<&mut OpenRow> {
-        if !self.rows.contains_key(&series) {
+    fn row(&mut self, series: &ProbeSeries, number: u64) -> Option<&mut OpenRow> {
+        if !self.rows.contains_key(series) {
             let size = series.size();
-            let (bytes, limit) = self.bytes_like(&series);
+            let (bytes, limit) = self.bytes_like(series);
             if *bytes + size > limit {
                 self.overflow += 1;
                 return None;
@@ -188,7 +189,7 @@ impl OpenRows {
             *bytes += size;
             self.rows.insert(Arc::new(series.clone()), BTreeMap::new());
         }
-        let row = self.rows.get_mut(&series)?.entry(number).or_default();
+        let row = self.rows.get_mut(series)?.entry(number).or_default();
         row.minute.minute = number;
         Some(row)
     }

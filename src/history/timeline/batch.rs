@@ -25,6 +25,9 @@ const MAX_BYTES: usize = 8 << 20;
 /// Number of lines with rows for which the number of a batch has room.
 const LINES_PER_BATCH: u64 = 1 << 16;
 
+/// A row with its series.
+pub type SeriesMinute = (Arc<ProbeSeries>, Minute);
+
 /// Results since the last write.
 #[derive(Debug)]
 pub struct TimelineBatch {
@@ -39,7 +42,7 @@ pub struct TimelineBatch {
     /// Time until which the batch is complete.
     pub to: SystemTime,
     /// The rows, with their minutes, in any order.
-    pub rows: Vec<(Arc<ProbeSeries>, Minute)>,
+    pub rows: Vec<SeriesMinute>,
     /// Calls that are kept completely.
     pub calls: Vec<Arc<CallRecord>>,
     /// Events that are new, or have occurred again.

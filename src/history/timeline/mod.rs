@@ -16,7 +16,7 @@ mod row;
 mod runs;
 mod series;
 
-pub use batch::{LineEncoder, TimelineBatch};
+pub use batch::{LineEncoder, SeriesMinute, TimelineBatch};
 pub use durations::Durations;
 pub(in crate::history) use line::unix_ms;
 pub use line::{Irregularity, Line, SeriesLine};

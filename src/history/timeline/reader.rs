@@ -90,8 +90,12 @@ impl TimelineReader {
     #[must_use]
     pub fn finish(self) -> Period {
         let Self { from, to, mut period, events, runs, node, .. } = self;
-        events.into_values().for_each(|event| period.add_event(event));
-        runs.gaps(from, to).into_iter().for_each(|gap| period.add_gap(gap));
+        for event in events.into_values() {
+            period.add_event(event);
+        }
+        for gap in runs.gaps(from, to) {
+            period.add_gap(gap);
+        }
         if let Some((_, node)) = node {
             period.set_node(node);
         }

@@ -163,7 +163,9 @@ pub(super) mod tests {
             |(counts, (calls, sums), causes, stalls, slowest, failed_calls, added)| {
                 let [successes, failures, timeouts, errors, discarded, unknown, not_sent, slow] = counts;
                 let mut durations = Durations::default();
-                added.into_iter().for_each(|duration| durations.add(duration));
+                for duration in added {
+                    durations.add(duration);
+                }
                 let slowest = slowest.map(|(id, duration)| CallSample { id, duration });
                 let phases = PhaseSums { calls, sums };
                 Minute {

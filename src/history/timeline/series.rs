@@ -135,7 +135,7 @@ impl ProbeSeries {
     #[must_use]
     pub fn size(&self) -> usize {
         let Self { namespace, pod, container, probe, prober, handler, command, .. } = self;
-        let texts = [namespace, pod, container, probe, handler].map(|text| text.len());
+        let texts = [namespace, pod, container, probe, handler].map(String::len);
         let command = command.iter().map(|word| size_of::<String>() + word.len());
         size_of::<Self>() + texts.into_iter().chain(command).sum::<usize>() + prober.name().len()
     }
