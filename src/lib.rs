@@ -92,6 +92,8 @@ pub mod bench;
 
 pub mod history;
 
+pub mod lint;
+
 pub mod config;
 
 pub mod engine;

@@ -90,6 +90,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         }
         CliCommand::Calls(calls) => runtime.block_on(calls.run()),
         CliCommand::Explain(explain) => runtime.block_on(explain.run()),
+        CliCommand::Lint(lint) => runtime.block_on(lint.run()),
         CliCommand::Events(events) => runtime.block_on(events.run()),
         CliCommand::Pods(pods) => runtime.block_on(pods.run()),
         CliCommand::Probes(probes) => runtime.block_on(probes.run()),

@@ -25,6 +25,7 @@ mod known_objects;
 mod label_selector;
 mod labelled_pods;
 mod line;
+mod lint;
 mod logs;
 mod mode;
 mod parse;
@@ -75,6 +76,7 @@ pub use explain::ExplainCommand;
 pub use fault::FaultCommand;
 pub use get::GetCommand;
 pub use install::{ConfirmCommand, InstallCommand};
+pub use lint::LintCommand;
 pub use logs::LogsCommand;
 pub use mode::ModeCommand;
 pub use pause::{PauseCommand, ResumeCommand};
@@ -131,6 +133,13 @@ pub enum CliCommand {
     #[command(override_usage = "probeshim explain [OPTIONS] \
         <CALL|--last|--slowest|--failed|--probe <PROBE>|--pod <POD>|--namespace <NAMESPACE>>")]
     Explain(ExplainCommand),
+
+    /// Show what is wrong with the probes of a period, the worst first, with evidence and a remedy
+    ///
+    /// Each finding names its calls: `probeshim explain CALL` shows where the time of a call went.
+    /// The guide docs/guides/lint.md has the thresholds. Exit code 1: there is a finding with the
+    /// severity of --fail-on, or a worse one.
+    Lint(LintCommand),
 
     /// Show recorded events of pods, containers, ExecSyncs and the runtime
     Events(EventsCommand),

@@ -54,6 +54,9 @@ impl Code {
     /// The runtime does not implement the method.
     pub const UNIMPLEMENTED: Self = Self(12);
 
+    /// The service is not available.
+    pub const UNAVAILABLE: Self = Self(14);
+
     /// Returns the name of the code, if gRPC defines the code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {

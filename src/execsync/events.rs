@@ -53,7 +53,43 @@ impl StuckExec {
         }
     }
 
+    /// Returns the id of the call in the message of an event of [`event`](Self::event).
+    #[must_use]
+    pub fn call_of(message: &str) -> Option<u64> {
+        let after = || message.split_once(" call ").map(|(_, rest)| rest);
+        let rest = message.strip_prefix("Call ").or_else(after)?;
+        rest.split(' ').next()?.parse().ok()
+    }
+
     fn with_refs(&self, event: Event) -> Event {
         Event { pod: self.pod.clone(), container: self.container.clone(), ..event }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_message_of_an_event_about_a_stuck_exec_names_its_call() {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Leaked] {
+            let stuck = StuckExec {
+                kind,
+                call: 4711,
+                since: Instant::now(),
+                container_id: "c".into(),
+                pod: None,
+                container: None,
+                pid: Some(9),
+                command: vec!["check".to_owned(), " call 1 Call 2 ".to_owned()],
+            };
+            let message = stuck.event(Duration::from_secs(5)).message;
+            assert_eq!(StuckExec::call_of(&message), Some(4711), "{message}");
+        }
+        for other in ["", "Call ", "a call of a friend"] {
+            assert_eq!(StuckExec::call_of(other), None);
+        }
     }
 }

@@ -31,7 +31,7 @@ mod watchdog;
 pub use analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 pub use analyzer::{ExecAnalyzer, SamplerReply};
 pub use evidence::{CpuUsage, Evidence, Pids, PressureStall, ProcessInfo, session_processes};
-pub(crate) use explain::CRIO_TIMEOUT;
+pub(crate) use explain::{CRIO_TIMEOUT, DRAIN_ADVICE, cpu_limit};
 pub use explain::{Cause, ExecVerdict, causes, explain, explain_in_flight};
 pub use identity::ProbeMatch;
 pub use in_flight::{CallInFlight, CommandProgress, RequestDetails};

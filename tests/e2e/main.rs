@@ -6,6 +6,7 @@ mod clients;
 mod execs;
 mod faults;
 mod images;
+mod incidents;
 mod killing;
 mod kubelet;
 mod life;

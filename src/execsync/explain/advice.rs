@@ -14,7 +14,7 @@ const SHORT_ID: usize = 13;
 const MAX_COMMAND_BYTES: usize = 200;
 
 /// Advice if the runtime waits for the end of the output of a command that has exited.
-pub(super) const DRAIN_ADVICE: &str = "close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`";
+pub(crate) const DRAIN_ADVICE: &str = "close stdout and stderr of each process that the command leaves running, for example with `>/dev/null 2>&1`";
 
 /// Advice if a limit delays or refuses calls.
 const LIMIT_ADVICE: &str = "raise periodSeconds of exec probes, replace them by httpGet, tcpSocket or grpc probes, or raise --max-exec-syncs or --max-exec-syncs-per-container";

@@ -78,8 +78,16 @@ impl Evidence {
             Some(pressure) => (Some(pressure), self.window),
             None => (self.node_pressure, self.psi_window),
         };
-        let stalled = pressure.unwrap_or_default();
-        [stalled.cpu, stalled.io, stalled.memory].map(|stalled| is_notable(stalled, window))
+        pressure.unwrap_or_default().notable(window)
+    }
+}
+
+impl PressureStall {
+    /// Returns whether the processes were stalled for at least a tenth of the measured time: on CPU,
+    /// I/O and memory.
+    #[must_use]
+    pub fn notable(&self, window: Duration) -> [bool; 3] {
+        [self.cpu, self.io, self.memory].map(|stalled| is_notable(stalled, window))
     }
 }
 

@@ -9,7 +9,7 @@ const NOTABLE_THROTTLING: f64 = 0.1;
 const NEARLY_ALL: f64 = 0.9;
 
 /// Formats a CPU limit in the unit of manifests: `50m CPU`, `2 CPU`.
-pub(super) fn cpu_limit(processors: f64) -> String {
+pub(crate) fn cpu_limit(processors: f64) -> String {
     let milli = (processors * 1000.0).round();
     if milli % 1000.0 == 0.0 { format!("{} CPU", milli / 1000.0) } else { format!("{milli}m CPU") }
 }

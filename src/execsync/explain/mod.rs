@@ -11,8 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
+pub(crate) use advice::DRAIN_ADVICE;
 pub use cause::Cause;
 pub use in_flight::explain_in_flight;
+pub(crate) use limits::cpu_limit;
 pub use verdict::ExecVerdict;
 
 use super::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};

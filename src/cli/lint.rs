@@ -1,0 +1,308 @@
+//! `probeshim lint`
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context as _;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::CliError;
+use super::admin_args::OutputFormat;
+use super::period_args::PeriodArgs;
+use super::pod_arg::NamespaceArg;
+use crate::history::timeline::{Period, ProbeSeries};
+use crate::lint::{LINTS, LintFinding, LintSubject, Severity, lint};
+use crate::suggest::did_you_mean;
+use crate::terminal::format::wrapped;
+use crate::terminal::screen::{Screen, print};
+use crate::terminal::{harmless_name, harmless_text};
+
+/// Maximum width of lines, also if the width of the terminal is unknown.
+const WIDTH: usize = 100;
+
+/// Indentation of the lines below the first line of a finding.
+const INDENT: &str = "  ";
+
+/// Arguments of `lint`.
+#[derive(Debug, Args)]
+pub struct LintCommand {
+    #[command(flatten)]
+    period: PeriodArgs,
+
+    /// Show only findings about this pod: NAME or NAMESPACE/NAME. Findings about the node are not
+    /// shown
+    #[arg(long, value_name = "POD")]
+    pod: Option<String>,
+
+    #[command(flatten)]
+    namespace: NamespaceArg,
+
+    /// Lints whose findings are not shown, separated by commas, such as same-command,exec-cost
+    #[arg(long, value_name = "LINT", value_delimiter = ',', value_parser = lints(), hide_possible_values = true)]
+    ignore: Vec<String>,
+
+    /// Exit with code 1 if there is a finding with this severity or a worse one: info, warning or
+    /// error
+    #[arg(long, value_name = "SEVERITY", hide_possible_values = true)]
+    fail_on: Option<Severity>,
+
+    /// Output format: table (sentences), json or yaml
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
+    output: OutputFormat,
+}
+
+/// Pods that are examined.
+#[derive(Debug, Default)]
+struct PodFilter {
+    pod: Option<String>,
+    namespace: Option<String>,
+}
+
+impl LintCommand {
+    /// Reads the period and prints its findings.
+    pub async fn run(self) -> Result<(), CliError> {
+        let Self { period, pod, namespace, ignore, fail_on, output } = self;
+        let period = period.read().await?;
+        let filter = PodFilter { pod, namespace: namespace.namespace };
+        filter.check(&period)?;
+        let mut findings = lint(&period);
+        findings.retain(|found| filter.has(&found.subject) && !ignore.iter().any(|name| name == found.lint));
+        if let OutputFormat::Json | OutputFormat::Yaml = output {
+            let items: Result<Vec<Box<RawValue>>, _> = findings.iter().map(to_raw_value).collect();
+            let items = items.context("a finding cannot be written as JSON")?;
+            print(&output.list(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)?;
+        } else {
+            let screen = Screen::stdout();
+            screen.print(&render(&findings, &examined(&period, &filter), screen))?;
+        }
+        failure(&findings, fail_on)
+    }
+}
+
+impl PodFilter {
+    /// Returns whether an object is selected. The node is not, if there is a condition.
+    fn has(&self, subject: &LintSubject) -> bool {
+        let LintSubject { namespace, pod, .. } = subject;
+        let full = namespace.iter().chain(pod).map(String::as_str).collect::<Vec<_>>().join("/");
+        let is_pod = |name: &String| pod.as_ref() == Some(name) || full == *name;
+        self.pod.as_ref().is_none_or(is_pod)
+            && self.namespace.as_ref().is_none_or(|wanted| namespace.as_ref() == Some(wanted))
+    }
+
+    fn has_series(&self, series: &ProbeSeries) -> bool {
+        let text = |text: &String| Some(text.clone());
+        self.has(&LintSubject {
+            namespace: text(&series.namespace),
+            pod: text(&series.pod),
+            ..LintSubject::NODE
+        })
+    }
+
+    /// Returns an error if no object of the period is selected.
+    fn check(&self, period: &Period) -> Result<(), CliError> {
+        let of_events = period.events.iter().map(LintSubject::for_event);
+        if (self.pod.is_none() && self.namespace.is_none())
+            || period.probes.iter().any(|probe| self.has_series(&probe.series))
+            || of_events.clone().any(|subject| self.has(&subject))
+        {
+            return Ok(());
+        }
+        let name_of = |series: &ProbeSeries| match self.pod {
+            Some(_) => series.pod.clone(),
+            None => series.namespace.clone(),
+        };
+        let known: BTreeSet<String> = period.probes.iter().map(|probe| name_of(&probe.series)).collect();
+        let flag = if self.pod.is_some() { "--pod" } else { "--namespace" };
+        let name = self.pod.as_deref().or(self.namespace.as_deref()).unwrap_or_default();
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let name = harmless_name(name);
+        Err(CliError::Usage(format!("{flag} {name:?}: no attempts and no events in the period{hint}")))
+    }
+}
+
+/// Returns the parser of the names of lints.
+fn lints() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(LINTS)
+}
+
+/// Returns an error if there is a finding with this severity or a worse one.
+fn failure(findings: &[LintFinding], fail_on: Option<Severity>) -> Result<(), CliError> {
+    let Some(least) = fail_on else { return Ok(()) };
+    match findings.iter().filter(|finding| finding.severity >= least).count() {
+        0 => Ok(()),
+        count => Err(CliError::from_display(format!(
+            "--fail-on {}: {} with this severity or a worse one",
+            least.name(),
+            number(count, "finding")
+        ))),
+    }
+}
+
+/// Describes the attempts and the time that were examined.
+fn examined(period: &Period, filter: &PodFilter) -> String {
+    let probes = period.probes.iter().filter(|probe| filter.has_series(&probe.series));
+    let attempts: u64 = probes.map(|probe| u64::from(probe.total().attempts())).sum();
+    let attempts = number(usize::try_from(attempts).unwrap_or(usize::MAX), "attempt");
+    format!("in {attempts} from {} to {} (UTC)", time(period.from), time(period.to))
+}
+
+fn time(time: SystemTime) -> String {
+    Timestamp::try_from(time)
+        .map_or_else(|_| "an unknown time".to_owned(), |time| time.strftime("%F %H:%M:%S").to_string())
+}
+
+fn number(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Returns a paragraph per finding, and a line with their numbers.
+fn render(findings: &[LintFinding], examined: &str, screen: Screen) -> String {
+    let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
+    let mut text: String = findings.iter().map(|finding| paragraph(finding, width, screen) + "\n").collect();
+    let counts: Vec<String> = [Severity::Error, Severity::Warning, Severity::Info]
+        .into_iter()
+        .filter_map(|severity| {
+            let count = findings.iter().filter(|finding| finding.severity == severity).count();
+            (count > 0).then(|| format!("{count} {}", severity.name()))
+        })
+        .collect();
+    let summary = if findings.is_empty() {
+        format!("no findings {examined}")
+    } else {
+        format!("{} ({}) {examined}", number(findings.len(), "finding"), counts.join(", "))
+    };
+    text += &wrapped(&summary, width);
+    text + "\n"
+}
+
+/// Returns the lines of a finding.
+fn paragraph(finding: &LintFinding, width: usize, screen: Screen) -> String {
+    let LintFinding { lint, severity, subject, sentence, evidence, remedy, calls, .. } = finding;
+    let style = match severity {
+        _ if !screen.colour => Style::new(),
+        Severity::Error => AnsiColor::Red.on_default(),
+        Severity::Warning => AnsiColor::Yellow.on_default(),
+        Severity::Info => AnsiColor::Cyan.on_default(),
+    };
+    // The style is added to the wrapped line, because its codes have no width.
+    let first = wrapped(&format!("{} {lint}: {}", severity.name(), harmless_text(&subject.text())), width);
+    let name = severity.name();
+    let mut text = format!("{style}{name}{style:#}{}\n", first.strip_prefix(name).unwrap_or_default());
+    let mut add = |line: &str| {
+        let lines = wrapped(&harmless_text(line), width.saturating_sub(INDENT.len()));
+        lines.lines().for_each(|line| {
+            let _ = writeln!(text, "{INDENT}{line}");
+        });
+    };
+    add(sentence);
+    evidence.iter().for_each(|line| add(&format!("- {line}")));
+    add(&format!("What to do: {remedy}"));
+    if let Some(last) = calls.last() {
+        let ids: Vec<String> = calls.iter().map(u64::to_string).collect();
+        add(&format!("Calls: {} (`probeshim explain {last}`)", ids.join(", ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::super::snapshots::assert_screens;
+    use super::*;
+    use crate::history::timeline::PeriodBuilder;
+
+    fn findings() -> [LintFinding; 3] {
+        let text = |text: &str| Some(text.to_owned());
+        let probe = LintSubject {
+            namespace: text("shop"),
+            pod: text("web-7d4b9c6f8-x2x9z"),
+            container: text("main"),
+            probe: text("liveness"),
+            prober: text("kubelet"),
+        };
+        let hostile = LintSubject { pod: text("web\u{1b}[31m\u{202e}<b>"), ..probe.clone() };
+        let finding = |lint, severity, subject, sentence: &str, calls: &[u64]| LintFinding {
+            lint,
+            severity,
+            subject,
+            sentence: sentence.to_owned(),
+            evidence: vec![
+                "Half of the 400 attempts took at most 11.0ms, and 99 % at most 2.38s.".to_owned(),
+            ],
+            remedy: "Make the handler faster, or raise timeoutSeconds (now 1).".to_owned(),
+            affected: 38,
+            calls: calls.to_vec(),
+        };
+        [
+            finding(
+                "timeout",
+                Severity::Error,
+                probe,
+                "38 of 400 attempts (9 %) failed because of the timeout of 1.00s.",
+                &[4711, 4712],
+            ),
+            finding("held-output", Severity::Warning, hostile, "The command printf '\u{7}\n' runs.", &[1]),
+            finding("incomplete", Severity::Info, LintSubject::NODE, "The period has 1 gap.", &[]),
+        ]
+    }
+
+    fn period() -> Period {
+        let from = UNIX_EPOCH + Duration::from_secs(1_000_000_020);
+        PeriodBuilder::new(from, from + Duration::from_secs(3600), 1).build()
+    }
+
+    #[test]
+    fn findings_are_paragraphs_in_which_hostile_names_are_escaped() {
+        let examined = examined(&period(), &PodFilter::default());
+        assert_screens("lint", |screen| render(&findings(), &examined, screen));
+        assert_screens("lint_without_findings", |screen| render(&[], &examined, screen));
+    }
+
+    #[test]
+    fn the_json_of_a_finding_has_its_object_and_null_for_absent_names() {
+        let [probe, _, node] = findings().map(|finding| serde_json::to_value(finding).unwrap());
+        assert_eq!(
+            probe,
+            serde_json::json!({
+                "lint": "timeout", "severity": "error", "namespace": "shop", "pod": "web-7d4b9c6f8-x2x9z",
+                "container": "main", "probe": "liveness", "prober": "kubelet", "affected": 38, "calls": [4711, 4712],
+                "sentence": "38 of 400 attempts (9 %) failed because of the timeout of 1.00s.",
+                "evidence": ["Half of the 400 attempts took at most 11.0ms, and 99 % at most 2.38s."],
+                "remedy": "Make the handler faster, or raise timeoutSeconds (now 1).",
+            })
+        );
+        assert!(node["pod"].is_null() && node["probe"].is_null(), "{node}");
+    }
+
+    #[test]
+    fn only_findings_of_the_severity_or_worse_are_a_failure() {
+        let [error, warning, info] = findings();
+        assert!(failure(&[error], None).is_ok());
+        assert!(failure(&[info.clone()], Some(Severity::Warning)).is_ok());
+        let failed = failure(&[warning, info], Some(Severity::Warning)).unwrap_err();
+        assert_eq!(failed.to_string(), "--fail-on warning: 1 finding with this severity or a worse one");
+    }
+
+    #[test]
+    fn a_filter_selects_pods_by_name_and_namespace_and_an_unknown_one_is_an_error() {
+        let selected = |pod: Option<&str>, namespace: Option<&str>| {
+            let filter = PodFilter { pod: pod.map(str::to_owned), namespace: namespace.map(str::to_owned) };
+            findings().map(|finding| filter.has(&finding.subject))
+        };
+        assert_eq!(selected(None, None), [true, true, true]);
+        assert_eq!(selected(None, Some("shop")), [true, true, false]);
+        assert_eq!(selected(Some("web-7d4b9c6f8-x2x9z"), None), [true, false, false]);
+        assert_eq!(selected(Some("shop/web-7d4b9c6f8-x2x9z"), None), [true, false, false]);
+        assert_eq!(selected(Some("shop/web"), None), [false, false, false]);
+        let filter = PodFilter { pod: Some("web".to_owned()), namespace: None };
+        let error = filter.check(&period()).unwrap_err().to_string();
+        assert_eq!(error, "--pod \"web\": no attempts and no events in the period");
+        assert!(PodFilter::default().check(&period()).is_ok());
+    }
+}

@@ -1,0 +1,134 @@
+//! Lint about the time for which exec probes occupy the runtime.
+
+use std::time::Duration;
+
+use super::facts::{PeriodFacts, evidence, number};
+use super::finding::{LintFinding, LintSubject, Severity};
+use crate::history::timeline::{GapCause, PhaseSums};
+use crate::terminal::format::duration;
+
+/// Minimum seconds of preparation and start per second.
+const NOTABLE_COST: f64 = 0.1;
+
+/// Seconds of preparation and start per second and processor from which the cost is a warning.
+const HIGH_COST: f64 = 0.25;
+
+/// Minimum number of ExecSyncs with known phases.
+const MIN_CALLS: u32 = 100;
+
+/// Indices of the phases in sums.
+const PREPARE: usize = 1;
+const START: usize = 2;
+
+/// Returns the finding about the cost of exec probes.
+pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    exec_cost(facts).into_iter().collect()
+}
+
+/// The runtime and the OCI runtime spend much time on starting the commands of probes.
+fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
+    let mut phases = PhaseSums::default();
+    for probe in facts.probes.iter().filter(|probe| probe.is_probe()) {
+        let PhaseSums { calls, sums } = probe.attempts.total.phases;
+        phases.calls += calls;
+        phases.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+    }
+    let time = observed(facts);
+    if phases.calls < MIN_CALLS || time.is_zero() {
+        return None;
+    }
+    let started = phases.sums[PREPARE] + phases.sums[START];
+    let cost = started.as_secs_f64() / time.as_secs_f64();
+    let of_node = facts.period.node.as_ref().and_then(|node| node.processors);
+    let processors = of_node.or_else(|| facts.calls().find_map(|call| Some(evidence(call)?.load?.1)));
+    let all = processors.map(|processors| f64::from(u32::try_from(processors).unwrap_or(u32::MAX)));
+    let is_high = cost >= HIGH_COST * all.unwrap_or(1.0);
+    let of = processors.map(|processors| format!(", on {processors} processors")).unwrap_or_default();
+    (cost >= NOTABLE_COST).then(|| LintFinding {
+        lint: "exec-cost",
+        severity: if is_high { Severity::Warning } else { Severity::Info },
+        subject: LintSubject::NODE,
+        sentence: format!(
+            "The commands of exec probes took {cost:.2} s per second to prepare and start{of}: as much CPU, if \
+             nothing else delayed them."
+        ),
+        evidence: vec![
+            format!(
+                "The phases prepare and start of {} took {} within {}, {} per call.",
+                number(phases.calls, "call"),
+                duration(started),
+                duration(time),
+                duration(started / phases.calls)
+            ),
+            "CPU time was not measured; the phase run, and calls without known phases, are not included.".to_owned(),
+        ],
+        remedy: "Raise periodSeconds, or use httpGet, tcpSocket or grpc probes, which start no process.".to_owned(),
+        affected: phases.calls,
+        calls: Vec::new(),
+    })
+}
+
+/// Returns the time from the first attempt to the last one, without times in which probeshim did not
+/// run.
+fn observed(facts: &PeriodFacts<'_>) -> Duration {
+    let rows = || facts.period.probes.iter().flat_map(|probe| &probe.minutes);
+    let (Some(first), Some(last)) =
+        (rows().map(|row| row.start()).min(), rows().map(|row| row.start()).max())
+    else {
+        return Duration::ZERO;
+    };
+    let from = first.max(facts.period.from);
+    let row = Duration::from_secs(60 * facts.period.resolution.max(1));
+    let to = (last + row).min(facts.period.to);
+    let gaps = facts
+        .period
+        .gaps
+        .iter()
+        .filter(|gap| matches!(gap.cause, GapCause::NotRunning | GapCause::NotRecorded));
+    let missing: Duration =
+        gaps.filter_map(|gap| gap.to.min(to).duration_since(gap.from.max(from)).ok()).sum();
+    to.duration_since(from).unwrap_or_default().saturating_sub(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, only};
+    use super::*;
+
+    /// Returns the finding about a minute in which commands took this time to start.
+    fn found(probe: &str, milliseconds: u64) -> Option<LintFinding> {
+        let facts = Fixture::new().probe(probe, |_| {}).row(|row| {
+            row.successes = 600;
+            row.phases.calls = 600;
+            row.phases.sums[START] = Duration::from_millis(milliseconds);
+        });
+        only(super::lint, facts, "exec-cost")
+    }
+
+    #[test]
+    fn the_time_that_commands_need_to_start_is_found_per_second() {
+        assert_eq!(found("liveness", 1000), None);
+        assert_eq!(found("unknown", 12_000), None, "only probes count");
+        let some = found("liveness", 12_000).unwrap();
+        assert_eq!(
+            some.sentence,
+            "The commands of exec probes took 0.20 s per second to prepare and start: as much CPU, if nothing else \
+             delayed them."
+        );
+        assert_eq!(
+            some.evidence[0],
+            "The phases prepare and start of 600 calls took 12.0s within 60.0s, 20.0ms per call."
+        );
+        assert_eq!(some.severity, Severity::Info);
+        assert_eq!(found("liveness", 24_000).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn the_cost_of_a_few_attempts_says_nothing() {
+        let facts = Fixture::new().row(|row| {
+            row.phases.calls = 99;
+            row.phases.sums[START] = Duration::from_secs(60);
+        });
+        assert_eq!(only(super::lint, facts, "exec-cost"), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! Lints about errors that the kubelet discards, and about programs that cannot be started.
+
+use std::collections::BTreeMap;
+
+use super::commands::is_shell;
+use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, part};
+use super::finding::{LintFinding, Severity};
+use crate::cri::{error_cause, known_cause};
+use crate::execsync::{CallRecord, ExecVerdict};
+use crate::terminal::format;
+
+/// Maximum number of kinds of errors that are named.
+const MAX_KINDS: usize = 3;
+
+/// Errors of a runtime that did not find a program, and the exit code of a shell that did not.
+const NOT_FOUND: [&str; 2] = ["executable file not found", "no such file or directory"];
+const NOT_FOUND_CODE: i32 = 127;
+
+/// Errors of a runtime that could not execute a program, and the exit code of a shell that could not.
+const NOT_EXECUTABLE: [&str; 2] = ["permission denied", "exec format error"];
+const NOT_EXECUTABLE_CODE: i32 = 126;
+
+/// Returns the findings about errors.
+pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    let findings = |probe| [discarded_errors(probe), missing_program(probe), not_executable(probe)];
+    facts.probes.iter().flat_map(findings).flatten().collect()
+}
+
+/// Attempts ended with an error, which the kubelet does not count.
+fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let attempts = &probe.attempts;
+    let total = &attempts.total;
+    let of_policies = attempts.affected.iter().filter(|call| is_error(call)).count();
+    let errors = total.errors.saturating_sub(u32::try_from(of_policies).unwrap_or(u32::MAX));
+    let has_result = total.successes + total.failures + total.timeouts > 0;
+    if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
+        return None;
+    }
+    let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(|call| is_error(call)).collect();
+    let (severity, sentence) = if has_result {
+        let errors = part(errors, total.attempts(), "attempts");
+        (
+            Severity::Warning,
+            format!(
+                "{errors} ended with an error, which the kubelet counts neither as success nor as failure."
+            ),
+        )
+    } else {
+        (
+            Severity::Error,
+            format!(
+                "The probe has no result: {} ended with an error, which the kubelet discards{}.",
+                part(errors, total.attempts(), "attempts"),
+                consequence(&probe.series.probe)
+            ),
+        )
+    };
+    Some(LintFinding {
+        lint: "discarded-errors",
+        severity,
+        subject: attempts.subject.clone(),
+        sentence,
+        evidence: kinds(&calls).into_iter().collect(),
+        remedy:
+            "Remove the cause of the errors; `probeshim explain` names it for each call. The kubelet tries \
+                 three times before it discards an attempt."
+                .to_owned(),
+        affected: errors,
+        calls: if calls.is_empty() { total.failed_calls.clone() } else { ids(&calls) },
+    })
+}
+
+/// The program of a command, or a program that a shell calls, does not exist.
+fn missing_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let refused = calls_with_error(probe, &NOT_FOUND);
+    let exited = calls_with_code(probe, NOT_FOUND_CODE);
+    let program = program(probe);
+    let (calls, sentence, remedy) = if count(&refused) >= count(&exited) {
+        let what = if probe.series.command.first().is_some_and(|program| is_shell(program)) {
+            format!("The container has no shell {program}")
+        } else {
+            format!("The container has no program {program}")
+        };
+        let remedy = format!(
+            "Correct the command, add {program} to the image, or use an httpGet, tcpSocket or grpc probe."
+        );
+        (refused, what, remedy)
+    } else {
+        let what = "A program that the command calls does not exist".to_owned();
+        let remedy = "Correct the command, or add the program that it calls to the image.".to_owned();
+        (exited, what, remedy)
+    };
+    not_started(probe, "missing-program", &calls, &sentence, remedy)
+}
+
+/// The program of a command, or a program that a shell calls, cannot be executed.
+fn not_executable(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let refused = calls_with_error(probe, &NOT_EXECUTABLE);
+    let exited = calls_with_code(probe, NOT_EXECUTABLE_CODE);
+    let program = program(probe);
+    let (calls, sentence) = if count(&refused) >= count(&exited) {
+        (refused, format!("The program {program} cannot be executed in the container"))
+    } else {
+        (exited, "A program that the command calls cannot be executed".to_owned())
+    };
+    let remedy = "Make the program executable for the user of the container, and see that it is built for this \
+                  processor and is no script without `#!`.";
+    not_started(probe, "not-executable", &calls, &sentence, remedy.to_owned())
+}
+
+fn not_started(
+    probe: &ProbeFacts<'_>,
+    lint: &'static str,
+    calls: &[&CallRecord],
+    sentence: &str,
+    remedy: String,
+) -> Option<LintFinding> {
+    let total = probe.attempts.total.attempts();
+    (!calls.is_empty()).then(|| LintFinding {
+        lint,
+        severity: Severity::Error,
+        subject: probe.attempts.subject.clone(),
+        sentence: format!("{sentence}: {} failed.", part(count(calls), total, "attempts")),
+        evidence: kinds(calls).into_iter().chain(probe.attempts.not_kept()).collect(),
+        remedy,
+        affected: count(calls),
+        calls: ids(calls),
+    })
+}
+
+fn calls_with_error<'a>(probe: &ProbeFacts<'a>, errors: &[&str]) -> Vec<&'a CallRecord> {
+    let has_error = |call: &&CallRecord| {
+        let known = call.call.message.as_deref().and_then(known_cause);
+        is_error(call) && known.is_some_and(|known| errors.contains(&known))
+    };
+    probe.attempts.calls.iter().copied().filter(has_error).collect()
+}
+
+fn calls_with_code<'a>(probe: &ProbeFacts<'a>, code: i32) -> Vec<&'a CallRecord> {
+    probe.attempts.calls.iter().copied().filter(|call| exit_code(call) == Some(code)).collect()
+}
+
+/// Returns the program of a command, quoted.
+fn program(probe: &ProbeFacts<'_>) -> String {
+    format::command(probe.series.command.get(..1).unwrap_or_default())
+}
+
+/// Returns a sentence with the kinds of errors and exit codes, and their numbers.
+fn kinds(calls: &[&CallRecord]) -> Option<String> {
+    let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
+    for call in calls {
+        let kind = match (exit_code(call), call.call.message.as_deref().map(error_cause)) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(cause)) if !cause.is_empty() => format!("{}: {cause}", call.call.ending.label()),
+            (None, _) => call.call.ending.label().to_string(),
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let mut kinds: Vec<(u32, String)> = kinds.into_iter().map(|(kind, count)| (count, kind)).collect();
+    kinds.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    let named: Vec<String> =
+        kinds.iter().take(MAX_KINDS).map(|(count, kind)| format!("{kind} ({count})")).collect();
+    let more = kinds.len().saturating_sub(MAX_KINDS);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    (!named.is_empty()).then(|| format!("Results of the calls that are kept: {}{more}.", named.join("; ")))
+}
+
+/// Returns the consequence of a probe without results.
+fn consequence(probe: &str) -> &'static str {
+    match probe {
+        "liveness" => ": the container is never restarted because of it",
+        "readiness" => ": a container that was not ready stays so",
+        "startup" => ": the other probes never start",
+        _ => "",
+    }
+}
+
+fn is_error(record: &CallRecord) -> bool {
+    let exec = record.call.exec.as_deref();
+    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == ExecVerdict::Error)
+}
+
+fn exit_code(record: &CallRecord) -> Option<i32> {
+    Some(record.call.exec.as_deref()?.result?.exit_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, only};
+    use super::*;
+    use crate::cri::Code;
+    use crate::history::timeline::Prober;
+
+    const NO_PROGRAM: &str =
+        "failed to exec in container: exec: \"check\": executable file not found in $PATH: unknown";
+    const NO_SHELL: &str = "exec: \"/bin/sh\": stat /bin/sh: no such file or directory: unknown";
+
+    fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
+        only(super::lint, facts, lint)
+    }
+
+    fn errors(facts: Fixture, count: u32, message: &'static str) -> Fixture {
+        facts.calls(count, 100, move |call| call.fail(Code(2), message))
+    }
+
+    #[test]
+    fn errors_that_the_kubelet_discards_are_found_and_a_probe_without_results_is_an_error() {
+        let facts = || Fixture::new().attempts(20, 10);
+        assert_eq!(found(errors(facts(), 2, "odd"), "discarded-errors"), None, "two may be chance");
+        assert_eq!(
+            found(facts().calls(9, 10, |call| call.exit(1)), "discarded-errors"),
+            None,
+            "failures count"
+        );
+        let of_crictl = Fixture::new().probe("liveness", |probe| probe.prober = Prober::named("crictl"));
+        assert_eq!(found(errors(of_crictl, 9, "odd"), "discarded-errors"), None);
+        let some = found(errors(facts(), 5, "something: odd"), "discarded-errors").unwrap();
+        assert_eq!(
+            (some.severity, some.sentence.as_str()),
+            (
+                Severity::Warning,
+                "5 of 25 attempts (20 %) ended with an error, which the kubelet counts neither as success nor as \
+                 failure."
+            )
+        );
+        assert_eq!(some.evidence, ["Results of the calls that are kept: UNKNOWN: odd (5)."]);
+        let all = found(errors(Fixture::new(), 2, "odd"), "discarded-errors").unwrap();
+        assert_eq!(
+            (all.severity, all.sentence.as_str()),
+            (
+                Severity::Error,
+                "The probe has no result: 2 of 2 attempts (100 %) ended with an error, which the kubelet discards: \
+                 the container is never restarted because of it."
+            )
+        );
+    }
+
+    #[test]
+    fn a_missing_program_or_shell_is_named() {
+        let shell = || Fixture::new().command(&["/bin/sh", "-c", "check"]);
+        let exits = |code| shell().calls(2, 10, move |call| call.exit(code));
+        for (facts, expected) in [
+            (
+                errors(shell(), 2, NO_SHELL),
+                "The container has no shell /bin/sh: 2 of 2 attempts (100 %) failed.",
+            ),
+            (
+                errors(Fixture::new(), 2, NO_PROGRAM),
+                "The container has no program check: 2 of 2 attempts (100 %) failed.",
+            ),
+            (exits(127), "A program that the command calls does not exist: 2 of 2 attempts (100 %) failed."),
+        ] {
+            let found = found(facts, "missing-program").unwrap();
+            assert_eq!((found.severity, found.sentence.as_str()), (Severity::Error, expected));
+        }
+        assert_eq!(found(exits(1), "missing-program"), None);
+        assert_eq!(found(errors(shell(), 2, "container not running"), "missing-program"), None);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_is_named() {
+        let exits = |code| Fixture::new().calls(2, 10, move |call| call.exit(code));
+        for (facts, expected) in [
+            (
+                errors(Fixture::new(), 1, "exec: \"check\": permission denied"),
+                "The program check cannot be executed in the container: 1 of 1 attempts (100 %) failed.",
+            ),
+            (
+                exits(126),
+                "A program that the command calls cannot be executed: 2 of 2 attempts (100 %) failed.",
+            ),
+        ] {
+            assert_eq!(found(facts, "not-executable").unwrap().sentence, expected);
+        }
+        assert_eq!(found(exits(127), "not-executable"), None);
+    }
+}

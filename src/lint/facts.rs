@@ -1,0 +1,209 @@
+//! The facts of a period, arranged for the lints: the attempts of each probe and of each container.
+
+use std::collections::HashMap;
+
+use super::finding::LintSubject;
+use crate::execsync::{CallRecord, Cause, Evidence, ProbeMatch, causes};
+use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
+
+/// Maximum number of ids of calls of a finding.
+pub(super) const MAX_IDS: usize = 10;
+
+/// Minimum number of attempts before a sentence about a share of them is made.
+pub(super) const MIN_ATTEMPTS: u32 = 10;
+
+/// Minimum number of attempts with a problem that may also occur by chance.
+pub(super) const MIN_AFFECTED: u32 = 3;
+
+/// A period, with the attempts of each probe and of each container.
+#[derive(Debug)]
+pub(super) struct PeriodFacts<'a> {
+    /// The period.
+    pub(super) period: &'a Period,
+    /// The attempts of each probe.
+    pub(super) probes: Vec<ProbeFacts<'a>>,
+    /// The attempts of each container.
+    pub(super) containers: Vec<Attempts<'a>>,
+}
+
+/// The attempts of a probe.
+#[derive(Debug)]
+pub(super) struct ProbeFacts<'a> {
+    /// The probe.
+    pub(super) series: &'a ProbeSeries,
+    /// Its attempts.
+    pub(super) attempts: Attempts<'a>,
+}
+
+/// Attempts of a probe, or of all probes of a container.
+#[derive(Debug)]
+pub(super) struct Attempts<'a> {
+    /// The probe or the container.
+    pub(super) subject: LintSubject,
+    /// All results together.
+    pub(super) total: Minute,
+    /// The slow and failed ExecSyncs that are kept, in the order of their starts. ExecSyncs that
+    /// probeshim answered itself, and those with a fault, are not among them.
+    pub(super) calls: Vec<&'a CallRecord>,
+    /// The ExecSyncs that probeshim affected by a fault, a limit or a pause.
+    pub(super) affected: Vec<&'a CallRecord>,
+}
+
+/// Properties by which a call is found to belong to a series.
+type SeriesKey = (String, String, String, String, String, String, Option<std::time::Duration>);
+
+impl<'a> PeriodFacts<'a> {
+    /// Arranges the facts of a period.
+    pub(super) fn new(period: &'a Period) -> Self {
+        let mut probes: Vec<ProbeFacts<'a>> = Vec::with_capacity(period.probes.len());
+        let mut index: HashMap<SeriesKey, usize> = HashMap::new();
+        for history in &period.probes {
+            // Only the period or the threshold of such a series differs.
+            let place = *index.entry(key(&history.series)).or_insert(probes.len());
+            match probes.get_mut(place) {
+                Some(known) => known.attempts.total.merge(&history.total()),
+                None => probes.push(ProbeFacts {
+                    series: &history.series,
+                    attempts: Attempts::new(subject(&history.series), history.total()),
+                }),
+            }
+        }
+        for record in &period.calls {
+            let place = ProbeSeries::of_call(record).and_then(|series| index.get(&key(&series)));
+            if let Some(probe) = place.and_then(|place| probes.get_mut(*place)) {
+                probe.attempts.add(record);
+            }
+        }
+        let containers = containers(&probes);
+        Self { period, probes, containers }
+    }
+
+    /// Returns all calls that are kept and that probeshim did not affect.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &'a CallRecord> {
+        self.probes.iter().flat_map(|probe| &probe.attempts.calls).copied()
+    }
+}
+
+impl<'a> Attempts<'a> {
+    fn new(subject: LintSubject, total: Minute) -> Self {
+        Self { subject, total, calls: Vec::new(), affected: Vec::new() }
+    }
+
+    fn add(&mut self, record: &'a CallRecord) {
+        let is_sent = record.analysis.as_deref().is_none_or(|analysis| analysis.is_sent());
+        let marks = record.call.marks.as_deref();
+        if marks.is_some() || !is_sent {
+            self.affected.push(record);
+        }
+        if is_sent && marks.is_none_or(|marks| marks.faults.is_empty()) {
+            self.calls.push(record);
+        }
+    }
+
+    /// Returns the number of ExecSyncs that were slow or failed, and were sent to the runtime.
+    pub(super) fn slow_or_failed(&self) -> u32 {
+        let Minute { slow, failures, timeouts, errors, unknown, not_sent, .. } = &self.total;
+        (slow + failures + timeouts + errors + unknown).saturating_sub(*not_sent)
+    }
+
+    /// Returns the number of slow and failed ExecSyncs with a cause.
+    pub(super) fn with_cause(&self, cause: Cause) -> u32 {
+        self.total.causes.get(cause.name()).copied().unwrap_or_default()
+    }
+
+    /// Returns the calls that are kept and have a cause.
+    pub(super) fn calls_with_cause(&self, cause: Cause) -> Vec<&'a CallRecord> {
+        self.calls.iter().copied().filter(|record| causes(record).contains(&cause)).collect()
+    }
+
+    /// Returns a sentence about calls that are not kept, if there are any: a lint that examines
+    /// calls knows nothing of them.
+    pub(super) fn not_kept(&self) -> Option<String> {
+        let (kept, all) = (count(&self.calls), self.slow_or_failed());
+        (kept < all).then(|| format!("Only {kept} of {all} slow or failed attempts are kept as calls."))
+    }
+}
+
+impl ProbeFacts<'_> {
+    /// Returns whether the attempts belong to a probe, and not to an unknown purpose.
+    pub(super) fn is_probe(&self) -> bool {
+        self.series.probe != ProbeMatch::UNKNOWN
+    }
+
+    /// Returns whether a kubelet, or the prober of probeshim, makes the attempts, so that the
+    /// kubelet's rules hold for their results.
+    pub(super) fn has_kubelet_rules(&self) -> bool {
+        self.is_probe() && matches!(self.series.prober, Prober::Kubelet | Prober::Probeshim)
+    }
+}
+
+/// Returns the ids of calls, the last of them if there are many.
+pub(super) fn ids(calls: &[&CallRecord]) -> Vec<u64> {
+    calls.iter().skip(calls.len().saturating_sub(MAX_IDS)).map(|record| record.call.id).collect()
+}
+
+/// Returns the evidence of a call.
+pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
+    record.analysis.as_deref()?.evidence.as_deref()
+}
+
+/// Returns the number of items.
+pub(super) fn count<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).unwrap_or(u32::MAX)
+}
+
+/// Returns whether a part is at least this share of the whole.
+pub(super) fn is_share(part: u32, whole: u32, share: f64) -> bool {
+    part > 0 && f64::from(part) >= share * f64::from(whole)
+}
+
+/// Returns a part of a number of things, with its percentage: `3 of 12 attempts (25 %)`.
+pub(super) fn part(part: u32, whole: u32, things: &str) -> String {
+    let percent = 100.0 * f64::from(part) / f64::from(whole.max(1));
+    let percent = if part > 0 && percent < 1.0 { "<1".to_owned() } else { format!("{:.0}", percent.floor()) };
+    format!("{part} of {whole} {things} ({percent} %)")
+}
+
+/// Returns a number of things: `1 call`, `2 calls`.
+pub(super) fn number(count: u32, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+fn key(series: &ProbeSeries) -> SeriesKey {
+    let ProbeSeries { namespace, pod, container, probe, handler, prober, timeout, .. } = series;
+    let [namespace, pod, container, probe, handler] =
+        [namespace, pod, container, probe, handler].map(String::clone);
+    (namespace, pod, container, probe, handler, prober.name().to_owned(), *timeout)
+}
+
+fn subject(series: &ProbeSeries) -> LintSubject {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    LintSubject {
+        namespace: text(&series.namespace),
+        pod: text(&series.pod),
+        container: text(&series.container),
+        probe: text(&series.probe),
+        prober: text(series.prober.name()),
+    }
+}
+
+/// Returns the attempts of each container.
+fn containers<'a>(probes: &[ProbeFacts<'a>]) -> Vec<Attempts<'a>> {
+    let mut containers: Vec<Attempts<'a>> = Vec::new();
+    let mut index: HashMap<LintSubject, usize> = HashMap::new();
+    for ProbeFacts { attempts, .. } in probes {
+        let container = attempts.subject.clone().into_container();
+        let place = *index.entry(container.clone()).or_insert(containers.len());
+        if place == containers.len() {
+            containers.push(Attempts::new(container, Minute::default()));
+        }
+        let known = &mut containers[place];
+        known.total.merge(&attempts.total);
+        known.calls.extend(&attempts.calls);
+        known.affected.extend(&attempts.affected);
+    }
+    for container in &mut containers {
+        container.calls.sort_by_key(|record| (record.call.start, record.call.id));
+    }
+    containers
+}

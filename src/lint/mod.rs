@@ -1,0 +1,75 @@
+//! Lints: what is wrong with the probes of a period, in words, with the numbers behind each sentence
+//! and a remedy.
+//!
+//! [`lint`] is a pure function of a [`Period`]. Each file has the lints about one topic.
+
+mod commands;
+mod cost;
+mod coverage;
+mod errors;
+mod facts;
+mod finding;
+#[cfg(test)]
+mod fixture;
+mod load;
+mod output;
+mod resources;
+mod runtime;
+#[cfg(test)]
+mod tests;
+mod timing;
+
+pub use finding::{LintFinding, LintSubject, Severity};
+
+use crate::history::timeline::Period;
+use facts::PeriodFacts;
+
+/// Names of the lints.
+pub const LINTS: [&str; 26] = [
+    "timeout",
+    "thin-margin",
+    "default-timeout",
+    "short-period",
+    "held-output",
+    "throttled",
+    "out-of-memory",
+    "pids-limit",
+    "frozen",
+    "slow-disk",
+    "memory-pressure",
+    "busy-node",
+    "probe-storm",
+    "discarded-errors",
+    "missing-program",
+    "not-executable",
+    "same-command",
+    "shell-for-one-program",
+    "exec-cost",
+    "hanging-runtime",
+    "runtime-unavailable",
+    "leaked-process",
+    "late-prober",
+    "exec-limit",
+    "affected-attempts",
+    "incomplete",
+];
+
+/// Returns what is wrong in a period, the worst first.
+#[must_use]
+pub fn lint(period: &Period) -> Vec<LintFinding> {
+    let facts = PeriodFacts::new(period);
+    let topics = [
+        timing::lint,
+        output::lint,
+        resources::lint,
+        load::lint,
+        errors::lint,
+        commands::lint,
+        cost::lint,
+        runtime::lint,
+        coverage::lint,
+    ];
+    let mut findings: Vec<LintFinding> = topics.into_iter().flat_map(|topic| topic(&facts)).collect();
+    LintFinding::sort(&mut findings);
+    findings
+}
