@@ -32,7 +32,7 @@ pub use analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 pub use analyzer::{ExecAnalyzer, SamplerReply};
 pub use evidence::{CpuUsage, Evidence, Pids, PressureStall, ProcessInfo, session_processes};
 pub(crate) use explain::{CRIO_TIMEOUT, DRAIN_ADVICE, cpu_limit};
-pub use explain::{Cause, ExecVerdict, causes, explain, explain_in_flight};
+pub use explain::{Cause, ExecVerdict, cause_name, cause_names, causes, explain, explain_in_flight};
 pub use identity::ProbeMatch;
 pub use in_flight::{CallInFlight, CommandProgress, RequestDetails};
 pub use meter::{ExecMeter, ExecTiming, PendingExec};

@@ -70,15 +70,16 @@ fn load(evidence: &Evidence) -> Vec<String> {
 }
 
 impl Evidence {
-    /// Returns whether processes of the container, or of the node if the container was not
-    /// measured, were stalled for at least a tenth of the time: on CPU, I/O and memory.
+    /// Returns the stalls of the processes that delayed a call, with the time for which they were
+    /// measured. `is_start` is whether the runtime was slow to start the command: its processes are
+    /// those of the node. Otherwise the container counts, or the node if the container was not
+    /// measured.
     #[must_use]
-    pub fn notable_stalls(&self) -> [bool; 3] {
-        let (pressure, window) = match self.container_pressure {
-            Some(pressure) => (Some(pressure), self.window),
-            None => (self.node_pressure, self.psi_window),
-        };
-        pressure.unwrap_or_default().notable(window)
+    pub fn stalls(&self, is_start: bool) -> (PressureStall, Duration) {
+        match self.container_pressure.filter(|_| !is_start) {
+            Some(pressure) => (pressure, self.window),
+            None => (self.node_pressure.unwrap_or_default(), self.psi_window),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod advice;
 mod cause;
+pub mod cause_name;
 mod findings;
 mod in_flight;
 mod limits;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 
 pub(crate) use advice::DRAIN_ADVICE;
 pub use cause::Cause;
+pub use cause_name::cause_names;
 pub use in_flight::explain_in_flight;
 pub(crate) use limits::cpu_limit;
 pub use verdict::ExecVerdict;

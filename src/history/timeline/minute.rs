@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::durations::Durations;
-use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, causes};
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, cause_names};
 
 /// Maximum number of ids of failed calls in a row.
 const MAX_FAILED: usize = 3;
@@ -34,10 +34,11 @@ pub struct Minute {
     pub durations: Durations,
     /// Time in each phase of the ExecSyncs whose phases are known.
     pub phases: PhaseSums,
-    /// Number of slow and failed ExecSyncs by the names of their causes.
+    /// Number of slow and failed ExecSyncs by the names of their causes, as [`cause_names`] returns
+    /// them.
     pub causes: BTreeMap<String, u32>,
-    /// Number of slow and failed ExecSyncs during which processes were stalled for at least a tenth
-    /// of the time: on CPU, I/O and memory.
+    /// Number of ExecSyncs with the causes start, run and unknown-phase, during which processes were
+    /// stalled for at least a tenth of the time: on CPU, I/O and memory.
     pub stalls: [u32; 3],
     /// The slowest ExecSync.
     pub slowest: Option<CallSample>,
@@ -107,6 +108,10 @@ impl Minute {
         if self.slowest.is_none_or(|slowest| slowest.duration < duration) {
             self.slowest = Some(CallSample { id, duration });
         }
+        let causes = cause_names(record);
+        for cause in &causes {
+            *self.causes.entry((*cause).to_owned()).or_default() += 1;
+        }
         if !analysis.is_sent() {
             self.not_sent += 1;
             return;
@@ -118,11 +123,13 @@ impl Minute {
                 *sum += phase.unwrap_or_default();
             }
         }
-        for cause in causes(record) {
-            *self.causes.entry(cause.name().to_owned()).or_default() += 1;
-        }
-        if let Some(evidence) = analysis.evidence.as_deref() {
-            for (count, is_stalled) in self.stalls.iter_mut().zip(evidence.notable_stalls()) {
+        // The time of the node's processes explains no other cause.
+        let is_start = causes.contains(&"start");
+        if let Some(evidence) = analysis.evidence.as_deref()
+            && (is_start || causes.contains(&"run") || causes.contains(&"unknown-phase"))
+        {
+            let (pressure, window) = evidence.stalls(is_start);
+            for (count, is_stalled) in self.stalls.iter_mut().zip(pressure.notable(window)) {
                 *count += u32::from(is_stalled);
             }
         }

@@ -1,0 +1,221 @@
+//! Names of the causes of slow and failed ExecSyncs, by which they are counted.
+
+use super::cause::Cause;
+use super::{ExecAnalysis, TimeoutMargin, causes};
+use crate::cri::{Code, known_cause};
+use crate::execsync::analysis::CallRecord;
+use crate::execsync::phases::Phases;
+use crate::relay::CallOutcome;
+
+/// The program of the command, or a program that a shell calls, does not exist.
+pub const MISSING_PROGRAM: &str = "missing-program";
+/// The program of the command, or a program that a shell calls, cannot be executed.
+pub const NOT_EXECUTABLE: &str = "not-executable";
+/// So many ExecSyncs were in flight that the node had too little CPU for them.
+pub const PROBE_STORM: &str = "probe-storm";
+/// The client gave up after the timeout, and the command is not known to have exited.
+pub const NO_ANSWER: &str = "no-answer";
+/// probeshim injected a fault.
+pub const FAULT: &str = "fault";
+/// A limit of concurrent ExecSyncs held or refused the call.
+pub const EXEC_LIMIT: &str = "exec-limit";
+/// probeshim answered the call with the result of another one.
+pub const COALESCED: &str = "coalesced";
+/// probeshim answered the call, because of a pause.
+pub const PAUSED: &str = "paused";
+
+/// Minimum number of ExecSyncs in flight on the node in a storm, and their minimum number per
+/// processor.
+const STORM_IN_FLIGHT: usize = 10;
+const STORM_PER_PROCESSOR: usize = 2;
+
+/// Exit codes of a shell for a program that cannot be executed, or does not exist.
+const NOT_EXECUTABLE_CODE: i32 = 126;
+const NOT_FOUND_CODE: i32 = 127;
+
+/// Returns the names of the causes of an ExecSync: those of [`Cause`], and more exact ones of this
+/// module. None if the call was quick and succeeded.
+#[must_use]
+pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
+    let marks = record.call.marks.as_deref();
+    if marks.is_some_and(|marks| !marks.faults.is_empty()) {
+        return vec![FAULT];
+    }
+    let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
+    let policy = marks.and_then(|marks| marks.policies.first()).map(|policy| policy_name(policy));
+    if let Some(policy) = policy.filter(|_| !is_sent) {
+        return vec![policy];
+    }
+    if is_unanswered(record) {
+        return vec![NO_ANSWER];
+    }
+    let name = |cause: Cause| match cause {
+        Cause::Queue if policy == Some(EXEC_LIMIT) => EXEC_LIMIT,
+        Cause::Queue | Cause::Start | Cause::Run | Cause::Drain | Cause::UnknownPhase
+            if is_in_storm(record) =>
+        {
+            PROBE_STORM
+        }
+        Cause::ExitCode(NOT_FOUND_CODE) => MISSING_PROGRAM,
+        Cause::ExitCode(NOT_EXECUTABLE_CODE) => NOT_EXECUTABLE,
+        Cause::Rejected(Code::UNAVAILABLE) => Cause::RuntimeLost.name(),
+        Cause::Rejected(_) => rejection(record).unwrap_or_else(|| cause.name()),
+        _ => cause.name(),
+    };
+    causes(record).into_iter().map(name).collect()
+}
+
+fn policy_name(policy: &str) -> &'static str {
+    match policy {
+        "coalesce" => COALESCED,
+        "pause" => PAUSED,
+        _ => EXEC_LIMIT,
+    }
+}
+
+/// Returns the cause in the message of a runtime that rejected a call.
+fn rejection(record: &CallRecord) -> Option<&'static str> {
+    match known_cause(record.call.message.as_deref()?)? {
+        "executable file not found" | "no such file or directory" => Some(MISSING_PROGRAM),
+        "permission denied" | "exec format error" => Some(NOT_EXECUTABLE),
+        "resource temporarily unavailable" => Some(Cause::PidsLimit.name()),
+        "cannot allocate memory" => Some(Cause::OutOfMemory.name()),
+        _ => None,
+    }
+}
+
+/// Returns whether the client gave up after the timeout, and the command is not known to have exited.
+fn is_unanswered(record: &CallRecord) -> bool {
+    let Some(analysis) = record.analysis.as_deref() else { return false };
+    let exited = analysis.command_outcome.and_then(|outcome| outcome.exited);
+    matches!(record.call.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
+        && matches!(analysis.margin, Some(TimeoutMargin::Over(_)))
+        && !matches!(analysis.phases, Phases::Complete(_))
+        && exited.is_none()
+}
+
+/// Returns whether a call had so many others in flight with it that the node had too little CPU for
+/// them. Calls that wait for something else, such as a runtime that hangs, use no CPU.
+fn is_in_storm(record: &CallRecord) -> bool {
+    let Some(evidence) = record.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref()) else {
+        return false;
+    };
+    let processors = evidence.load.map_or(1, |(_, processors)| processors);
+    let has_cpu = evidence.node_pressure.is_some_and(|node| !node.notable(evidence.psi_window)[0]);
+    let (_, node) = evidence.in_flight;
+    node >= STORM_IN_FLIGHT.max(STORM_PER_PROCESSOR * processors) && !has_cpu
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::execsync::evidence::{Evidence, PressureStall};
+    use crate::execsync::slowness::{Assessment, Slow};
+    use crate::execsync::{MissingEvents, PhaseDurations, ProbeMatch};
+    use crate::relay::{CallMarks, FaultMark};
+    use crate::tap::{Call, ExecCall, ExecResult};
+
+    /// Returns a slow call with changes.
+    fn names(change: impl FnOnce(&mut Call, &mut ExecCall, &mut ExecAnalysis)) -> Vec<&'static str> {
+        let second = Duration::from_secs(1);
+        let mut call = Call::sample(1, "/runtime.v1.RuntimeService/ExecSync", SystemTime::UNIX_EPOCH, second);
+        call.ending = CallOutcome::Completed(Some(Code::OK));
+        let result = Some(ExecResult { exit_code: 0, stdout_bytes: 0, stderr_bytes: 0 });
+        let mut exec = ExecCall { result, ..ExecCall::default() };
+        let mut analysis = ExecAnalysis {
+            identity: ProbeMatch::Unknown,
+            phases: Phases::Complete(PhaseDurations { run: Some(second), ..PhaseDurations::default() }),
+            margin: None,
+            command_outcome: None,
+            assessment: Assessment::Slow(Slow::Threshold),
+            evidence: None,
+        };
+        change(&mut call, &mut exec, &mut analysis);
+        call.exec = Some(Box::new(exec));
+        let record = CallRecord::unanalyzed(call, None, None);
+        cause_names(&CallRecord { analysis: Some(Arc::new(analysis)), ..record })
+    }
+
+    #[test]
+    fn rejections_and_exit_codes_are_counted_by_what_is_missing() {
+        assert_eq!(names(|_, _, _| {}), ["run"]);
+        assert_eq!(names(|_, _, analysis| analysis.assessment = Assessment::Fine), [""; 0]);
+        for (message, name) in [
+            ("exec: \"bash\": executable file not found in $PATH", MISSING_PROGRAM),
+            ("exec: \"/bin/sh\": stat /bin/sh: no such file or directory", MISSING_PROGRAM),
+            ("exec: \"/x\": permission denied", NOT_EXECUTABLE),
+            ("fork: resource temporarily unavailable", "pids-limit"),
+            ("something else", "rejected"),
+        ] {
+            let rejected = names(|call, exec, _| {
+                call.ending = CallOutcome::Completed(Some(Code(2)));
+                call.message = Some(message.into());
+                exec.result = None;
+            });
+            assert_eq!(rejected, [name], "{message}");
+        }
+        for (exit_code, name) in [(127, MISSING_PROGRAM), (126, NOT_EXECUTABLE), (1, "exit-code")] {
+            let result = Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
+            assert_eq!(names(|_, exec, _| exec.result = result), [name]);
+        }
+    }
+
+    #[test]
+    fn a_call_in_a_storm_has_no_other_cause_if_the_node_lacks_cpu() {
+        let in_flight = |node, cpu| {
+            names(move |_, _, analysis| {
+                let window = Duration::from_secs(1);
+                let node_pressure = Some(PressureStall { cpu, ..PressureStall::default() });
+                let load = Some((1.0, 8));
+                let in_flight = (1, node);
+                let evidence =
+                    Evidence { in_flight, node_pressure, psi_window: window, load, ..Evidence::default() };
+                analysis.evidence = Some(Arc::new(evidence));
+            })
+        };
+        let waits = Duration::from_millis(500);
+        assert_eq!(in_flight(16, waits), [PROBE_STORM]);
+        assert_eq!(in_flight(15, waits), ["run"], "there are eight processors");
+        assert_eq!(in_flight(16, Duration::ZERO), ["run"], "the processors are idle");
+    }
+
+    #[test]
+    fn a_call_that_probeshim_affected_is_counted_by_what_affected_it() {
+        let marked = |policy: Option<&str>, faults: bool, is_sent: bool| {
+            let fault = FaultMark { name: "f".into(), action: "hang".into() };
+            let faults = if faults { vec![fault] } else { Vec::new() };
+            let marks = CallMarks { faults, policies: policy.into_iter().map(Arc::from).collect() };
+            names(move |call, _, analysis| {
+                call.marks = Some(Box::new(marks));
+                let parts = PhaseDurations { queue: Duration::from_secs(1), ..PhaseDurations::default() };
+                analysis.phases = Phases::Complete(parts);
+                if !is_sent {
+                    analysis.phases = Phases::Missing { parts, what: MissingEvents::NotSent };
+                }
+            })
+        };
+        assert_eq!(marked(None, true, true), [FAULT]);
+        assert_eq!(marked(Some("limit"), false, true), [EXEC_LIMIT]);
+        assert_eq!(marked(Some("limit"), false, false), [EXEC_LIMIT]);
+        assert_eq!(marked(Some("pause"), false, false), [PAUSED]);
+        assert_eq!(marked(Some("coalesce"), false, false), [COALESCED]);
+    }
+
+    #[test]
+    fn a_call_that_its_client_gave_up_after_the_timeout_has_no_answer() {
+        let given_up = |margin| {
+            names(move |call, exec, analysis| {
+                call.ending = CallOutcome::ClientReset(h2::Reason::CANCEL);
+                exec.result = None;
+                let parts = PhaseDurations::default();
+                analysis.phases = Phases::Missing { parts, what: MissingEvents::Everything };
+                analysis.margin = Some(margin);
+            })
+        };
+        assert_eq!(given_up(TimeoutMargin::Over(Duration::from_secs(1))), [NO_ANSWER]);
+        assert_eq!(given_up(TimeoutMargin::Under(Duration::from_secs(1))), ["unknown-phase"]);
+    }
+}
