@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{PeriodFacts, evidence, number};
+use super::facts::{PeriodFacts, number};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::history::timeline::{GapCause, PhaseSums};
 use crate::terminal::format::duration;
@@ -39,8 +39,7 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     }
     let started = phases.sums[PREPARE] + phases.sums[START];
     let cost = started.as_secs_f64() / time.as_secs_f64();
-    let of_node = facts.period.node.as_ref().and_then(|node| node.processors);
-    let processors = of_node.or_else(|| facts.calls().find_map(|call| Some(evidence(call)?.load?.1)));
+    let processors = facts.processors();
     let all = processors.map(|processors| f64::from(u32::try_from(processors).unwrap_or(u32::MAX)));
     let is_high = cost >= HIGH_COST * all.unwrap_or(1.0);
     let of = processors.map(|processors| format!(", on {processors} processors")).unwrap_or_default();

@@ -2,12 +2,17 @@
 
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, number, part};
 use super::finding::{LintFinding, LintSubject, Severity};
-use crate::execsync::CallRecord;
+use crate::execsync::cause_name;
 use crate::history::timeline::{Gap, GapCause};
 use crate::terminal::format::milliseconds;
 
-/// Name of the policy that limits ExecSyncs.
-const LIMIT: &str = "limit";
+/// Causes of probeshim, with their names in a sentence.
+const MARKS: [(&str, &str); 4] = [
+    (cause_name::FAULT, "faults"),
+    (cause_name::EXEC_LIMIT, "limits"),
+    (cause_name::COALESCED, "coalescing"),
+    (cause_name::PAUSED, "pauses"),
+];
 
 /// Returns the findings about attempts that say little.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -36,48 +41,49 @@ fn late_prober(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 
 /// A limit of probeshim held or refused calls.
 fn exec_limit(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let is_limited = |call: &&CallRecord| {
-        let mut policies = call.call.marks.iter().flat_map(|marks| &marks.policies);
-        policies.any(|policy| **policy == *LIMIT)
-    };
-    let calls: Vec<&CallRecord> = probe.attempts.affected.iter().copied().filter(is_limited).collect();
-    let refused =
-        calls.iter().filter(|call| call.analysis.as_deref().is_some_and(|it| !it.is_sent())).count();
-    (count(&calls) >= MIN_AFFECTED).then(|| LintFinding {
+    let limited = probe.attempts.with_cause(cause_name::EXEC_LIMIT);
+    (limited >= MIN_AFFECTED).then(|| LintFinding {
         lint: "exec-limit",
         severity: Severity::Warning,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
             "A limit of concurrent ExecSyncs made {} slow or fail.",
-            part(count(&calls), probe.attempts.total.attempts(), "attempts")
+            part(limited, probe.attempts.total.attempts(), "attempts")
         ),
-        evidence: vec![format!("{refused} of them were not sent to the runtime.")],
+        evidence: vec![not_sent(probe)],
         remedy: "Raise periodSeconds of exec probes, or --max-exec-syncs or --max-exec-syncs-per-container."
             .to_owned(),
-        affected: count(&calls),
-        calls: ids(&calls),
+        affected: limited,
+        calls: ids(&probe.attempts.calls_with_cause(cause_name::EXEC_LIMIT)),
     })
 }
 
-/// A fault, a limit or a pause of probeshim affected attempts.
+/// A fault, a limit, coalescing or a pause of probeshim affected attempts.
 fn affected(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
-    let affected = attempts.total.not_sent.max(count(&attempts.affected));
+    let counts = MARKS.map(|(cause, name)| (attempts.with_cause(cause), name));
+    let affected = attempts.total.not_sent.max(counts.iter().map(|(count, _)| count).sum());
+    let named: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{name} {count}"))
+        .collect();
     (affected > 0).then(|| LintFinding {
         lint: "affected-attempts",
         severity: Severity::Info,
         subject: attempts.subject.clone(),
-        sentence: format!(
-            "probeshim itself affected {}, by faults, limits, coalescing or pauses.",
-            part(affected, attempts.total.attempts(), "attempts")
-        ),
-        evidence: vec![format!("It answered {} of them itself.", attempts.total.not_sent)],
+        sentence: format!("probeshim itself affected {}.", part(affected, attempts.total.attempts(), "attempts")),
+        evidence: vec![format!("Attempts by what affected them: {}.", named.join(", ")), not_sent(probe)],
         remedy: "Do not conclude from other findings about this probe before these have ended: see `probeshim fault \
                  list` and `probeshim pause`."
             .to_owned(),
         affected,
-        calls: ids(&attempts.affected),
+        calls: MARKS.iter().flat_map(|(cause, _)| ids(&attempts.calls_with_cause(cause))).collect(),
     })
+}
+
+fn not_sent(probe: &ProbeFacts<'_>) -> String {
+    format!("Attempts that were not sent to the runtime: {}.", probe.attempts.total.not_sent)
 }
 
 /// Times of the period were not, or not completely, observed. The time before the first observation
@@ -157,7 +163,7 @@ mod tests {
         let found = found(limited(3, "limit"), "exec-limit").unwrap();
         let expected = "A limit of concurrent ExecSyncs made 3 of 10 attempts (30 %) slow or fail.";
         assert_eq!((found.sentence.as_str(), found.affected), (expected, 3));
-        assert_eq!(found.evidence, ["3 of them were not sent to the runtime."]);
+        assert_eq!(found.evidence, ["Attempts that were not sent to the runtime: 3."]);
     }
 
     #[test]

@@ -3,22 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::commands::is_shell;
-use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, part};
+use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, ids, part};
 use super::finding::{LintFinding, Severity};
-use crate::cri::{error_cause, known_cause};
-use crate::execsync::{CallRecord, ExecVerdict};
+use crate::cri::error_cause;
+use crate::execsync::{CallRecord, ExecVerdict, cause_name};
 use crate::terminal::format;
 
 /// Maximum number of kinds of errors that are named.
 const MAX_KINDS: usize = 3;
-
-/// Errors of a runtime that did not find a program, and the exit code of a shell that did not.
-const NOT_FOUND: [&str; 2] = ["executable file not found", "no such file or directory"];
-const NOT_FOUND_CODE: i32 = 127;
-
-/// Errors of a runtime that could not execute a program, and the exit code of a shell that could not.
-const NOT_EXECUTABLE: [&str; 2] = ["permission denied", "exec format error"];
-const NOT_EXECUTABLE_CODE: i32 = 126;
 
 /// Returns the findings about errors.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -30,8 +22,8 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    let of_policies = attempts.affected.iter().filter(|call| is_error(call)).count();
-    let errors = total.errors.saturating_sub(u32::try_from(of_policies).unwrap_or(u32::MAX));
+    let own = attempts.with_cause(cause_name::PAUSED) + attempts.with_cause(cause_name::EXEC_LIMIT);
+    let errors = total.errors.saturating_sub(own);
     let has_result = total.successes + total.failures + total.timeouts > 0;
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
@@ -72,72 +64,65 @@ fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 
 /// The program of a command, or a program that a shell calls, does not exist.
 fn missing_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let refused = calls_with_error(probe, &NOT_FOUND);
-    let exited = calls_with_code(probe, NOT_FOUND_CODE);
     let program = program(probe);
-    let (calls, sentence, remedy) = if count(&refused) >= count(&exited) {
-        let what = if probe.series.command.first().is_some_and(|program| is_shell(program)) {
-            format!("The container has no shell {program}")
-        } else {
-            format!("The container has no program {program}")
-        };
-        let remedy = format!(
-            "Correct the command, add {program} to the image, or use an httpGet, tcpSocket or grpc probe."
-        );
-        (refused, what, remedy)
+    let is_shell = probe.series.command.first().is_some_and(|program| is_shell(program));
+    let (sentence, remedy) = if has_exited(probe, cause_name::MISSING_PROGRAM) {
+        (
+            "A program that the command calls does not exist".to_owned(),
+            "Correct the command, or add the program that it calls to the image.".to_owned(),
+        )
     } else {
-        let what = "A program that the command calls does not exist".to_owned();
-        let remedy = "Correct the command, or add the program that it calls to the image.".to_owned();
-        (exited, what, remedy)
+        (
+            format!("The container has no {} {program}", if is_shell { "shell" } else { "program" }),
+            format!(
+                "Correct the command, add {program} to the image, or use an httpGet, tcpSocket or grpc probe."
+            ),
+        )
     };
-    not_started(probe, "missing-program", &calls, &sentence, remedy)
+    not_started(probe, cause_name::MISSING_PROGRAM, &sentence, remedy)
 }
 
 /// The program of a command, or a program that a shell calls, cannot be executed.
 fn not_executable(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let refused = calls_with_error(probe, &NOT_EXECUTABLE);
-    let exited = calls_with_code(probe, NOT_EXECUTABLE_CODE);
-    let program = program(probe);
-    let (calls, sentence) = if count(&refused) >= count(&exited) {
-        (refused, format!("The program {program} cannot be executed in the container"))
+    let sentence = if has_exited(probe, cause_name::NOT_EXECUTABLE) {
+        "A program that the command calls cannot be executed".to_owned()
     } else {
-        (exited, "A program that the command calls cannot be executed".to_owned())
+        format!("The program {} cannot be executed in the container", program(probe))
     };
     let remedy = "Make the program executable for the user of the container, and see that it is built for this \
                   processor and is no script without `#!`.";
-    not_started(probe, "not-executable", &calls, &sentence, remedy.to_owned())
+    not_started(probe, cause_name::NOT_EXECUTABLE, &sentence, remedy.to_owned())
 }
 
+/// Returns a finding about attempts with a cause, which is the name of the lint too.
 fn not_started(
     probe: &ProbeFacts<'_>,
-    lint: &'static str,
-    calls: &[&CallRecord],
+    cause: &'static str,
     sentence: &str,
     remedy: String,
 ) -> Option<LintFinding> {
-    let total = probe.attempts.total.attempts();
-    (!calls.is_empty()).then(|| LintFinding {
-        lint,
+    let affected = probe.attempts.with_cause(cause);
+    let calls = probe.attempts.calls_with_cause(cause);
+    (affected > 0).then(|| LintFinding {
+        lint: cause,
         severity: Severity::Error,
         subject: probe.attempts.subject.clone(),
-        sentence: format!("{sentence}: {} failed.", part(count(calls), total, "attempts")),
-        evidence: kinds(calls).into_iter().chain(probe.attempts.not_kept()).collect(),
+        sentence: format!(
+            "{sentence}: {} failed.",
+            part(affected, probe.attempts.total.attempts(), "attempts")
+        ),
+        evidence: kinds(&calls).into_iter().collect(),
         remedy,
-        affected: count(calls),
-        calls: ids(calls),
+        affected,
+        calls: ids(&calls),
     })
 }
 
-fn calls_with_error<'a>(probe: &ProbeFacts<'a>, errors: &[&str]) -> Vec<&'a CallRecord> {
-    let has_error = |call: &&CallRecord| {
-        let known = call.call.message.as_deref().and_then(known_cause);
-        is_error(call) && known.is_some_and(|known| errors.contains(&known))
-    };
-    probe.attempts.calls.iter().copied().filter(has_error).collect()
-}
-
-fn calls_with_code<'a>(probe: &ProbeFacts<'a>, code: i32) -> Vec<&'a CallRecord> {
-    probe.attempts.calls.iter().copied().filter(|call| exit_code(call) == Some(code)).collect()
+/// Returns whether most calls with a cause that are kept have an exit code: a shell reported the cause.
+fn has_exited(probe: &ProbeFacts<'_>, cause: &str) -> bool {
+    let calls = probe.attempts.calls_with_cause(cause);
+    let exited = calls.iter().filter(|call| exit_code(call).is_some()).count();
+    2 * exited > calls.len()
 }
 
 /// Returns the program of a command, quoted.

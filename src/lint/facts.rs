@@ -1,9 +1,11 @@
 //! The facts of a period, arranged for the lints: the attempts of each probe and of each container.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::finding::LintSubject;
-use crate::execsync::{CallRecord, Cause, Evidence, ProbeMatch, causes};
+use crate::execsync::{CallRecord, Evidence, ProbeMatch, cause_names};
 use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
 
 /// Maximum number of ids of calls of a finding.
@@ -42,15 +44,13 @@ pub(super) struct Attempts<'a> {
     pub(super) subject: LintSubject,
     /// All results together.
     pub(super) total: Minute,
-    /// The slow and failed ExecSyncs that are kept, in the order of their starts. ExecSyncs that
-    /// probeshim answered itself, and those with a fault, are not among them.
+    /// The slow and failed ExecSyncs that are kept, in the order of their starts: samples of those
+    /// that are counted.
     pub(super) calls: Vec<&'a CallRecord>,
-    /// The ExecSyncs that probeshim affected by a fault, a limit or a pause.
-    pub(super) affected: Vec<&'a CallRecord>,
 }
 
 /// Properties by which a call is found to belong to a series.
-type SeriesKey = (String, String, String, String, String, String, Option<std::time::Duration>);
+type SeriesKey = (String, String, String, String, String, String, Option<Duration>);
 
 impl<'a> PeriodFacts<'a> {
     /// Arranges the facts of a period.
@@ -71,33 +71,34 @@ impl<'a> PeriodFacts<'a> {
         for record in &period.calls {
             let place = ProbeSeries::of_call(record).and_then(|series| index.get(&key(&series)));
             if let Some(probe) = place.and_then(|place| probes.get_mut(*place)) {
-                probe.attempts.add(record);
+                probe.attempts.calls.push(record);
             }
         }
         let containers = containers(&probes);
         Self { period, probes, containers }
     }
 
-    /// Returns all calls that are kept and that probeshim did not affect.
-    pub(super) fn calls(&self) -> impl Iterator<Item = &'a CallRecord> {
-        self.probes.iter().flat_map(|probe| &probe.attempts.calls).copied()
+    /// Returns the number of ExecSyncs with a cause, by its name.
+    pub(super) fn with_cause(&self, cause: &str) -> u32 {
+        self.probes.iter().map(|probe| probe.attempts.with_cause(cause)).sum()
+    }
+
+    /// Returns the calls that are kept and have a cause, by its name.
+    pub(super) fn calls_with_cause(&self, cause: &str) -> Vec<&'a CallRecord> {
+        self.probes.iter().flat_map(|probe| probe.attempts.calls_with_cause(cause)).collect()
+    }
+
+    /// Returns the number of processors of the node, if it is known.
+    pub(super) fn processors(&self) -> Option<usize> {
+        let of_node = self.period.node.as_ref().and_then(|node| node.processors);
+        let of_call = |record: &Arc<CallRecord>| Some(evidence(record)?.load?.1);
+        of_node.or_else(|| self.period.calls.iter().find_map(of_call))
     }
 }
 
 impl<'a> Attempts<'a> {
     fn new(subject: LintSubject, total: Minute) -> Self {
-        Self { subject, total, calls: Vec::new(), affected: Vec::new() }
-    }
-
-    fn add(&mut self, record: &'a CallRecord) {
-        let is_sent = record.analysis.as_deref().is_none_or(|analysis| analysis.is_sent());
-        let marks = record.call.marks.as_deref();
-        if marks.is_some() || !is_sent {
-            self.affected.push(record);
-        }
-        if is_sent && marks.is_none_or(|marks| marks.faults.is_empty()) {
-            self.calls.push(record);
-        }
+        Self { subject, total, calls: Vec::new() }
     }
 
     /// Returns the number of ExecSyncs that were slow or failed, and were sent to the runtime.
@@ -106,21 +107,14 @@ impl<'a> Attempts<'a> {
         (slow + failures + timeouts + errors + unknown).saturating_sub(*not_sent)
     }
 
-    /// Returns the number of slow and failed ExecSyncs with a cause.
-    pub(super) fn with_cause(&self, cause: Cause) -> u32 {
-        self.total.causes.get(cause.name()).copied().unwrap_or_default()
+    /// Returns the number of ExecSyncs with a cause, by its name.
+    pub(super) fn with_cause(&self, cause: &str) -> u32 {
+        self.total.causes.get(cause).copied().unwrap_or_default()
     }
 
-    /// Returns the calls that are kept and have a cause.
-    pub(super) fn calls_with_cause(&self, cause: Cause) -> Vec<&'a CallRecord> {
-        self.calls.iter().copied().filter(|record| causes(record).contains(&cause)).collect()
-    }
-
-    /// Returns a sentence about calls that are not kept, if there are any: a lint that examines
-    /// calls knows nothing of them.
-    pub(super) fn not_kept(&self) -> Option<String> {
-        let (kept, all) = (count(&self.calls), self.slow_or_failed());
-        (kept < all).then(|| format!("Only {kept} of {all} slow or failed attempts are kept as calls."))
+    /// Returns the calls that are kept and have a cause, by its name.
+    pub(super) fn calls_with_cause(&self, cause: &str) -> Vec<&'a CallRecord> {
+        self.calls.iter().copied().filter(|record| cause_names(record).contains(&cause)).collect()
     }
 }
 
@@ -200,7 +194,6 @@ fn containers<'a>(probes: &[ProbeFacts<'a>]) -> Vec<Attempts<'a>> {
         let known = &mut containers[place];
         known.total.merge(&attempts.total);
         known.calls.extend(&attempts.calls);
-        known.affected.extend(&attempts.affected);
     }
     for container in &mut containers {
         container.calls.sort_by_key(|record| (record.call.start, record.call.id));

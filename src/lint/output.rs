@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, number, part};
 use super::finding::{LintFinding, LintSubject, Severity};
-use super::load::is_in_storm;
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
 use crate::history::json::Event;
@@ -70,45 +69,45 @@ pub(super) fn is_mostly_drain(total: &Minute) -> bool {
 
 /// The runtime waited for the end of the output. `stuck` has calls that it did not answer.
 fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
-    let drained = attempts.calls_with_cause(Cause::Drain).into_iter().filter(|call| !is_in_storm(call));
-    let drained: Vec<&CallRecord> = drained.collect();
-    let is_usual = is_share(count(&drained), attempts.slow_or_failed(), NOTABLE_DRAIN);
-    let is_notable = (count(&drained) >= MIN_AFFECTED && is_usual)
-        || (!drained.is_empty() && is_mostly_drain(&attempts.total));
-    if !is_notable && stuck.is_empty() {
+    let (total, all) = (&attempts.total, attempts.slow_or_failed());
+    let drained = attempts.with_cause(Cause::Drain.name());
+    let is_most = is_mostly_drain(total);
+    let is_usual = drained >= MIN_AFFECTED && is_share(drained, all, NOTABLE_DRAIN);
+    if !(is_usual || (drained > 0 && is_most)) && stuck.is_empty() {
         return None;
     }
-    let phase =
-        |call: &CallRecord| call.analysis.as_deref().and_then(|analysis| analysis.phases.parts().drain);
-    let drain: Duration = drained.iter().copied().filter_map(phase).sum();
-    let time: Duration = drained.iter().map(|call| call.call.duration).sum();
-    let sentence = if drained.is_empty() {
-        format!(
-            "{} not answered after the command had exited: a process that the command started probably holds \
-             stdout or stderr open.",
-            if stuck.len() == 1 { "1 call was".to_owned() } else { format!("{} calls were", stuck.len()) }
-        )
-    } else {
-        format!(
-            "{:.0} % of the time of {} was drain: a process that the command started holds stdout or stderr \
-             open.",
-            (100.0 * drain.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE)).floor(),
-            number(count(&drained), "slow or failed call")
-        )
-    };
+    let holds = "a process that the command started holds stdout or stderr open";
+    let share = format!(
+        "{} % of the time of {} was drain",
+        percent(total.phases.sums[DRAIN], total.phases.sums.iter().sum()),
+        number(total.phases.calls, "attempt")
+    );
+    let longest = format!("drain was the longest phase of {}", part(drained, all, "slow or failed attempts"));
     let mut evidence = Vec::new();
-    if !drained.is_empty() {
-        let of_all = part(count(&drained), attempts.slow_or_failed(), "slow or failed attempts");
-        let (drain, time) = (format::duration(drain), format::duration(time));
-        evidence.push(format!("The drain phase was the cause in {of_all}: {drain} of {time}."));
+    let sentence = if drained == 0 {
+        let calls = number(count(stuck), "call");
+        format!("The runtime did not answer {calls} after the command had exited: {holds}, probably.")
+    } else if is_most {
+        evidence.push(format!("{}.", capitalized(&longest)));
+        format!("{share}: {holds}.")
+    } else {
+        evidence.push(format!("{share}."));
+        format!("{}: {holds}.", capitalized(&longest))
+    };
+    let kept = attempts.calls_with_cause(Cause::Drain.name());
+    let phase = |call: &&CallRecord| call.analysis.as_deref()?.phases.parts().drain;
+    if let Some((call, drain)) =
+        kept.iter().filter_map(|call| Some((call, phase(call)?))).max_by_key(|it| it.1)
+    {
+        let (drain, time) = (format::duration(drain), format::duration(call.call.duration));
+        evidence.push(format!("The longest drain was {drain} of {time}, in call {}.", call.call.id));
     }
     if !stuck.is_empty() {
         let calls = number(count(stuck), "call");
         evidence.push(format!("{calls} had no answer 5 s after the command had exited."));
     }
-    evidence.extend(attempts.not_kept());
-    let mut calls = ids(&drained);
-    calls.extend(stuck.iter().filter(|id| !drained.iter().any(|call| call.call.id == **id)));
+    let mut calls = ids(&kept);
+    calls.extend(stuck.iter().filter(|id| !kept.iter().any(|call| call.call.id == **id)));
     Some(LintFinding {
         lint: "held-output",
         severity: if stuck.is_empty() { Severity::Warning } else { Severity::Error },
@@ -116,14 +115,22 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
         sentence,
         evidence,
         remedy: remedy(),
-        affected: u32::try_from(calls.len()).unwrap_or(u32::MAX).max(count(&drained)),
+        affected: drained.max(count(stuck)),
         calls,
     })
 }
 
+fn percent(part: Duration, whole: Duration) -> String {
+    format!("{:.0}", (100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)).floor())
+}
+
+fn capitalized(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
+
 fn remedy() -> String {
-    let (first, rest) = DRAIN_ADVICE.split_at(1);
-    format!("{}{rest}.", first.to_uppercase())
+    capitalized(DRAIN_ADVICE) + "."
 }
 
 #[cfg(test)]
@@ -149,10 +156,27 @@ mod tests {
         let found = found(held(5)).unwrap();
         assert_eq!(
             found.sentence,
-            "100 % of the time of 5 slow or failed calls was drain: a process that the command started holds \
-             stdout or stderr open."
+            "97 % of the time of 25 attempts was drain: a process that the command started holds stdout or stderr open."
+        );
+        assert_eq!(
+            found.evidence,
+            [
+                "Drain was the longest phase of 5 of 5 slow or failed attempts (100 %).",
+                "The longest drain was 3.00s of 3.00s, in call 25.",
+            ]
         );
         assert_eq!((found.severity, found.affected, found.calls.len()), (Severity::Warning, 5, 5));
+    }
+
+    #[test]
+    fn an_output_that_is_held_in_few_attempts_is_found_by_their_causes() {
+        assert_eq!(found(held(2).slow(90, 100)), None, "two may be chance");
+        let rarely = held(3).slow(3, 9000);
+        assert_eq!(
+            found(rarely).unwrap().sentence,
+            "Drain was the longest phase of 3 of 6 slow or failed attempts (50 %): a process that the command started \
+             holds stdout or stderr open."
+        );
     }
 
     #[test]

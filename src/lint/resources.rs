@@ -2,7 +2,6 @@
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, number, part};
 use super::finding::{LintFinding, LintSubject, Severity};
-use crate::cri::known_cause;
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CpuUsage, cpu_limit};
 use crate::history::json::Event;
@@ -10,9 +9,6 @@ use crate::terminal::format::duration;
 
 /// Minimum share of throttled calls.
 const NOTABLE_SHARE: f64 = 0.2;
-
-/// Message of the kernel, in errors of runtimes, if a container may have no more processes.
-const NO_MORE_PROCESSES: &str = "resource temporarily unavailable";
 
 /// Returns the findings about limits.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -24,11 +20,11 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 
 /// The container reached its CPU limit.
 fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
-    let affected = container.with_cause(Cause::Throttled);
+    let affected = container.with_cause(Cause::Throttled.name());
     if affected < MIN_AFFECTED || !is_share(affected, container.slow_or_failed(), NOTABLE_SHARE) {
         return None;
     }
-    let calls = container.calls_with_cause(Cause::Throttled);
+    let calls = container.calls_with_cause(Cause::Throttled.name());
     let cpu: Vec<CpuUsage> = calls.iter().filter_map(|call| evidence(call)?.cpu).collect();
     let limit = cpu.iter().rev().find_map(|cpu| cpu.quota).map(cpu_limit);
     let sum = |value: fn(&CpuUsage) -> u64| cpu.iter().map(value).sum::<u64>();
@@ -66,7 +62,7 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
         evidence(call).and_then(|evidence| evidence.oom_kills).is_some_and(|kills| kills > 0)
     };
     let calls: Vec<&CallRecord> = container.calls.iter().copied().filter(killed).collect();
-    let in_calls = container.with_cause(Cause::OutOfMemory).max(count(&calls));
+    let in_calls = container.with_cause(Cause::OutOfMemory.name()).max(count(&calls));
     let is_event = |event: &&Event| {
         event.reason == reason::CONTAINER_OUT_OF_MEMORY && LintSubject::for_event(event) == container.subject
     };
@@ -92,13 +88,8 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
 
 /// The container has almost as many processes as it may have.
 fn pids_limit(container: &Attempts<'_>) -> Option<LintFinding> {
-    let is_refused =
-        |call: &CallRecord| call.call.message.as_deref().and_then(known_cause) == Some(NO_MORE_PROCESSES);
-    let at_limit = container.calls_with_cause(Cause::PidsLimit);
-    let is_found =
-        |call: &&CallRecord| is_refused(call) || at_limit.iter().any(|found| found.call.id == call.call.id);
-    let calls: Vec<&CallRecord> = container.calls.iter().copied().filter(is_found).collect();
-    let affected = container.with_cause(Cause::PidsLimit).max(count(&calls));
+    let affected = container.with_cause(Cause::PidsLimit.name());
+    let calls = container.calls_with_cause(Cause::PidsLimit.name());
     let pids = calls.iter().rev().find_map(|call| evidence(call)?.pids);
     (affected > 0).then(|| LintFinding {
         lint: "pids-limit",
@@ -123,8 +114,8 @@ fn pids_limit(container: &Attempts<'_>) -> Option<LintFinding> {
 
 /// The container was frozen.
 fn frozen(container: &Attempts<'_>) -> Option<LintFinding> {
-    let affected = container.with_cause(Cause::Frozen);
-    let calls = container.calls_with_cause(Cause::Frozen);
+    let affected = container.with_cause(Cause::Frozen.name());
+    let calls = container.calls_with_cause(Cause::Frozen.name());
     (affected > 0).then(|| LintFinding {
         lint: "frozen",
         severity: Severity::Error,

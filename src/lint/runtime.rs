@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{PeriodFacts, count, ids, number};
+use super::facts::{PeriodFacts, ids, number};
 use super::finding::{LintFinding, LintSubject, Severity};
-use crate::cri::Code;
 use crate::events::reason;
-use crate::execsync::{CallRecord, StuckExec, TimeoutMargin};
+use crate::execsync::{Cause, StuckExec, cause_name};
 use crate::history::json::Event;
-use crate::relay::CallOutcome;
 
 /// Returns the findings about the runtime.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -22,12 +20,13 @@ fn hanging_runtime(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let exited = stuck_calls(facts, reason::EXEC_SYNC_UNANSWERED);
     let overdue = stuck_calls(facts, reason::EXEC_SYNC_OVERDUE);
     let overdue: BTreeSet<u64> = overdue.difference(&exited).copied().collect();
-    let given_up: Vec<&CallRecord> =
-        facts.calls().filter(|call| is_given_up(call) && !exited.contains(&call.call.id)).collect();
+    let given_up = facts.with_cause(cause_name::NO_ANSWER);
     let mut calls: BTreeSet<u64> = overdue.clone();
-    calls.extend(given_up.iter().map(|call| call.call.id));
-    let affected = u32::try_from(calls.len()).unwrap_or(u32::MAX);
-    (!calls.is_empty()).then(|| LintFinding {
+    let kept = facts.calls_with_cause(cause_name::NO_ANSWER);
+    calls.extend(kept.iter().map(|call| call.call.id));
+    // An overdue call may have ended since, and is then counted twice.
+    let affected = u32::try_from(calls.len()).unwrap_or(u32::MAX).max(given_up);
+    (affected > 0).then(|| LintFinding {
         lint: "hanging-runtime",
         severity: Severity::Error,
         subject: LintSubject::NODE,
@@ -40,7 +39,7 @@ fn hanging_runtime(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
                 "{} had no answer 5 s after the timeout was over.",
                 number(u32::try_from(overdue.len()).unwrap_or(u32::MAX), "ExecSync")
             ),
-            format!("{} ended without an answer, because the client gave up.", number(count(&given_up), "ExecSync")),
+            format!("{} ended without an answer, because the client gave up.", number(given_up, "ExecSync")),
         ],
         remedy: "Look in the log of the runtime, and for its processes and shims that are stopped or wait in state D; \
                  a restart of the runtime keeps containers running."
@@ -55,14 +54,15 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let events = events(facts, reason::RUNTIME_UNAVAILABLE);
     let events: u64 = events.map(|event| event.count).sum();
     let events = u32::try_from(events).unwrap_or(u32::MAX);
-    let calls: Vec<&CallRecord> = facts.calls().filter(|call| is_lost(call)).collect();
-    (events > 0 || !calls.is_empty()).then(|| LintFinding {
+    let lost = facts.with_cause(Cause::RuntimeLost.name());
+    let calls = facts.calls_with_cause(Cause::RuntimeLost.name());
+    (events > 0 || lost > 0).then(|| LintFinding {
         lint: "runtime-unavailable",
-        severity: if calls.is_empty() { Severity::Warning } else { Severity::Error },
+        severity: if lost == 0 { Severity::Warning } else { Severity::Error },
         subject: LintSubject::NODE,
         sentence: format!(
             "The runtime was unavailable: {} ended without a result of the runtime.",
-            number(count(&calls), "ExecSync")
+            number(lost, "ExecSync")
         ),
         evidence: vec![
             format!("probeshim lost the runtime {}.", number(events, "time")),
@@ -71,7 +71,7 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         remedy:
             "Look in the log of the runtime for the reason of its end, unless it was restarted on purpose."
                 .to_owned(),
-        affected: count(&calls).max(events),
+        affected: lost.max(events),
         calls: ids(&calls),
     })
 }
@@ -115,27 +115,6 @@ fn stuck_calls(facts: &PeriodFacts<'_>, reason: &str) -> BTreeSet<u64> {
     events(facts, reason).filter_map(|event| StuckExec::call_of(&event.message)).collect()
 }
 
-/// Returns whether the client gave up after the timeout, and the command is not known to have exited.
-fn is_given_up(record: &CallRecord) -> bool {
-    let Some(analysis) = record.analysis.as_deref() else { return false };
-    let exited = analysis.command_outcome.and_then(|outcome| outcome.exited);
-    let is_late = matches!(analysis.margin, Some(TimeoutMargin::Over(_)));
-    is_late
-        && exited.is_none()
-        && matches!(record.call.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
-}
-
-/// Returns whether a call ended without an answer of the runtime, and not because of its client.
-fn is_lost(record: &CallRecord) -> bool {
-    matches!(
-        record.call.ending,
-        CallOutcome::Completed(None | Some(Code::UNAVAILABLE))
-            | CallOutcome::UpstreamReset(_)
-            | CallOutcome::Refused
-            | CallOutcome::ConnectionLost
-    )
-}
-
 /// Returns the last ids, if there are many.
 fn last(calls: &BTreeSet<u64>) -> Vec<u64> {
     let skipped = calls.len().saturating_sub(super::facts::MAX_IDS);
@@ -148,7 +127,9 @@ mod tests {
 
     use super::super::fixture::{Fixture, only};
     use super::*;
-    use crate::execsync::CommandOutcome;
+    use crate::cri::Code;
+    use crate::execsync::{CommandOutcome, MissingEvents, PhaseDurations, Phases};
+    use crate::relay::CallOutcome;
 
     const OVERDUE: &str = "Call 7 has not been answered, 5.00s after its timeout was over: check";
     const EXITED: &str = "Call 7 has not been answered, 5.00s after its command exited: check";
@@ -161,6 +142,8 @@ mod tests {
     fn given_up(duration: u64, has_exited: bool) -> Fixture {
         Fixture::new().calls(2, duration, move |call| {
             call.end(CallOutcome::ClientReset(h2::Reason::CANCEL));
+            call.analysis.phases =
+                Phases::Missing { parts: PhaseDurations::default(), what: MissingEvents::Everything };
             let exited = has_exited.then_some(Duration::from_millis(10));
             call.analysis.command_outcome = Some(CommandOutcome { exited, ..CommandOutcome::default() });
         })
