@@ -200,7 +200,9 @@ fn paragraph(finding: &LintFinding, width: usize, screen: Screen) -> String {
         });
     };
     add(sentence);
-    evidence.iter().for_each(|line| add(&format!("- {line}")));
+    for line in evidence {
+        add(&format!("- {line}"));
+    }
     add(&format!("What to do: {remedy}"));
     if let Some(last) = calls.last() {
         let ids: Vec<String> = calls.iter().map(u64::to_string).collect();

@@ -82,9 +82,9 @@ fn has_same(one: &ProbeSeries, other: &ProbeSeries) -> bool {
 
 /// An exec probe starts a shell that only starts one program.
 fn shell_for_one_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let words = program_in_shell(&probe.series.command).filter(|_| probe.is_probe())?;
+    let argv = program_in_shell(&probe.series.command).filter(|_| probe.is_probe())?;
     let affected = probe.attempts.total.attempts();
-    let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let command: Vec<String> = argv.iter().map(|argument| (*argument).to_owned()).collect();
     Some(LintFinding {
         lint: "shell-for-one-program",
         severity: Severity::Info,
@@ -97,21 +97,21 @@ fn shell_for_one_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// Returns the words of the only command in `sh -c COMMAND`, if it has no syntax of a shell and is no
-/// builtin.
+/// Returns the arguments of the only command in `sh -c COMMAND`, if it has no syntax of a shell and
+/// is no builtin.
 fn program_in_shell(command: &[String]) -> Option<Vec<&str>> {
     let [shell, option, script] = command else { return None };
-    let words: Vec<&str> = script.split(' ').filter(|word| !word.is_empty()).collect();
-    let program = words.first()?;
+    let argv: Vec<&str> = script.split(' ').filter(|argument| !argument.is_empty()).collect();
+    let program = argv.first()?;
     let is_program = !BUILTINS.contains(program) && !program.contains('=');
     (is_shell(shell) && option == "-c" && is_program && !script.contains(|c| SYNTAX.contains(c)))
-        .then_some(words)
+        .then_some(argv)
 }
 
 /// Returns a list in the flow style of YAML.
-fn yaml_list(words: &[String]) -> String {
-    serde_json::to_string(words)
-        .map_or_else(|_| format::command(words), |list| list.replace("\",\"", "\", \""))
+fn yaml_list(items: &[String]) -> String {
+    serde_json::to_string(items)
+        .map_or_else(|_| format::command(items), |list| list.replace("\",\"", "\", \""))
 }
 
 #[cfg(test)]

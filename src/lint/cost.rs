@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::{PeriodFacts, number};
 use super::finding::{LintFinding, LintSubject, Severity};
-use crate::history::timeline::{GapCause, PhaseSums};
+use crate::history::timeline::{GapCause, Minute, PhaseSums};
 use crate::terminal::format::duration;
 
 /// Minimum seconds of preparation and start per second.
@@ -67,13 +67,11 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// Returns the time from the first attempt to the last one, without times in which probeshim did not
-/// run.
+/// Returns the time from the first attempt to the last one, without times in which probeshim did
+/// not run.
 fn observed(facts: &PeriodFacts<'_>) -> Duration {
     let rows = || facts.period.probes.iter().flat_map(|probe| &probe.minutes);
-    let (Some(first), Some(last)) =
-        (rows().map(|row| row.start()).min(), rows().map(|row| row.start()).max())
-    else {
+    let (Some(first), Some(last)) = (rows().map(Minute::start).min(), rows().map(Minute::start).max()) else {
         return Duration::ZERO;
     };
     let from = first.max(facts.period.from);

@@ -3,7 +3,7 @@
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, number, part};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::execsync::cause_name;
-use crate::history::timeline::{Gap, GapCause};
+use crate::history::timeline::{Gap, GapCause, Minute};
 use crate::terminal::format::milliseconds;
 
 /// Causes of probeshim, with their names in a sentence.
@@ -90,7 +90,7 @@ fn not_sent(probe: &ProbeFacts<'_>) -> String {
 /// does not count: the period is then shorter.
 fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let period = facts.period;
-    let first = period.probes.iter().flat_map(|probe| &probe.minutes).map(|row| row.start()).min();
+    let first = period.probes.iter().flat_map(|probe| &probe.minutes).map(Minute::start).min();
     let is_within = |gap: &&Gap| gap.from > period.from && first.is_some_and(|first| gap.to > first);
     let gaps: Vec<&Gap> = period.gaps.iter().filter(is_within).collect();
     let length: f64 =

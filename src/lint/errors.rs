@@ -118,7 +118,8 @@ fn not_started(
     })
 }
 
-/// Returns whether most calls with a cause that are kept have an exit code: a shell reported the cause.
+/// Returns whether most calls with a cause that are kept have an exit code: a shell reported the
+/// cause.
 fn has_exited(probe: &ProbeFacts<'_>, cause: &str) -> bool {
     let calls = probe.attempts.calls_with_cause(cause);
     let exited = calls.iter().filter(|call| exit_code(call).is_some()).count();

@@ -19,7 +19,8 @@ pub enum Severity {
     Error,
 }
 
-/// Object that a finding is about: a probe, a container, a pod, or the node if all names are `None`.
+/// Object that a finding is about: a probe, a container, a pod, or the node if all names are
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct LintSubject {
     /// Namespace of the pod.
@@ -34,7 +35,7 @@ pub struct LintSubject {
     pub prober: Option<String>,
 }
 
-/// What is wrong with a probe, a container or the node.
+/// A problem of a probe, a container or the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LintFinding {
     /// Name of the lint, one of [`LINTS`](super::LINTS).
@@ -44,11 +45,11 @@ pub struct LintFinding {
     /// Object that the finding is about.
     #[serde(flatten)]
     pub subject: LintSubject,
-    /// What is wrong, in a sentence.
+    /// Describes the problem in a sentence.
     pub sentence: String,
     /// Numbers on which the sentence is based, one sentence each.
     pub evidence: Vec<String>,
-    /// What to do, in a sentence.
+    /// Names a remedy in a sentence.
     pub remedy: String,
     /// Number of attempts, or of events, with the problem.
     pub affected: u32,

@@ -1,5 +1,5 @@
-//! Lints: what is wrong with the probes of a period, in words, with the numbers behind each sentence
-//! and a remedy.
+//! Lints: what is wrong with the probes of a period, in words, with the numbers behind each
+//! sentence and a remedy.
 //!
 //! [`lint`] is a pure function of a [`Period`]. Each file has the lints about one topic.
 

@@ -1,5 +1,5 @@
-//! Incidents on real containerd, each of which `probeshim lint` names, and a quiet node, on which it
-//! finds nothing.
+//! Incidents on real containerd, each of which `probeshim lint` names, and a quiet node, on which
+//! it finds nothing.
 
 use std::path::Path;
 
@@ -105,7 +105,9 @@ fn lints_name_a_throttled_probe_a_held_output_a_missing_shell_a_hanging_runtime_
 
     let found = containerd.suspended(|| finding(&execs.shim, "hanging-runtime", None));
     assert_eq!(found["severity"], "error", "{found:#}");
-    started.into_iter().for_each(|pod| pod.remove(&execs.crictl));
+    for pod in started {
+        pod.remove(&execs.crictl);
+    }
 
     let flags = ["bench", "exec", "--storm", "-o", "json", "--container", &execs.pod.container];
     let load = ["--rates", "200", "--duration-per-step", "5s", "--timeout", "600"];
@@ -120,18 +122,23 @@ fn a_quiet_node_has_no_findings() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let execs = need!(probing(&containerd, &[("quiet", &["true"], 60)]));
     let pod = Pod::new(&execs.crictl, containerd.folder(), "quiet");
-    // Attempts that other load of the machine makes slow begin a new period.
-    let (from, to) = wait_for("the probe is quick for a while", || {
-        let calls = execs.all();
-        let is_slow = |call: &Value| call["exec"]["assessment"] != "fine";
-        let quick = &calls[calls.iter().rposition(is_slow).map_or(0, |last| last + 1)..];
-        let start = |call: &Value| call["start"].as_str().unwrap().to_owned();
-        (quick.len() > QUIET_ATTEMPTS).then(|| (start(&quick[0]), start(quick.last().unwrap())))
-    });
-    let period = ["lint", "--since", &from, "--until", &to];
+    let from = wait_for("the probe is quick for a while", || quiet_since(&execs.all()));
+    let period = ["lint", "--since", &from];
     let text = execs.shim.ask(&[&period[..], &["--fail-on", "info"]].concat());
     assert!(text.starts_with("no findings in ") && !text.contains(" 0 attempts"), "{text}");
     assert_eq!(execs.shim.json(&period), json!([]));
     pod.remove(&execs.crictl);
     execs.end();
+}
+
+/// Returns the beginning of a minute after which enough attempts were quick. Attempts that other
+/// load of the machine makes slow begin a new period; results are recorded by minute.
+fn quiet_since(calls: &[Value]) -> Option<String> {
+    let minute = |call: &Value| call["start"].as_str().unwrap()[..16].to_owned();
+    let last_slow = calls.iter().rposition(|call| call["exec"]["assessment"] != "fine");
+    let quick = &calls[last_slow.map_or(0, |last| last + 1)..];
+    let first = minute(quick.first()?);
+    let is_after = |call: &&Value| last_slow.is_none() || minute(call) > first;
+    let quiet: Vec<&Value> = quick.iter().filter(is_after).collect();
+    (quiet.len() >= QUIET_ATTEMPTS).then(|| format!("{}:00Z", minute(quiet[0])))
 }

@@ -84,7 +84,8 @@ fn rejection(record: &CallRecord) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the client gave up after the timeout, and the command is not known to have exited.
+/// Returns whether the client gave up after the timeout, and the command is not known to have
+/// exited.
 fn is_unanswered(record: &CallRecord) -> bool {
     let Some(analysis) = record.analysis.as_deref() else { return false };
     let exited = analysis.command_outcome.and_then(|outcome| outcome.exited);

@@ -84,8 +84,8 @@ impl Evidence {
 }
 
 impl PressureStall {
-    /// Returns whether the processes were stalled for at least a tenth of the measured time: on CPU,
-    /// I/O and memory.
+    /// Returns whether the processes were stalled for at least a tenth of the measured time: on
+    /// CPU, I/O and memory.
     #[must_use]
     pub fn notable(&self, window: Duration) -> [bool; 3] {
         [self.cpu, self.io, self.memory].map(|stalled| is_notable(stalled, window))

@@ -37,8 +37,8 @@ pub struct Minute {
     /// Number of slow and failed ExecSyncs by the names of their causes, as [`cause_names`] returns
     /// them.
     pub causes: BTreeMap<String, u32>,
-    /// Number of ExecSyncs with the causes start, run and unknown-phase, during which processes were
-    /// stalled for at least a tenth of the time: on CPU, I/O and memory.
+    /// Number of ExecSyncs with the causes start, run and unknown-phase, during which processes
+    /// were stalled for at least a tenth of the time: on CPU, I/O and memory.
     pub stalls: [u32; 3],
     /// The slowest ExecSync.
     pub slowest: Option<CallSample>,
