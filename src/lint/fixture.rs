@@ -153,13 +153,13 @@ impl Fixture {
 
     /// Adds a gap, whose times are relative to the start of the period.
     pub(super) fn gap(mut self, gap: impl FnOnce(SystemTime) -> Gap) -> Self {
-        self.builder.add_gap(gap(self.start()));
+        self.builder.add_gap(gap(Self::start()));
         self
     }
 
     /// Adds a row of results.
     pub(super) fn row(mut self, change: impl FnOnce(&mut Minute)) -> Self {
-        let mut minute = Minute { minute: Minute::number(self.start()), ..Minute::default() };
+        let mut minute = Minute { minute: Minute::number(Self::start()), ..Minute::default() };
         change(&mut minute);
         let series = self.current().clone();
         self.rows.push((series, minute));
@@ -170,7 +170,7 @@ impl Fixture {
     pub(super) fn calls(mut self, count: u32, milliseconds: u64, change: impl Fn(&mut CallDraft)) -> Self {
         for _ in 0..count {
             self.last_id += 1;
-            let (id, start) = (self.last_id, self.start() + Duration::from_secs(self.last_id));
+            let (id, start) = (self.last_id, Self::start() + Duration::from_secs(self.last_id));
             let mut draft = draft(self.current(), id, start, Duration::from_millis(milliseconds));
             change(&mut draft);
             let CallDraft { mut call, exec, mut analysis, evidence } = draft;
@@ -193,7 +193,7 @@ impl Fixture {
         period
     }
 
-    fn start(&self) -> SystemTime {
+    fn start() -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(START)
     }
 
@@ -232,14 +232,15 @@ fn draft(series: &ProbeSeries, id: u64, start: SystemTime, duration: Duration) -
         Some(Arc::new(ContainerRef { id: text("c"), name: text(&series.container), attempt: None }));
     call.peer = Some(Arc::new(Peer { uid: 0, pid: None, program: text(series.prober.name()) }));
     let uses: Vec<ExecPurpose> = series.probe.split(" or ").filter_map(ExecPurpose::named).collect();
-    let identity = match uses.is_empty() {
-        true => ProbeMatch::Unknown,
-        false => ProbeMatch::Matched { uses, source: Source::Manifest, period: series.period },
+    let identity = if uses.is_empty() {
+        ProbeMatch::Unknown
+    } else {
+        ProbeMatch::Matched { uses, source: Source::Manifest, period: series.period }
     };
     let seconds = series.timeout.map_or(0, |timeout| i64::try_from(timeout.as_secs()).unwrap());
     let margin = series.timeout.map(|timeout| match timeout.checked_sub(duration) {
         Some(margin) => TimeoutMargin::Under(margin),
-        None => TimeoutMargin::Over(duration - timeout),
+        None => TimeoutMargin::Over(duration.saturating_sub(timeout)),
     });
     CallDraft {
         call,

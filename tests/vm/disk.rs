@@ -19,7 +19,9 @@ fn lints_name_a_slow_disk() {
     let found = slow_disk(&outcome, "lint.json").unwrap_or_else(|| panic!("{}\n{calls}", outcome.log));
     assert_eq!((&found["pod"], &found["container"]), (&"pod".into(), &"main".into()), "{found:#}");
     let sentence = found["sentence"].as_str().unwrap();
-    assert!(sentence.contains("processes of the container waited for I/O"), "{found:#}");
+    assert!(sentence.contains("processes waited for I/O for at least a tenth of the time"), "{found:#}");
+    let evidence = found["evidence"].to_string();
+    assert!(evidence.contains("those of the container in 4 calls"), "{found:#}");
     assert!(found["calls"].as_array().is_some_and(|calls| calls.len() >= 3), "{found:#}");
 }
 
