@@ -100,6 +100,8 @@ pub mod engine;
 
 pub mod admin;
 
+pub mod report;
+
 /// Installs probeshim as a service, and undoes that.
 pub mod install;
 

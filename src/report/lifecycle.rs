@@ -1,0 +1,145 @@
+//! Starts, exits and kills of containers.
+
+use std::collections::HashSet;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::serialize::{name, rfc3339};
+use crate::events::reason;
+use crate::history::json;
+
+/// A start, exit or kill of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifecycleEvent {
+    /// Time of the last occurrence.
+    #[serde(serialize_with = "rfc3339")]
+    pub time: SystemTime,
+    /// Time of the first occurrence.
+    #[serde(serialize_with = "rfc3339")]
+    pub first_time: SystemTime,
+    /// Number of occurrences.
+    pub count: u64,
+    /// The change.
+    pub kind: LifecycleKind,
+    /// Whether the container was started after an exit or a kill in the period.
+    pub is_restart: bool,
+    /// Reason of the event.
+    pub reason: String,
+    /// Namespace of the pod; empty, and null in JSON, if it is unknown.
+    #[serde(serialize_with = "name")]
+    pub namespace: String,
+    /// Name of the pod; empty, and null in JSON, if it is unknown.
+    #[serde(serialize_with = "name")]
+    pub pod: String,
+    /// Name of the container; empty, and null in JSON, if it is unknown.
+    #[serde(serialize_with = "name")]
+    pub container: String,
+    /// Message of the event.
+    pub message: String,
+}
+
+/// Change of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LifecycleKind {
+    /// The container was killed, because a probe failed.
+    Killed,
+    /// The container would have been killed in another enforcement mode.
+    WouldBeKilled,
+    /// The container was stopped for another reason, such as the end of its pod.
+    Stopped,
+    /// The kernel killed a process of the container for lack of memory.
+    OutOfMemory,
+    /// The container has exited.
+    Exited,
+    /// The container was started.
+    Started,
+}
+
+impl LifecycleKind {
+    /// Returns the change in words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Killed => "killed for a probe",
+            Self::WouldBeKilled => "would have been killed",
+            Self::Stopped => "stopped",
+            Self::OutOfMemory => "out of memory",
+            Self::Exited => "exited",
+            Self::Started => "started",
+        }
+    }
+
+    /// Returns the change that an event reports, if it reports one. Every client's starts and exits
+    /// are reported; events of the built-in kubelet about them would be duplicates.
+    fn of_event(event: &json::Event) -> Option<Self> {
+        let is_for_probe = event.message.contains("failed liveness probe")
+            || event.message.contains("failed startup probe")
+            || event.message.contains("failed readiness probe");
+        Some(match event.reason.as_str() {
+            reason::KILLING if is_for_probe => Self::Killed,
+            reason::KILL_UNPREDICTED | reason::KILL_PREDICTED => Self::Killed,
+            reason::KILLING => Self::Stopped,
+            reason::WOULD_KILL => Self::WouldBeKilled,
+            reason::CONTAINER_OUT_OF_MEMORY => Self::OutOfMemory,
+            reason::CONTAINER_EXITED => Self::Exited,
+            reason::CONTAINER_STARTED => Self::Started,
+            _ => return None,
+        })
+    }
+}
+
+impl LifecycleEvent {
+    /// Returns whether the event is about a container.
+    #[must_use]
+    pub fn is_about(&self, namespace: &str, pod: &str, container: &str) -> bool {
+        self.namespace == namespace && self.pod == pod && self.container == container
+    }
+
+    /// Returns whether a kill, or a kill that was not made, was because of this type of probe.
+    #[must_use]
+    pub fn is_because_of(&self, probe: &str) -> bool {
+        matches!(self.kind, LifecycleKind::Killed | LifecycleKind::WouldBeKilled)
+            && self.message.contains(&format!("{probe} probe"))
+    }
+}
+
+/// Returns the starts, exits and kills among events, which are in order of time.
+pub(super) fn lifecycle(events: &[json::Event]) -> Vec<LifecycleEvent> {
+    let time = |text: &str| text.parse::<Timestamp>().map(SystemTime::from).ok();
+    let mut ended: HashSet<[String; 3]> = HashSet::new();
+    let mut found: Vec<LifecycleEvent> = events
+        .iter()
+        .filter_map(|event| {
+            let kind = LifecycleKind::of_event(event)?;
+            let last = time(&event.time)?;
+            Some(LifecycleEvent {
+                time: last,
+                first_time: event.first_time.as_deref().and_then(time).unwrap_or(last),
+                count: event.count.max(1),
+                kind,
+                is_restart: false,
+                reason: event.reason.clone(),
+                namespace: event.namespace.clone().unwrap_or_default(),
+                pod: event.pod.clone().unwrap_or_default(),
+                container: event.container.clone().unwrap_or_default(),
+                message: event.message.clone(),
+            })
+        })
+        .collect();
+    found.sort_by_key(|event| event.time);
+    for event in &mut found {
+        let container = [event.namespace.clone(), event.pod.clone(), event.container.clone()];
+        match event.kind {
+            LifecycleKind::Started => event.is_restart = ended.contains(&container),
+            LifecycleKind::Exited | LifecycleKind::Killed => {
+                ended.insert(container);
+            }
+            LifecycleKind::WouldBeKilled | LifecycleKind::Stopped | LifecycleKind::OutOfMemory => {}
+        }
+    }
+    found
+}
