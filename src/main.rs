@@ -97,6 +97,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Describe(describe) => runtime.block_on(describe.run()),
         CliCommand::Get(get) => runtime.block_on(get.run()),
         CliCommand::Status(status) => runtime.block_on(status.run()),
+        CliCommand::Report(report) => runtime.block_on(report.run()),
         CliCommand::Wait(wait) => runtime.block_on(wait.run()),
 
         CliCommand::Logs(logs) => runtime.block_on(logs.run()),

@@ -38,6 +38,7 @@ mod pods;
 mod probe_result;
 mod probes;
 mod query;
+mod report;
 mod status;
 mod stderr;
 mod table;
@@ -82,6 +83,7 @@ pub use mode::ModeCommand;
 pub use pause::{PauseCommand, ResumeCommand};
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
+pub use report::ReportCommand;
 pub use status::StatusCommand;
 pub use uninstall::UninstallCommand;
 pub use version::VersionCommand;
@@ -143,6 +145,13 @@ pub enum CliCommand {
 
     /// Show recorded events of pods, containers, ExecSyncs and the runtime
     Events(EventsCommand),
+
+    /// Write a report about the probes of a period: a page to read and send, or JSON
+    ///
+    /// The page is one file without scripts and without requests: what is wrong, results of each
+    /// probe over time, kills and restarts, the slowest calls with their explanation, latencies,
+    /// and the node. The guide docs/guides/report.md describes it.
+    Report(ReportCommand),
 
     /// Show pods, as `kubectl get pods` does
     ///

@@ -60,6 +60,14 @@ enum TimeArg {
 struct TimeArgError;
 
 impl PeriodArgs {
+    /// Returns the origin of the period in words.
+    pub(super) fn source(&self) -> String {
+        match &self.records {
+            Some(DirPath(dir)) => format!("records in {}", dir.display()),
+            None => "a running probeshim".to_owned(),
+        }
+    }
+
     /// Reads what is known about the period.
     pub(super) async fn read(self) -> Result<Period, CliError> {
         let now = SystemTime::now();

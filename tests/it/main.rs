@@ -23,6 +23,7 @@ mod procrun;
 mod program;
 mod prose;
 mod reference;
+mod report;
 mod run;
 mod stepping;
 mod surviving;
