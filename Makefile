@@ -1,9 +1,9 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test ui-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
-SUITES = conformance parity differential image vm cluster soak attack
+SUITES = conformance parity differential image ui vm cluster soak attack
 
 # The program, in target/release/probeshim.
 build:
@@ -68,6 +68,11 @@ conformance:
 # The container image as a privileged pod on a real containerd. Needs buildah or docker with its daemon.
 image-test:
 	@tests/run image
+
+# Pages in Debian's Chromium, on a desktop and a phone, light and dark: no requests, no messages on the console, no violations of
+# axe's rules. Screenshots are in target/ui. Needs Node.js.
+ui-test:
+	@tests/run ui
 
 # Fifty ExecSyncs per second for ten minutes on a real containerd that crashes halfway: probeshim's CPU and memory must not grow.
 soak:
