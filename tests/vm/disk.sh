@@ -7,7 +7,7 @@ start_probeshim 2.2
 pod=$(crictl runp pod.json)
 container=$(crictl create "$pod" container.json pod.json)
 crictl start "$container"
-crictl exec --sync "$container" dd if=/dev/zero of=/data bs=1M count=3 conv=fsync
+crictl exec --sync "$container" dd if=/dev/zero of=/data bs=1M count=8 conv=fsync
 
 # read_data: reads the file past the page cache.
 read_data() { crictl exec --sync "$container" dd if=/data of=/dev/null bs=64K iflag=direct; }
