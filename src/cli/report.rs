@@ -86,7 +86,7 @@ impl ReportCommand {
         };
         let path = self.output.path;
         write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        print(&harmless_text(&summary(&path, &text, &report)))?;
+        print(&format!("{}\n", harmless_text(&summary(&path, &text, &report))))?;
         Ok(())
     }
 }
@@ -132,16 +132,14 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Returns the line that says what was written.
 fn summary(path: &Path, text: &str, report: &Report) -> String {
     let totals = &report.totals;
-    let content = match &report.empty_because {
-        Some(reason) => reason.clone(),
-        None => format!(
-            "{} probes, {} with failures, {} kills, {} findings",
-            totals.probes,
-            totals.failed_probes,
-            totals.kills,
-            report.findings.len()
-        ),
-    };
+    let counts = [
+        (totals.probes as u64, "probe", "probes"),
+        (totals.failed_probes as u64, "with failures", "with failures"),
+        (totals.kills, "kill", "kills"),
+        (report.findings.len() as u64, "finding", "findings"),
+    ];
+    let counts = counts.map(|(count, one, more)| format!("{count} {}", if count == 1 { one } else { more }));
+    let content = report.empty_because.clone().unwrap_or_else(|| counts.join(", "));
     format!("{} ({}): {content}", path.display(), format::size(text.len() as u64))
 }
 

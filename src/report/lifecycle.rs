@@ -1,7 +1,7 @@
 //! Starts, exits and kills of containers.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,6 +9,9 @@ use serde::Serialize;
 use super::serialize::{name, rfc3339};
 use crate::events::reason;
 use crate::history::json;
+
+/// Maximum time between two reports of the same start.
+const SAME_START: Duration = Duration::from_secs(3);
 
 /// A start, exit or kill of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,8 +76,7 @@ impl LifecycleKind {
         }
     }
 
-    /// Returns the change that an event reports, if it reports one. Every client's starts and exits
-    /// are reported; events of the built-in kubelet about them would be duplicates.
+    /// Returns the change that an event reports, if it reports one.
     fn of_event(event: &json::Event) -> Option<Self> {
         let is_for_probe = event.message.contains("failed liveness probe")
             || event.message.contains("failed startup probe")
@@ -86,7 +88,7 @@ impl LifecycleKind {
             reason::WOULD_KILL => Self::WouldBeKilled,
             reason::CONTAINER_OUT_OF_MEMORY => Self::OutOfMemory,
             reason::CONTAINER_EXITED => Self::Exited,
-            reason::CONTAINER_STARTED => Self::Started,
+            reason::CONTAINER_STARTED | reason::STARTED => Self::Started,
             _ => return None,
         })
     }
@@ -99,12 +101,28 @@ impl LifecycleEvent {
         self.namespace == namespace && self.pod == pod && self.container == container
     }
 
-    /// Returns whether a kill, or a kill that was not made, was because of this type of probe.
+    /// Returns whether a kill, or a kill that was not made, was because of this type of probe, or of
+    /// one of several types that are joined with `or`.
     #[must_use]
     pub fn is_because_of(&self, probe: &str) -> bool {
         matches!(self.kind, LifecycleKind::Killed | LifecycleKind::WouldBeKilled)
-            && self.message.contains(&format!("{probe} probe"))
+            && probe.split(" or ").any(|probe| self.message.contains(&format!("{probe} probe")))
     }
+}
+
+/// Removes starts that the built-in kubelet reported and that the inventory reported too.
+fn remove_repeated_starts(events: &mut Vec<LifecycleEvent>) {
+    let is_start = |event: &&LifecycleEvent| event.reason == reason::CONTAINER_STARTED;
+    let observed: Vec<LifecycleEvent> = events.iter().filter(is_start).cloned().collect();
+    events.retain(|event| {
+        let is_same = |other: &LifecycleEvent| {
+            let between =
+                event.time.duration_since(other.time).or_else(|error| Ok::<_, ()>(error.duration()));
+            other.is_about(&event.namespace, &event.pod, &event.container)
+                && between.is_ok_and(|between| between < SAME_START)
+        };
+        event.reason != reason::STARTED || !observed.iter().any(is_same)
+    });
 }
 
 /// Returns the starts, exits and kills among events, which are in order of time.
@@ -131,6 +149,7 @@ pub(super) fn lifecycle(events: &[json::Event]) -> Vec<LifecycleEvent> {
         })
         .collect();
     found.sort_by_key(|event| event.time);
+    remove_repeated_starts(&mut found);
     for event in &mut found {
         let container = [event.namespace.clone(), event.pod.clone(), event.container.clone()];
         match event.kind {
@@ -142,4 +161,49 @@ pub(super) fn lifecycle(events: &[json::Event]) -> Vec<LifecycleEvent> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(second: u32, reason: &str, message: &str) -> json::Event {
+        json::Event {
+            time: format!("2026-11-27T10:00:{second:02}Z"),
+            r#type: "Normal".to_owned(),
+            reason: reason.to_owned(),
+            namespace: Some("shop".to_owned()),
+            pod: Some("web".to_owned()),
+            container: Some("main".to_owned()),
+            message: message.to_owned(),
+            count: 1,
+            first_time: None,
+        }
+    }
+
+    #[test]
+    fn a_start_that_two_parts_report_is_one_restart() {
+        let found = lifecycle(&[
+            event(0, reason::STARTED, "Container started"),
+            event(10, reason::CONTAINER_EXITED, "Exited with code 1"),
+            event(20, reason::STARTED, "Container started"),
+            event(21, reason::CONTAINER_STARTED, "Started"),
+            event(40, reason::CONTAINER_EXITED, "Exited with code 1"),
+            event(50, reason::STARTED, "Container started"),
+        ]);
+        let starts = found.iter().filter(|event| event.kind == LifecycleKind::Started);
+        assert_eq!(starts.map(|event| event.is_restart).collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn a_kill_because_of_a_probe_is_distinguished_from_the_end_of_a_pod() {
+        let kind = |reason, message| lifecycle(&[event(0, reason, message)])[0].kind;
+        let failed = "Container main failed liveness probe, will be restarted";
+        assert_eq!(kind(reason::KILLING, failed), LifecycleKind::Killed);
+        assert_eq!(kind(reason::KILLING, "Stopping container main"), LifecycleKind::Stopped);
+        assert_eq!(kind(reason::WOULD_KILL, failed), LifecycleKind::WouldBeKilled);
+        let kill = &lifecycle(&[event(0, reason::KILLING, failed)])[0];
+        assert!(kill.is_because_of("liveness") && kill.is_because_of("readiness or liveness"));
+        assert!(!kill.is_because_of("startup") && !kill.is_because_of("readiness"));
+    }
 }

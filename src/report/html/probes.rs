@@ -159,7 +159,9 @@ fn settings(probe: &ProbeReport) -> Vec<String> {
 fn query(probe: &ProbeReport) -> String {
     let args = ["probeshim", "calls", "--pod"].into_iter().map(str::to_owned);
     let names = [probe.pod_name(), "--container".to_owned(), probe.container.clone()];
-    let kind = ["--probe".to_owned(), probe.kind.clone(), "--failed".to_owned()];
+    // The label of a call that may belong to several probes is `ambiguous`.
+    let kind = if probe.kind.contains(" or ") { "ambiguous" } else { &probe.kind };
+    let kind = ["--probe".to_owned(), kind.to_owned(), "--failed".to_owned()];
     format::command(&args.chain(names).chain(kind).collect::<Vec<_>>())
 }
 
