@@ -94,6 +94,8 @@ pub mod history;
 
 pub mod lint;
 
+pub mod capture;
+
 pub mod config;
 
 pub mod engine;

@@ -1,6 +1,7 @@
 //! JSON types of the admin API. Fields may be added, but never renamed. Times are in RFC 3339 and
 //! UTC, durations in milliseconds.
 
+mod capture;
 mod faults;
 mod managed_pods;
 mod pauses;
@@ -18,6 +19,7 @@ pub use crate::history::json::{
 };
 use crate::prober::{self, KillStats};
 
+pub use capture::CaptureQuery;
 pub use faults::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 pub(super) use managed_pods::merge_managed;
 pub use pauses::{ExecPolicies, Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody};

@@ -14,7 +14,7 @@ use hyperlocal::{UnixConnector, Uri};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::api::{CallsQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody, TimelineQuery};
+use super::api::{CallsQuery, CaptureQuery, DeleteQuery, ErrorBody, EventsQuery, ModeBody, TimelineQuery};
 use super::api::{ClearBody, FaultsBody, PauseBody, ResumeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
@@ -174,6 +174,12 @@ impl Client {
     /// Streams calls as they end, as lines of JSON.
     pub async fn follow(&self, query: &CallsQuery) -> Result<Followed, ClientError> {
         let answer = self.get(&path("/v1/calls/follow", query)).await?;
+        Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
+    }
+
+    /// Captures calls with their messages, as lines of JSON.
+    pub async fn capture(&self, query: &CaptureQuery) -> Result<Followed, ClientError> {
+        let answer = self.get(&path("/v1/capture", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
     }
 

@@ -1,6 +1,7 @@
 //! Routes of the API and their handlers.
 
 mod calls;
+mod capture;
 mod events;
 mod faults;
 mod pauses;
@@ -29,6 +30,7 @@ use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::build_info;
+use crate::capture::TooManyCaptures;
 use crate::history::Counts;
 use crate::history::json::time;
 use crate::kubelet::Kubelet;
@@ -45,6 +47,8 @@ enum RequestError {
     BadRequest(String),
     /// The limit of clients that follow calls or events is reached.
     TooManyFollowers,
+    /// The limit of captures is reached.
+    TooManyCaptures(TooManyCaptures),
 }
 
 /// Returns the routes that every user of this machine may read.
@@ -82,6 +86,7 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/calls", get(calls::calls))
         .route("/v1/calls/follow", get(calls::follow))
         .route("/v1/calls/{id}/explain", get(calls::explain))
+        .route("/v1/capture", get(capture::capture))
         .route("/v1/events", get(events::events))
         .route("/v1/timeline", get(timeline::timeline))
         .route("/v1/faults", get(faults::list).post(faults::add))
@@ -309,10 +314,17 @@ impl From<QueryRejection> for RequestError {
     }
 }
 
+impl From<TooManyCaptures> for RequestError {
+    fn from(error: TooManyCaptures) -> Self {
+        Self::TooManyCaptures(error)
+    }
+}
+
 impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
         match self {
             Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
+            Self::TooManyCaptures(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Self::TooManyFollowers => {
                 let reason =
                     format!("{MAX_FOLLOWERS} clients already follow calls or events, which is the limit");

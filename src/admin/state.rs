@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 
+use crate::capture::CaptureHub;
 use crate::cri::MeteredChannel;
 use crate::engine::InFlightReader;
 use crate::events::EventRecorder;
@@ -49,6 +50,8 @@ pub struct ApiState {
     pub calls: Arc<CallHistory>,
     /// Calls in flight.
     pub in_flight: InFlightReader,
+    /// Captures of calls with their messages.
+    pub captures: CaptureHub,
     /// Whether commands are reduced to their programs.
     pub redact: bool,
     /// History of events.

@@ -27,6 +27,7 @@ use super::shared::Shared;
 use super::spec_updates::SpecUpdates;
 use super::store::open_store;
 use crate::admin::{Admin, ApiMetrics, ApiState, ServerInfo};
+use crate::capture::CaptureHub;
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::engine::{InFlightReader, Inputs, NodeEngine, Outputs};
@@ -103,9 +104,11 @@ impl Shim {
         let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
         let policies = shared.policies.clone();
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
+        let captures = CaptureHub::new(tap.body_capture());
         let api_state = ApiState {
             calls: calls.clone(),
             in_flight,
+            captures: captures.clone(),
             redact,
             events: events.clone(),
             inventory: inventory_rx,
@@ -144,6 +147,7 @@ impl Shim {
             events,
             journal,
             timeline,
+            captures,
             traces,
             faults: metrics.panics,
             inspect_requests,

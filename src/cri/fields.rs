@@ -1,7 +1,9 @@
 //! Fields of requests and responses by their path, as text. All other fields of a message stay
 //! unchanged, including those that probeshim does not know.
 
+mod json;
 mod path;
+mod secrets;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,7 +15,9 @@ use prost_reflect::{
     ServiceDescriptor, Value,
 };
 
+pub use json::MessageJsonError;
 pub use path::{FieldError, FieldPath};
+pub use secrets::Redaction;
 
 use path::{Item, Segment, item_kind, parse_value};
 

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 
+use crate::capture::CaptureHub;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::deadline;
 use crate::events::{Event, EventRecorder, reason};
@@ -66,6 +67,7 @@ pub(crate) struct Outputs {
     pub(crate) journal: Option<Journal>,
     /// Results of probes over time.
     pub(crate) timeline: Timeline,
+    pub(crate) captures: CaptureHub,
     pub(crate) traces: Option<Traces>,
     /// Number of panics of the engine.
     pub(crate) faults: Counter,
@@ -185,6 +187,7 @@ impl NodeEngine {
             // The waiting task may be gone.
             TapEvent::Barrier(reached) => drop(reached.send(())),
             TapEvent::CallEnded(mut call) => {
+                self.outputs.captures.on_call_ended(&mut call);
                 self.requests_in_flight.remove(call.call.id);
                 let items = std::mem::take(&mut call.observations.items);
                 let is_mutating = !is_read_only(&call.call.method);
@@ -320,6 +323,7 @@ impl NodeEngine {
         let record = self.outputs.calls.push(record.strip_trace());
         let threshold = self.analyzer.failure_threshold(&self.inventory, &record);
         self.outputs.timeline.add_call(&record, threshold);
+        self.outputs.captures.on_record(&record);
         if let Some(journal) = &self.outputs.journal {
             journal.write(record);
         }
@@ -355,6 +359,7 @@ mod tests {
     use crate::history::recorder::TimelineSources;
     use crate::history::timeline::NodeFacts;
     use crate::socket::SocketPath;
+    use crate::tap::BodyCapture;
 
     #[tokio::test]
     async fn a_panic_in_the_engine_is_counted_and_later_events_are_processed() {
@@ -374,6 +379,7 @@ mod tests {
             events: events.clone(),
             journal: None,
             timeline: Timeline::start(TimelineSources::default(), None, NodeFacts::default()),
+            captures: CaptureHub::new(BodyCapture::default()),
             traces: None,
             faults: Counter::default(),
             inspect_requests: mpsc::channel(1).0,

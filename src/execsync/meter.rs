@@ -61,6 +61,7 @@ impl ExecMeter {
             start: SystemTime::now(),
             since: now,
             trace: None,
+            timeout: None,
         });
         self.next_id += 1;
         let exec = ExecCall { command: command.to_vec(), timeout_seconds, ..ExecCall::default() };
@@ -92,6 +93,7 @@ impl ExecMeter {
             observations: Observations { observed_since: info.since, items: Vec::new() },
             info,
             request: None,
+            bodies: None,
         };
         self.tracker.on_end(&self.container, Box::new(decoded), CallContext::default(), Instant::now());
     }

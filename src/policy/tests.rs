@@ -138,6 +138,7 @@ fn info(id: u64, method: &str) -> Arc<CallInfo> {
         start: SystemTime::UNIX_EPOCH,
         since: Instant::now(),
         trace: None,
+        timeout: None,
     })
 }
 

@@ -20,7 +20,7 @@ use super::outcome::CallOutcome;
 use super::peer::Peer;
 use super::policy::{CallPolicy, Interceptor};
 use super::turn::Turns;
-use crate::cri::{MethodName, StatusMessage};
+use crate::cri::{MethodName, StatusMessage, grpc_timeout};
 use crate::terminal::sanitize;
 
 /// Maximum bytes of all requests together that the policy reads before they are forwarded. Further
@@ -170,7 +170,7 @@ impl CallInFlight {
         tracker.metrics.streams_open.inc();
         let id = tracker.numbers.next();
         let method = MethodName::of_path(request.uri().path());
-        let CapturePlan { request: up, response: down, notify_on_request } =
+        let CapturePlan { request: up, response: down, notify_on_request, keep_timeout } =
             tracker.observer.capture_plan(&method);
         let info = Arc::new(CallInfo {
             id,
@@ -179,6 +179,7 @@ impl CallInFlight {
             start: SystemTime::now(),
             since: Instant::now(),
             trace: TraceContext::from_headers(request.headers()),
+            timeout: keep_timeout.then(|| grpc_timeout(request.headers())).flatten(),
         });
         tracker.observer.on_start(&info);
         let listener = || ObserverRef { info: info.clone(), observer: tracker.observer.clone() };

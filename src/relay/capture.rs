@@ -57,13 +57,21 @@ impl Capture {
         Self { bytes: Vec::new(), held: 0, limit, not_whole: None, budget: budget.clone() }
     }
 
+    /// Creates a capture of `bytes`, which is incomplete if the budget has too little memory.
+    #[must_use]
+    pub fn copied(bytes: &[u8], budget: &CaptureBudget) -> Self {
+        let mut copy = Self::new(bytes.len(), budget);
+        copy.add(bytes);
+        copy
+    }
+
     /// Returns all bytes that passed, or the reason why the capture is incomplete.
     pub fn bytes(&self) -> Result<&[u8], CaptureError> {
         self.not_whole.map_or(Ok(&self.bytes), Err)
     }
 
     /// Adds data. A capture that cannot be complete is of no use, and gives up its bytes.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         if self.not_whole.is_some() {
             return;
         }

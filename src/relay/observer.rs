@@ -61,6 +61,8 @@ pub struct CapturePlan {
     pub response: CaptureMode,
     /// Whether the call is reported as soon as its request is complete, and not only at its end.
     pub notify_on_request: bool,
+    /// Whether the deadline of the call is kept.
+    pub keep_timeout: bool,
 }
 
 /// Selects the data that is captured of one direction of a call.
@@ -97,6 +99,8 @@ pub struct CallInfo {
     pub since: Instant,
     /// Trace context in the headers of the request, unchanged.
     pub trace: Option<TraceContext>,
+    /// Time that the client gives the call, if the plan keeps it and the client sent it.
+    pub timeout: Option<Duration>,
 }
 
 impl CallInfo {

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::QueueItem;
+use super::body_capture::{BodyCapture, CallBodies};
 use super::call::{Call, ExecCall};
 use super::messages::MessageContext;
 use super::methods::{self, ReadMessage, ResponseKind};
@@ -106,6 +107,8 @@ pub struct DecodedCall {
     /// The message of a request that created a sandbox or container, if the tap keeps it; or the
     /// reason why the message is unknown.
     pub request: Option<Result<RedactedBytes, String>>,
+    /// The messages of the call, while messages are captured.
+    pub bodies: Option<Box<CallBodies>>,
 }
 
 /// Times of a request.
@@ -151,6 +154,7 @@ pub struct Decoder {
     /// Time until which calls gather.
     gather_until: Option<Instant>,
     metrics: TapMetrics,
+    bodies: BodyCapture,
     /// Whether the messages of requests that create sandboxes and containers are kept.
     keep_raw_requests: bool,
 }
@@ -167,9 +171,11 @@ impl Decoder {
     pub(super) fn new(
         queue: mpsc::Receiver<QueueItem>,
         metrics: TapMetrics,
+        bodies: BodyCapture,
         keep_raw_requests: bool,
     ) -> Self {
-        Self { queue, batch: Vec::with_capacity(BATCH_ITEMS), gather_until: None, metrics, keep_raw_requests }
+        let batch = Vec::with_capacity(BATCH_ITEMS);
+        Self { queue, batch, gather_until: None, metrics, bodies, keep_raw_requests }
     }
 
     /// Waits for items of the queue, and passes their events to `sink`, in order. Returns false if
@@ -247,8 +253,12 @@ impl Decoder {
         let times = received.zip(request.sent).map(|(received, sent)| SendTimes { received, sent });
         let observations = Observations { observed_since: info.since, items: read.facts };
         let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&info.method);
+        let bodies = self
+            .bodies
+            .is_active()
+            .then(|| Box::new(self.bodies.messages(&info.method, ending, [&request, &response])));
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { info, received, times, call: read.call, observations, request }
+        DecodedCall { info, received, times, call: read.call, observations, request, bodies }
     }
 
     /// Decodes a captured message into the context, or counts the failure.

@@ -125,7 +125,7 @@ mod tests {
     fn info(id: u64) -> Arc<CallInfo> {
         let method = MethodName::of_path("/a/B");
         let (start, since) = (SystemTime::UNIX_EPOCH, Instant::now());
-        Arc::new(CallInfo { id, peer: None, method, start, since, trace: None })
+        Arc::new(CallInfo { id, peer: None, method, start, since, trace: None, timeout: None })
     }
 
     fn ids(calls: &CallsInFlight) -> Vec<u64> {

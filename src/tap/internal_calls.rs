@@ -138,6 +138,7 @@ impl InternalCalls {
             start: SystemTime::now(),
             since: Instant::now(),
             trace: None,
+            timeout: None,
         });
         if is_reported {
             self.in_flight.insert_internal(&info, pod.clone(), container.clone());
@@ -231,6 +232,7 @@ impl InternalCall {
             call,
             observations,
             request: None,
+            bodies: None,
         })));
     }
 }

@@ -16,6 +16,26 @@ const CONFIG_LIMIT: usize = 4 << 20;
 /// Maximum number of bytes that are captured of a response.
 pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
 
+/// Methods that only read the state, and whose response is not a stream.
+const READ_ONLY: [&str; 16] = [
+    "Version",
+    "Status",
+    "RuntimeConfig",
+    "PodSandboxStatus",
+    "ContainerStatus",
+    "ListPodSandbox",
+    "ListContainers",
+    "PodSandboxStats",
+    "ContainerStats",
+    "ListPodSandboxStats",
+    "ListContainerStats",
+    "ListMetricDescriptors",
+    "ListPodSandboxMetrics",
+    "ListImages",
+    "ImageStatus",
+    "ImageFsInfo",
+];
+
 /// Decodes a message into the context of its call.
 pub(super) type ReadMessage = fn(&mut MessageContext, &[u8]) -> Result<(), DecodeError>;
 
@@ -68,7 +88,7 @@ pub fn is_stream(method: &MethodName) -> bool {
 /// the call.
 #[must_use]
 pub fn is_read_only(method: &MethodName) -> bool {
-    ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
+    READ_ONLY.contains(&method.label())
 }
 
 /// Returns whether calls to a method create a sandbox or container.
@@ -174,6 +194,15 @@ mod tests {
     #[test]
     fn the_tap_observes_sixteen_methods_of_the_cri() {
         assert_eq!(all().len(), 16);
+    }
+
+    #[test]
+    fn each_read_only_method_is_a_method_of_the_cri_without_a_stream() {
+        for name in READ_ONLY {
+            let method = Method::from_name(name).unwrap();
+            assert!(!method.is_streaming() && is_read_only(&MethodName::Known(method)), "{name}");
+        }
+        assert!(!is_read_only(&MethodName::of_path("/a.B/ContainerStatus")));
     }
 
     proptest! {

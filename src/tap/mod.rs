@@ -4,6 +4,7 @@
 //! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► TapEvent
 //! ```
 
+mod body_capture;
 mod call;
 mod decoder;
 mod in_flight;
@@ -26,6 +27,7 @@ use crate::relay::{
     RequestSent,
 };
 
+pub use body_capture::{BodyCapture, BodyCaptureGuard, BodyOmission, CallBodies, CapturedBody};
 pub use call::{Call, ExecCall, ExecResult, KillRecord, ProbeFailure};
 pub use decoder::{
     DecodedCall, Decoder, ExecRequest, HeldRequest, Observations, SendTimes, StopRequest, TapEvent,
@@ -79,6 +81,7 @@ pub struct Tap {
     /// Rate limit of each kind of list.
     paces: [RateLimit; 2],
     in_flight: Arc<CallsInFlight>,
+    bodies: BodyCapture,
 }
 
 /// Maximum number of bytes of all captured requests that stop or remove an object.
@@ -97,6 +100,7 @@ impl Tap {
         let (queue, observed) = mpsc::channel(settings.queued_calls);
         let budget = CaptureBudget::new(settings.captured_bytes);
         let stop_budget = CaptureBudget::new(STOP_BUDGET_BYTES);
+        let bodies = BodyCapture::default();
         (
             Self {
                 queue,
@@ -105,8 +109,9 @@ impl Tap {
                 metrics: metrics.clone(),
                 paces: Default::default(),
                 in_flight: Arc::default(),
+                bodies: bodies.clone(),
             },
-            Decoder::new(observed, metrics, settings.hands_on_requests),
+            Decoder::new(observed, metrics, bodies, settings.hands_on_requests),
         )
     }
 
@@ -120,6 +125,33 @@ impl Tap {
     #[must_use]
     pub fn calls_in_flight(&self) -> Arc<CallsInFlight> {
         self.in_flight.clone()
+    }
+
+    /// Returns the switch for captures of all messages.
+    #[must_use]
+    pub fn body_capture(&self) -> BodyCapture {
+        self.bodies.clone()
+    }
+
+    /// Returns the plan for the observations of a call.
+    fn watched_plan(&self, method: &MethodName) -> CapturePlan {
+        let Some(watched) = methods::spec_for(method) else { return CapturePlan::default() };
+        if watched.list.is_some_and(|list| !self.paces[list as usize].allow(Instant::now())) {
+            return CapturePlan::default();
+        }
+        let capture = |limit| CaptureMode::Prefix(Capture::new(limit, &self.budget));
+        let response = match watched.response {
+            None => CaptureMode::None,
+            Some(ResponseKind::Unary(_)) => capture(methods::RESPONSE_LIMIT),
+            Some(ResponseKind::Stream(_)) => {
+                CaptureMode::Messages { longest: methods::RESPONSE_LIMIT, budget: self.budget.clone() }
+            }
+        };
+        let budget = if watched.is_stop() { &self.stop_budget } else { &self.budget };
+        let request = watched
+            .request
+            .map_or(CaptureMode::None, |_| CaptureMode::Prefix(Capture::new(watched.request_limit, budget)));
+        CapturePlan { request, response, notify_on_request: watched.is_announced, keep_timeout: false }
     }
 
     fn queue(&self, queued: QueueItem) {
@@ -142,23 +174,8 @@ impl QueueItem {
 
 impl Observer for Tap {
     fn capture_plan(&self, method: &MethodName) -> CapturePlan {
-        let Some(watched) = methods::spec_for(method) else { return CapturePlan::default() };
-        if watched.list.is_some_and(|list| !self.paces[list as usize].allow(Instant::now())) {
-            return CapturePlan::default();
-        }
-        let capture = |limit| CaptureMode::Prefix(Capture::new(limit, &self.budget));
-        let response = match watched.response {
-            None => CaptureMode::None,
-            Some(ResponseKind::Unary(_)) => capture(methods::RESPONSE_LIMIT),
-            Some(ResponseKind::Stream(_)) => {
-                CaptureMode::Messages { longest: methods::RESPONSE_LIMIT, budget: self.budget.clone() }
-            }
-        };
-        let budget = if watched.is_stop() { &self.stop_budget } else { &self.budget };
-        let request = watched
-            .request
-            .map_or(CaptureMode::None, |_| CaptureMode::Prefix(Capture::new(watched.request_limit, budget)));
-        CapturePlan { request, response, notify_on_request: watched.is_announced }
+        let plan = self.watched_plan(method);
+        if self.bodies.is_active() { self.bodies.extended(plan, method) } else { plan }
     }
 
     fn on_start(&self, info: &Arc<CallInfo>) {

@@ -125,7 +125,8 @@ fn selection(query: &CallsQuery) -> Result<Selection, RequestError> {
     }
 }
 
-fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
+/// Returns the filter of a query.
+pub(super) fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
     let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
     let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
     let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;

@@ -115,6 +115,7 @@ mod tests {
             start: SystemTime::UNIX_EPOCH,
             since,
             trace: None,
+            timeout: None,
         };
         CallInFlight { info, details }
     }

@@ -348,5 +348,6 @@ pub(super) fn kubelet_call(method: &str) -> Arc<CallInfo> {
         start: SystemTime::now(),
         since: Instant::now(),
         trace: None,
+        timeout: None,
     })
 }

@@ -61,6 +61,7 @@ impl Scenario {
             start: self.start + MS * at,
             since: self.at(at),
             trace: None,
+            timeout: None,
         });
         let times = SendTimes { received: self.at(at), sent: self.at(at + 1) };
         let request = ExecRequest {
@@ -85,7 +86,15 @@ impl Scenario {
         let duration = self.at(at) - info.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&info) };
         let observations = Observations { observed_since: info.since, items: Vec::new() };
-        let ended = DecodedCall { received: None, times: None, call, observations, info, request: None };
+        let ended = DecodedCall {
+            received: None,
+            times: None,
+            call,
+            observations,
+            info,
+            request: None,
+            bodies: None,
+        };
         let now = self.at(at);
         self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }
