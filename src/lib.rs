@@ -96,6 +96,8 @@ pub mod lint;
 
 pub mod capture;
 
+pub mod replay;
+
 pub mod config;
 
 pub mod engine;

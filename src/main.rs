@@ -89,6 +89,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
             runtime.block_on(app::run(settings.shim)).map_err(CliError::from_display)
         }
         CliCommand::Calls(calls) => runtime.block_on(calls.run()),
+        CliCommand::Capture(capture) => runtime.block_on(capture.run()),
         CliCommand::Explain(explain) => runtime.block_on(explain.run()),
         CliCommand::Lint(lint) => runtime.block_on(lint.run()),
         CliCommand::Events(events) => runtime.block_on(events.run()),

@@ -146,7 +146,7 @@ impl PhaseStats {
 
 /// Returns a percentile of sorted durations in milliseconds: the smallest duration that is not
 /// exceeded by this percentage of the durations. Returns `None` if there are no durations.
-pub(super) fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
+pub(crate) fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).map(|time| time.as_secs_f64() * 1e3)
 }

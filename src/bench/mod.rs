@@ -23,6 +23,7 @@ use crate::execsync::{ExecMeter, Phases};
 use crate::inventory::RuntimeInfo;
 use crate::socket::SocketPath;
 
+pub(crate) use figures::percentile_ms;
 pub use figures::{BenchReport, PathResult, PhaseStats};
 pub use storm::{FailureCount, Saturation, SaturationReason, StormReport, StormSpec, StormStep, run_storm};
 

@@ -6,6 +6,7 @@ mod bar;
 mod bench;
 mod call_arg;
 mod calls;
+mod capture;
 mod check;
 mod completion;
 mod delete;
@@ -65,6 +66,7 @@ use crate::procrun::monitor;
 
 pub use bench::BenchArgs;
 pub use calls::CallsCommand;
+pub use capture::CaptureCommand;
 pub use check::{CheckCommand, schema};
 pub use completion::{CompletionCommand, ManCommand};
 pub use delete::DeleteCommand;
@@ -130,6 +132,15 @@ pub enum CliCommand {
     /// runtime's connection broke), client-gone (the client's connection closed before the call
     /// ended, or was aborted at the end of a drain), no-status.
     Calls(CallsCommand),
+
+    /// Record calls with their messages in a file, without secrets
+    ///
+    /// Values of environment variables, credentials, output of commands, values of annotations,
+    /// verbose information and fields that the CRI does not define are removed before anything
+    /// leaves the running probeshim. Commands stay, unless it redacts them or --redact-commands is
+    /// given. Calls are captured as they end, and the file has one line of JSON for each.
+    /// `probeshim replay` sends them again. The guide docs/guides/capture.md has the details.
+    Capture(CaptureCommand),
 
     /// Explain an ExecSync: its probe or hook, its phases, and the causes on the node
     #[command(override_usage = "probeshim explain [OPTIONS] \

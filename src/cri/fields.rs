@@ -123,6 +123,11 @@ impl FieldMessage {
         change(&mut self.0, &path.segments, &mut remove_field)
     }
 
+    /// Returns the message itself.
+    pub(super) fn into_dynamic(self) -> DynamicMessage {
+        self.0
+    }
+
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Bytes {

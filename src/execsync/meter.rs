@@ -41,6 +41,14 @@ pub struct ExecTiming {
     pub run: Duration,
 }
 
+impl PendingExec {
+    /// Returns the id of the call, which no other call of its meter has.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.info.id
+    }
+}
+
 impl ExecMeter {
     /// Creates a meter for the container with this full id. `has_exec_events` is whether the
     /// runtime reports exec instances.
@@ -114,6 +122,11 @@ impl ExecMeter {
     /// Returns the phases of calls that were recorded since the last call. With `is_final`, calls
     /// that have ended are recorded immediately, without waiting for more events.
     pub fn take_phases(&mut self, is_final: bool) -> Vec<Phases> {
+        self.take_measured(is_final).into_iter().map(|(_, phases)| phases).collect()
+    }
+
+    /// Returns the phases as [`Self::take_phases`] does, each with the id of its call.
+    pub fn take_measured(&mut self, is_final: bool) -> Vec<(u64, Phases)> {
         if is_final {
             self.tracker.flush(Instant::now());
         } else {
@@ -123,7 +136,7 @@ impl ExecMeter {
         let records = self.tracker.records.drain(..);
         // A record that later events amended was returned already.
         let final_records = records.filter(|record| !record.is_amended);
-        final_records.filter_map(|record| Some(record.analysis?.phases.clone())).collect()
+        final_records.filter_map(|record| Some((record.call.id, record.analysis?.phases.clone()))).collect()
     }
 
     /// Returns the timings of the exec instances that have exited since the last call.

@@ -1,0 +1,298 @@
+//! Sends the calls of a capture in their order and with their distances, and measures them.
+
+use std::collections::HashMap;
+use std::panic;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_stream::StreamExt as _;
+use tonic::Status;
+
+use super::file::{RecordedCall, Recording};
+use super::report::{ReplayReport, ReplayedCall, SkipReason};
+use super::targets::Targets;
+use crate::capture::CaptureRuntime;
+use crate::containerd::{TaskEvents, TimestampedEvent};
+use crate::cri::v1::{ExecSyncResponse, VersionRequest};
+use crate::cri::{Code, FieldMessage, Method, MethodName, RawClient, lazy_channel, runtime_client};
+use crate::deadline;
+use crate::execsync::{ExecMeter, PendingExec, Phases};
+use crate::history::json;
+use crate::inventory::RuntimeInfo;
+use crate::relay::CallOutcome;
+use crate::socket::SocketPath;
+use crate::tap::is_read_only;
+
+/// Maximum number of calls in flight. Later calls wait, and are counted as late.
+const MAX_IN_FLIGHT: usize = 1000;
+
+/// Time to wait for events after the last call.
+const LATE_EVENTS: Duration = Duration::from_millis(1500);
+
+/// Parameters of a replay.
+#[derive(Clone, Debug)]
+pub struct ReplaySpec {
+    /// Socket of the runtime, or of a probeshim in front of it.
+    pub upstream: SocketPath,
+    /// Factor by which the distances of calls are shortened.
+    pub speed: f64,
+}
+
+/// Error of a replay.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The runtime does not answer.
+    #[error("the runtime at {socket} does not answer: {}", status.message())]
+    Runtime {
+        /// Socket of the runtime.
+        socket: SocketPath,
+        /// The status.
+        status: Status,
+    },
+}
+
+/// A call to be sent.
+struct PlannedCall {
+    /// Index of the recorded call.
+    index: usize,
+    method: Method,
+    request: FieldMessage,
+    /// Time from the start of the replay.
+    due: Duration,
+}
+
+/// Result of a call that was sent.
+struct SentCall {
+    index: usize,
+    outcome: CallOutcome,
+    message: Option<String>,
+    exit_code: Option<i32>,
+    duration: Duration,
+    exec: Option<(String, PendingExec)>,
+}
+
+/// Measures the phases of the ExecSyncs in all containers.
+struct PhaseMeters {
+    events: Option<TaskEvents>,
+    meters: HashMap<String, ExecMeter>,
+    /// Indices of recorded calls, by container and id in its meter.
+    indices: HashMap<(String, u64), usize>,
+    measured: HashMap<usize, Phases>,
+}
+
+/// Sends the calls of a recording that read the state, and its ExecSyncs.
+pub async fn run_replay(recording: &Recording, spec: &ReplaySpec) -> Result<ReplayReport, ReplayError> {
+    let failed = |status| ReplayError::Runtime { socket: spec.upstream.clone(), status };
+    let mut client = runtime_client(&spec.upstream);
+    let version = client.version(VersionRequest { version: "v1".to_owned() }).await.map_err(failed)?;
+    let runtime = RuntimeInfo::from(version.into_inner());
+    let mut phases =
+        PhaseMeters::new(runtime.is_containerd().then(|| TaskEvents::new(lazy_channel(&spec.upstream))));
+    // The subscription starts while the containers are listed.
+    let targets = phases.observe(Targets::list(&mut client, &recording.calls)).await.map_err(failed)?;
+    let runtime = CaptureRuntime { name: runtime.name, version: runtime.version };
+    let mut report = ReplayReport::new(recording, &spec.upstream, runtime);
+    let mut planned = Vec::new();
+    let began = recording.calls.first().map(|call| call.start);
+    for (index, call) in recording.calls.iter().enumerate() {
+        match plan(call, &targets) {
+            Ok((method, request)) => {
+                let after = began.and_then(|began| call.start.duration_since(began).ok()).unwrap_or_default();
+                planned.push(PlannedCall { index, method, request, due: after.div_f64(spec.speed) });
+            }
+            Err(reason) => report.skip(reason, &targets),
+        }
+    }
+    let (sent, late) = send_all(recording, planned, &spec.upstream, &mut phases).await;
+    phases.wait_for_late_events().await;
+    report.late(late);
+    let mut measured = phases.measured;
+    let replayed = sent.into_iter().map(|call| ReplayedCall {
+        recorded: &recording.calls[call.index],
+        outcome: call.outcome,
+        message: call.message,
+        exit_code: call.exit_code,
+        duration: call.duration,
+        phases: measured.remove(&call.index).map(|phases| json::Phases::from(&phases)),
+    });
+    report.add(replayed.collect());
+    Ok(report)
+}
+
+/// Returns the request to send for a recorded call, or the reason why none is sent.
+fn plan(call: &RecordedCall, targets: &Targets) -> Result<(Method, FieldMessage), SkipReason> {
+    let MethodName::Known(method) = call.method else { return Err(SkipReason::NotReadOnly) };
+    if !is_read_only(&call.method) && method.name() != "ExecSync" {
+        return Err(SkipReason::NotReadOnly);
+    }
+    if call.has_no_command {
+        return Err(SkipReason::CommandRedacted);
+    }
+    let mut request = call.request.clone().ok_or(SkipReason::NoRequest)?;
+    targets.resolve(&call.method, &mut request).map_err(SkipReason::NotFound)?;
+    Ok((method, request))
+}
+
+/// Sends all calls, each at its time. Returns their results, in the order of their ends, and the
+/// longest delay of a call.
+async fn send_all(
+    recording: &Recording,
+    planned: Vec<PlannedCall>,
+    upstream: &SocketPath,
+    phases: &mut PhaseMeters,
+) -> (Vec<SentCall>, Duration) {
+    let client = RawClient::new(upstream);
+    let (began, mut late) = (Instant::now(), Duration::ZERO);
+    let mut planned = planned.into_iter().peekable();
+    let (mut running, mut ended) = (JoinSet::new(), Vec::new());
+    while planned.peek().is_some() || !running.is_empty() {
+        let next = planned.peek().filter(|_| running.len() < MAX_IN_FLIGHT).map(|call| began + call.due);
+        tokio::select! {
+            () = deadline::reached(next) => {
+                let Some(call) = planned.next() else { continue };
+                late = late.max(began.elapsed().saturating_sub(call.due));
+                let exec = phases.start(&call);
+                running.spawn(send(client.clone(), call.index, call.method, call.request, limit(&recording.calls[call.index]), exec));
+            }
+            Some(call) = running.join_next() => {
+                let mut call = call.unwrap_or_else(|panicked| panic::resume_unwind(panicked.into_panic()));
+                phases.finish(&mut call);
+                ended.push(call);
+            }
+            event = phases.next_event() => phases.on_event(event),
+        }
+    }
+    (ended, late)
+}
+
+/// Limits of a call: the time that the runtime is given, and the time after which the call is
+/// cancelled. A call that its client cancelled without a deadline is cancelled after the same time.
+fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
+    let is_cancelled = matches!(call.outcome, CallOutcome::ClientReset(_) | CallOutcome::ClientGone);
+    (call.timeout, call.timeout.or(is_cancelled.then_some(call.duration)))
+}
+
+async fn send(
+    client: RawClient,
+    index: usize,
+    method: Method,
+    request: FieldMessage,
+    (sent_timeout, limit): (Option<Duration>, Option<Duration>),
+    exec: Option<(String, PendingExec)>,
+) -> SentCall {
+    let began = Instant::now();
+    let call = async {
+        if method.name() == "ExecSync" {
+            let response = client.call::<ExecSyncResponse>(method, request, sent_timeout).await?;
+            return Ok(Some(response.exit_code));
+        }
+        client.call::<()>(method, request, sent_timeout).await.map(|()| None)
+    };
+    let result: Result<Result<Option<i32>, Status>, _> = match limit {
+        Some(limit) => timeout(limit, call).await,
+        None => Ok(call.await),
+    };
+    let duration = began.elapsed();
+    let is_over = limit.is_some_and(|limit| duration >= limit);
+    let reset = CallOutcome::ClientReset(h2::Reason::CANCEL);
+    let (outcome, message, exit_code) = match result {
+        Err(_) => (reset, None, None),
+        // The client's own deadline, which the channel observes too.
+        Ok(Err(status)) if is_over && status.code() == tonic::Code::Cancelled => (reset, None, None),
+        Ok(Err(status)) => {
+            let code = CallOutcome::Completed(Some(Code::from(status.code())));
+            (code, Some(status.message().to_owned()), None)
+        }
+        Ok(Ok(exit_code)) => (CallOutcome::Completed(Some(Code::OK)), None, exit_code),
+    };
+    SentCall { index, outcome, message, exit_code, duration, exec }
+}
+
+impl PhaseMeters {
+    fn new(events: Option<TaskEvents>) -> Self {
+        Self { events, meters: HashMap::new(), indices: HashMap::new(), measured: HashMap::new() }
+    }
+
+    /// Waits for a future while events are received.
+    async fn observe<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                result = &mut future => return result,
+                event = self.next_event() => self.on_event(event),
+            }
+        }
+    }
+
+    /// Returns the next event; never completes without events. An error ends them.
+    async fn next_event(&mut self) -> Option<TimestampedEvent> {
+        match &mut self.events {
+            Some(events) => events.next().await.and_then(Result::ok),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn on_event(&mut self, event: Option<TimestampedEvent>) {
+        let Some(event) = event else {
+            self.events = None;
+            return;
+        };
+        for meter in self.meters.values_mut() {
+            meter.on_task_event(&event);
+        }
+        self.collect(false);
+    }
+
+    /// Called before a call is sent.
+    fn start(&mut self, call: &PlannedCall) -> Option<(String, PendingExec)> {
+        if call.method.name() != "ExecSync" {
+            return None;
+        }
+        let container = call.request.text(&["container_id"])?;
+        let command = call.request.texts("cmd").unwrap_or_default();
+        let has_events = self.events.is_some();
+        let meter =
+            self.meters.entry(container.clone()).or_insert_with(|| ExecMeter::new(&container, has_events));
+        let pending = meter.start(&command, call.request.number("timeout").unwrap_or(0));
+        self.indices.insert((container.clone(), pending.id()), call.index);
+        Some((container, pending))
+    }
+
+    fn finish(&mut self, call: &mut SentCall) {
+        let Some((container, pending)) = call.exec.take() else { return };
+        let code = match call.outcome {
+            CallOutcome::Completed(Some(code)) => code,
+            _ => Code::CANCELLED,
+        };
+        if let Some(meter) = self.meters.get_mut(&container) {
+            meter.finish(pending, call.duration, code, call.exit_code);
+        }
+        self.collect(false);
+    }
+
+    /// Takes the phases that are known. With `is_final`, no more events are awaited.
+    fn collect(&mut self, is_final: bool) {
+        for (container, meter) in &mut self.meters {
+            // Only calls need the timings of exec instances.
+            drop(meter.take_timings());
+            for (id, phases) in meter.take_measured(is_final) {
+                if let Some(index) = self.indices.remove(&(container.clone(), id)) {
+                    self.measured.insert(index, phases);
+                }
+            }
+        }
+    }
+
+    /// Waits a moment for the late events of calls that have ended.
+    async fn wait_for_late_events(&mut self) {
+        let until = Instant::now() + LATE_EVENTS;
+        while !self.indices.is_empty()
+            && self.events.is_some()
+            && let Ok(event) = timeout_at(until, self.next_event()).await
+        {
+            self.on_event(event);
+        }
+        self.collect(true);
+    }
+}
