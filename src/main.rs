@@ -90,6 +90,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         }
         CliCommand::Calls(calls) => runtime.block_on(calls.run()),
         CliCommand::Capture(capture) => runtime.block_on(capture.run()),
+        CliCommand::Replay(replay) => runtime.block_on(replay.run()),
         CliCommand::Explain(explain) => runtime.block_on(explain.run()),
         CliCommand::Lint(lint) => runtime.block_on(lint.run()),
         CliCommand::Events(events) => runtime.block_on(events.run()),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::hub::CaptureItem;
 use crate::cri::{FieldMessage, MessageSide, MethodName, Redaction};
 use crate::history::json::{Call, milliseconds};
+use crate::redact::without_queries;
 use crate::tap::{BodyOmission, CapturedBody};
 
 /// Version of the format. Any change other than a new field raises it.
@@ -125,6 +126,7 @@ impl CapturedCall {
             Redaction::Secrets => Call::from(&**record),
             Redaction::SecretsAndCommands => Call::from(&(**record).clone().redacted()),
         };
+        call.message = call.message.map(|message| without_queries(&message).into_owned());
         if let Some(exec) = &mut call.exec {
             exec.output = None;
         }

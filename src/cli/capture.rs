@@ -36,7 +36,7 @@ pub struct CaptureCommand {
     namespace: NamespaceArg,
 
     /// File to write, readable only by its owner; - writes to standard output
-    #[arg(id = "file", short, long = "output", value_name = "FILE", required = true)]
+    #[arg(id = "file", short = 'o', long = "output", value_name = "FILE", required = true)]
     file: PathBuf,
 
     /// Duration of the capture, 1s to 24h. Ctrl-C ends it earlier

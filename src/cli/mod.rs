@@ -39,6 +39,7 @@ mod pods;
 mod probe_result;
 mod probes;
 mod query;
+mod replay;
 mod report;
 mod status;
 mod stderr;
@@ -85,6 +86,7 @@ pub use mode::ModeCommand;
 pub use pause::{PauseCommand, ResumeCommand};
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
+pub use replay::ReplayCommand;
 pub use report::ReportCommand;
 pub use status::StatusCommand;
 pub use uninstall::UninstallCommand;
@@ -141,6 +143,15 @@ pub enum CliCommand {
     /// given. Calls are captured as they end, and the file has one line of JSON for each.
     /// `probeshim replay` sends them again. The guide docs/guides/capture.md has the details.
     Capture(CaptureCommand),
+
+    /// Send the calls of a capture again, and compare codes, latencies and phases
+    ///
+    /// Calls that read the state are sent, and ExecSyncs, which execute their commands again, in
+    /// the recorded order and with the recorded distances. Other calls are not sent. Containers
+    /// are found by id, or by the names of their pod and container. Exit code 0: calls were sent.
+    /// Exit code 1: the runtime does not answer, or no call could be sent. Exit code 2: the file
+    /// is not a capture.
+    Replay(ReplayCommand),
 
     /// Explain an ExecSync: its probe or hook, its phases, and the causes on the node
     #[command(override_usage = "probeshim explain [OPTIONS] \

@@ -1,12 +1,14 @@
 //! Removal of secrets from messages. The rules depend on types and names of fields, so that they
 //! apply to every message of the CRI.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use prost_reflect::{DynamicMessage, FieldDescriptor, ReflectMessage as _, Value};
 
 use super::FieldMessage;
+use crate::redact::without_queries;
 
 /// Text in place of a value that was removed.
 const REDACTED: &str = "redacted";
@@ -76,6 +78,12 @@ impl Removal {
                 Value::String(text) if self.is_secret(is_auth, field.name(), text) => {
                     REDACTED.clone_into(text);
                     self.removed.insert(path);
+                }
+                // Messages of registries contain URLs with signatures.
+                Value::String(text) if field.name() == "message" => {
+                    if let Cow::Owned(shown) = without_queries(text) {
+                        *text = shown;
+                    }
                 }
                 Value::Bytes(bytes) => self.clear(bytes, path),
                 _ => {}
