@@ -45,10 +45,8 @@ fn calls_of_crictl_are_captured_without_secrets_and_replayed_with_their_phases()
     let execs = need!(Execs::start(&containerd));
     let file = containerd.folder().join("capture.jsonl");
     let mut process = capture(&execs, &file);
-    // crictl reads the value of a variable as base64: this is that of the secret.
-    let value = "cGw0bnRlZC1zM2NyZXQtdmFsdWU=";
     let more = json!({
-        "envs": [{"key": "TOKEN", "value": value}],
+        "envs": [{"key": "TOKEN", "value": SECRET}],
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": format!("{{\"env\": \"{SECRET}\"}}")},
     });
     let pod = Pod::with(&execs.crictl, containerd.folder(), "planted", &more);

@@ -190,7 +190,6 @@ async fn a_replay_sends_calls_that_read_and_execs_again_and_compares_their_resul
     let shim = place.start_watching(&[]).await;
     let (file, marker) = (place.at("capture"), place.at("marker"));
     let capture = Capture::start(&place, &file, &[]).await;
-    let status = ContainerStatusRequest { container_id: container.clone(), verbose: false };
     let gone = ContainerStatusRequest { container_id: "c0ffee".into(), verbose: false };
     let status =
         |request: &ContainerStatusRequest| (format!("{SERVICE}/ContainerStatus"), request.encode_to_vec());

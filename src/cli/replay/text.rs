@@ -44,23 +44,23 @@ fn latencies(report: &ReplayReport, screen: Screen) -> String {
         Column::text("METHOD"),
         Column::text("PROBE").omit_empty(),
         Column::numeric("CALLS"),
+        Column::numeric("DIFFERENT"),
         Column::numeric("P50 RECORDED"),
         Column::numeric("REPLAYED"),
         Column::numeric("RATIO"),
-        Column::numeric("P99 RECORDED"),
-        Column::numeric("REPLAYED"),
-        Column::numeric("RATIO"),
-        Column::numeric("DIFFERENT"),
+        Column::numeric("P99 RECORDED").optional(),
+        Column::numeric("REPLAYED").optional(),
+        Column::numeric("RATIO").optional(),
     ];
     let row = |group: &ReplayGroup| {
         let mut row = names(group);
         row.push(Cell::new(group.calls.to_string()));
-        row.extend(pair(&group.latency.p50));
-        row.extend(pair(&group.latency.p99));
         row.push(match group.different {
             0 => Cell::new("0"),
             different => Cell::styled(different.to_string(), AnsiColor::Red.on_default()),
         });
+        row.extend(pair(&group.latency.p50));
+        row.extend(pair(&group.latency.p99));
         row
     };
     Table::new(columns, screen).render(&report.groups.iter().map(row).collect::<Vec<_>>())
