@@ -106,17 +106,13 @@ impl CaptureProgress {
         let (count, redaction) = (items.len() as u64, self.redaction);
         self.missed += items.iter().map(|item| item.missed).sum::<u64>();
         let formatted = spawn_blocking(move || items.iter().map(|item| lines(item, redaction)).collect());
-        match formatted.await {
-            Ok(lines) => {
-                self.calls += count;
-                lines
-            }
+        let Ok(lines) = formatted.await else {
             // A panic loses only these calls.
-            Err(_) => {
-                self.missed += count;
-                line(&CaptureLine::Missed { missed: count })
-            }
-        }
+            self.missed += count;
+            return line(&CaptureLine::Missed { missed: count });
+        };
+        self.calls += count;
+        lines
     }
 
     fn end(&self) -> String {

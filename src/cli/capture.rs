@@ -120,9 +120,10 @@ impl CaptureCommand {
         let mut lines = client.capture(&query).await?;
         let header = lines.line().await.ok_or_else(|| anyhow!("probeshim has ended"))?;
         serde_json::from_slice::<CaptureHeader>(&header).context("the response is not a capture")?;
-        let output = match is_stdout {
-            true => CaptureOutput::Stdout,
-            false => CaptureOutput::File(create(&self.file, self.force)?, self.file),
+        let output = if is_stdout {
+            CaptureOutput::Stdout
+        } else {
+            CaptureOutput::File(create(&self.file, self.force)?, self.file)
         };
         let mut writer = CaptureWriter { output, max_bytes: self.max_bytes.0, bytes: 0, calls: 0, missed: 0 };
         let is_open = writer.write(&header)?;

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::CliError;
 use super::admin_args::OutputFormat;
-use crate::replay::{ReadError, Recording, ReplaySpec, run_replay};
+use crate::replay::{CaptureFile, ReadError, ReplaySpec, run_replay};
 use crate::socket::SocketPath;
 use crate::terminal::screen::{Screen, print};
 
@@ -21,8 +21,8 @@ pub struct ReplayCommand {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Socket of the runtime to which the calls are sent, such as unix:///run/containerd/containerd.sock,
-    /// or of a probeshim in front of it
+    /// Socket of the runtime to which the calls are sent, such as
+    /// unix:///run/containerd/containerd.sock, or of a probeshim in front of it
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     upstream: SocketPath,
 
@@ -42,7 +42,7 @@ pub struct ReplayCommand {
 impl ReplayCommand {
     /// Reads the file, sends its calls and prints the comparison.
     pub async fn run(self) -> Result<(), CliError> {
-        let recording = Recording::read(&self.file).map_err(|error| match error {
+        let recording = CaptureFile::read(&self.file).map_err(|error| match error {
             ReadError::Invalid(_) | ReadError::System { .. } => CliError::Usage(error.to_string()),
         })?;
         let spec = ReplaySpec { upstream: self.upstream, speed: self.speed };

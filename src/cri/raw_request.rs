@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use prost::{DecodeError, Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, Value};
@@ -14,8 +13,6 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 use super::client::{MAX_RESPONSE_BYTES, lazy_channel};
-use super::fields::FieldMessage;
-use super::method::Method;
 use super::{FILE_DESCRIPTOR_SET, v1};
 use crate::socket::SocketPath;
 
@@ -110,37 +107,15 @@ impl RawClient {
         self.send(request.message, "/runtime.v1.RuntimeService/CreateContainer").await
     }
 
-    /// Makes a call to a method without a stream. `timeout` is the time that the runtime is given.
-    pub(crate) async fn call<A: Message + Default + 'static>(
-        &self,
-        method: Method,
-        message: FieldMessage,
-        timeout: Option<Duration>,
-    ) -> Result<A, Status> {
-        let mut request = Request::new(message.into_dynamic());
-        if let Some(timeout) = timeout {
-            request.set_timeout(timeout);
-        }
-        self.unary(request, method.path()).await.map(Response::into_inner)
-    }
-
     async fn send<A: Message + Default + 'static>(
         &self,
         request: DynamicMessage,
         path: &'static str,
     ) -> Result<Response<A>, Status> {
-        self.unary(Request::new(request), path).await
-    }
-
-    async fn unary<A: Message + Default + 'static>(
-        &self,
-        request: Request<DynamicMessage>,
-        path: &'static str,
-    ) -> Result<Response<A>, Status> {
         let mut grpc = Grpc::new(self.0.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES);
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let codec = ProstCodec::<DynamicMessage, A>::default();
-        grpc.unary(request, PathAndQuery::from_static(path), codec).await
+        grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await
     }
 }
 

@@ -21,7 +21,7 @@ const MAX_PROBLEMS: usize = 20;
 
 /// A capture that has been read.
 #[derive(Debug)]
-pub struct Recording {
+pub struct CaptureFile {
     /// The first line.
     pub header: CaptureHeader,
     /// The calls in the order in which they began.
@@ -84,7 +84,7 @@ struct LineProblems<'a> {
     found: Vec<String>,
 }
 
-impl Recording {
+impl CaptureFile {
     /// Reads and validates a file. All errors are reported together, up to a limit.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let failed = |error| ReadError::System { path: path.to_owned(), error };
@@ -301,9 +301,9 @@ mod tests {
         })
     }
 
-    fn parse(lines: &[String]) -> Result<Recording, String> {
+    fn parse(lines: &[String]) -> Result<CaptureFile, String> {
         let text = lines.join("\n");
-        Recording::parse(text.as_bytes(), Path::new("file")).map_err(|error| error.to_string())
+        CaptureFile::parse(text.as_bytes(), Path::new("file")).map_err(|error| error.to_string())
     }
 
     #[test]

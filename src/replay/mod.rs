@@ -2,7 +2,7 @@
 //! read the state, and ExecSyncs, are sent.
 //!
 //! ```text
-//! file ──► Recording ──► Targets (containers of this node) ──► run_replay ──► ReplayReport
+//! file ──► CaptureFile ──► Targets (containers of this node) ──► run_replay ──► ReplayReport
 //! ```
 
 mod file;
@@ -10,9 +10,9 @@ mod report;
 mod run;
 mod targets;
 
-pub use file::{ReadError, RecordedCall, Recording};
+pub use file::{CaptureFile, ReadError, RecordedCall};
 pub use report::{
-    CallDifference, LatencyPair, PhaseMean, PhaseMeans, ReplayGroup, ReplayLatency, ReplayReport,
+    CallDifference, LatencyPair, PhaseAverage, PhaseAverages, ReplayGroup, ReplayLatency, ReplayReport,
     SkippedCalls, UnknownTarget,
 };
 pub use run::{ReplayError, ReplaySpec, run_replay};

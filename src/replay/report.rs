@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::file::{RecordedCall, Recording};
+use super::file::{CaptureFile, RecordedCall};
 use super::targets::Targets;
 use crate::bench::percentile_ms;
 use crate::capture::CaptureRuntime;
@@ -80,7 +80,7 @@ pub struct ReplayGroup {
     /// Number of calls with another code or exit code than recorded.
     pub different: usize,
     /// Means of the phases of ExecSyncs; null if the phases of no call are known on both sides.
-    pub phases: Option<PhaseMeans>,
+    pub phases: Option<PhaseAverages>,
 }
 
 /// Percentiles of durations.
@@ -106,19 +106,19 @@ pub struct LatencyPair {
 
 /// Means of the phases of ExecSyncs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseMeans {
+pub struct PhaseAverages {
     /// Number of calls whose phases are all known on both sides.
     pub calls: usize,
     /// Phases in their order. A phase that is unknown in all calls is absent.
-    pub means: Vec<PhaseMean>,
+    pub averages: Vec<PhaseAverage>,
 }
 
 /// Mean of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseMean {
+pub struct PhaseAverage {
     /// Name of the phase.
     pub phase: String,
-    /// The means.
+    /// The averages.
     #[serde(flatten)]
     pub mean: LatencyPair,
 }
@@ -166,7 +166,7 @@ pub(super) enum SkipReason {
 }
 
 impl ReplayReport {
-    pub(super) fn new(recording: &Recording, upstream: &SocketPath, runtime: CaptureRuntime) -> Self {
+    pub(super) fn new(recording: &CaptureFile, upstream: &SocketPath, runtime: CaptureRuntime) -> Self {
         Self {
             upstream: upstream.to_string(),
             recorded_runtime: recording.header.runtime.clone(),
@@ -272,7 +272,7 @@ impl ReplayGroup {
             calls: calls.len(),
             latency: ReplayLatency { p50: pair(50)?, p99: pair(99)? },
             different: calls.iter().filter_map(ReplayedCall::difference).count(),
-            phases: PhaseMeans::new(&calls.iter().filter_map(ReplayedCall::phases).collect::<Vec<_>>()),
+            phases: PhaseAverages::new(&calls.iter().filter_map(ReplayedCall::phases).collect::<Vec<_>>()),
         })
     }
 }
@@ -284,7 +284,7 @@ impl LatencyPair {
     }
 }
 
-impl PhaseMeans {
+impl PhaseAverages {
     fn new(calls: &[[&Phases; 2]]) -> Option<Self> {
         let names = calls.first()?[0].named().map(|(name, _)| name);
         let mean = |side: usize, name: &str| {
@@ -296,10 +296,10 @@ impl PhaseMeans {
             let count = times.len() as f64;
             (!times.is_empty()).then(|| times.iter().sum::<f64>() / count)
         };
-        let means = names.into_iter().filter_map(|name| {
+        let averages = names.into_iter().filter_map(|name| {
             let mean = LatencyPair::new(mean(0, name)?, mean(1, name)?);
-            Some(PhaseMean { phase: name.to_owned(), mean })
+            Some(PhaseAverage { phase: name.to_owned(), mean })
         });
-        Some(Self { calls: calls.len(), means: means.collect() })
+        Some(Self { calls: calls.len(), averages: averages.collect() })
     }
 }

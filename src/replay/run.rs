@@ -9,13 +9,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 
-use super::file::{RecordedCall, Recording};
+use super::file::{CaptureFile, RecordedCall};
 use super::report::{ReplayReport, ReplayedCall, SkipReason};
 use super::targets::Targets;
 use crate::capture::CaptureRuntime;
 use crate::containerd::{TaskEvents, TimestampedEvent};
 use crate::cri::v1::{ExecSyncResponse, VersionRequest};
-use crate::cri::{Code, FieldMessage, Method, MethodName, RawClient, lazy_channel, runtime_client};
+use crate::cri::{Code, FieldClient, FieldMessage, Method, MethodName, lazy_channel, runtime_client};
 use crate::deadline;
 use crate::execsync::{ExecMeter, PendingExec, Phases};
 use crate::history::json;
@@ -82,7 +82,7 @@ struct PhaseMeters {
 }
 
 /// Sends the calls of a recording that read the state, and its ExecSyncs.
-pub async fn run_replay(recording: &Recording, spec: &ReplaySpec) -> Result<ReplayReport, ReplayError> {
+pub async fn run_replay(recording: &CaptureFile, spec: &ReplaySpec) -> Result<ReplayReport, ReplayError> {
     let failed = |status| ReplayError::Runtime { socket: spec.upstream.clone(), status };
     let mut client = runtime_client(&spec.upstream);
     let version = client.version(VersionRequest { version: "v1".to_owned() }).await.map_err(failed)?;
@@ -137,12 +137,12 @@ fn plan(call: &RecordedCall, targets: &Targets) -> Result<(Method, FieldMessage)
 /// Sends all calls, each at its time. Returns their results, in the order of their ends, and the
 /// longest delay of a call.
 async fn send_all(
-    recording: &Recording,
+    recording: &CaptureFile,
     planned: Vec<PlannedCall>,
     upstream: &SocketPath,
     phases: &mut PhaseMeters,
 ) -> (Vec<SentCall>, Duration) {
-    let client = RawClient::new(upstream);
+    let client = FieldClient::new(upstream);
     let (began, mut late) = (Instant::now(), Duration::ZERO);
     let mut planned = planned.into_iter().peekable();
     let (mut running, mut ended) = (JoinSet::new(), Vec::new());
@@ -174,7 +174,7 @@ fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
 }
 
 async fn send(
-    client: RawClient,
+    client: FieldClient,
     index: usize,
     method: Method,
     request: FieldMessage,

@@ -190,9 +190,9 @@ mod tests {
         }
     }
 
-    fn resolved(targets: &Targets, method: &str, request: serde_json::Value) -> Result<String, String> {
+    fn resolved(targets: &Targets, method: &str, request: &serde_json::Value) -> Result<String, String> {
         let method = Method::from_name(method).unwrap();
-        let mut message = FieldMessage::from_json(method, MessageSide::Request, &request).unwrap();
+        let mut message = FieldMessage::from_json(method, MessageSide::Request, request).unwrap();
         targets.resolve(&MethodName::Known(method), &mut message)?;
         Ok(message.to_json().to_string())
     }
@@ -220,9 +220,9 @@ mod tests {
             ),
             ("ListContainers", json!({}), "{}"),
         ] {
-            assert_eq!(resolved(&targets, method, request).as_deref(), Ok(expected), "{method}");
+            assert_eq!(resolved(&targets, method, &request).as_deref(), Ok(expected), "{method}");
         }
-        let unknown = resolved(&targets, "ExecSync", json!({"containerId": "c0ffee"}));
+        let unknown = resolved(&targets, "ExecSync", &json!({"containerId": "c0ffee"}));
         assert_eq!(unknown, Err("c0ffee".to_owned()));
         assert_eq!(
             (targets.name("oldcontainer"), targets.name("c0ffee")),

@@ -96,7 +96,7 @@ fn calls_of_crictl_are_captured_without_secrets_and_replayed_with_their_phases()
         let group = group.unwrap_or_else(|| panic!("{report:#}"));
         assert_eq!((&group["calls"], &group["phases"]["calls"]), (&json!(2), &json!(2)), "{report:#}");
         let phases: Vec<_> =
-            group["phases"]["means"].as_array().unwrap().iter().map(|mean| &mean["phase"]).collect();
+            group["phases"]["averages"].as_array().unwrap().iter().map(|mean| &mean["phase"]).collect();
         assert!(phases.contains(&&json!("start")) && phases.contains(&&json!("run")), "{report:#}");
     }
     pod.remove(&execs.crictl);

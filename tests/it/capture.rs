@@ -345,6 +345,24 @@ async fn a_capture_ends_after_its_duration_and_can_be_written_to_standard_output
 }
 
 #[tokio::test]
+async fn a_capture_ends_at_its_maximum_size() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let shim = place.start(&[]).await;
+    let file = place.at("capture");
+    let Capture { mut process, .. } = Capture::start(&place, &file, &["--max-bytes", "1MiB"]).await;
+    let long = VersionRequest { version: "x".repeat(400 << 10) }.encode_to_vec();
+    make(&shim, &vec![(format!("{SERVICE}/Version"), long); 3]).await;
+    let status = soon(tokio::task::spawn_blocking(move || process.wait())).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.len() <= 1 << 20, "{}", text.len());
+    let end = lines(&text).pop().unwrap();
+    assert_eq!((&end["end"]["reason"], &end["end"]["calls"]), (&json!("max-bytes"), &json!(2)));
+    runtime.end().await;
+}
+
+#[tokio::test]
 async fn a_file_that_is_not_a_capture_is_refused_with_its_line() {
     let place = Place::new();
     let file = place.at("capture");

@@ -77,9 +77,9 @@ fn phases(report: &ReplayReport, screen: Screen) -> String {
         Column::numeric("RATIO"),
     ];
     let rows = report.groups.iter().flat_map(|group| {
-        let means =
-            group.phases.iter().flat_map(|phases| phases.means.iter().map(move |mean| (phases, mean)));
-        means.map(move |(phases, mean)| {
+        let averages =
+            group.phases.iter().flat_map(|phases| phases.averages.iter().map(move |mean| (phases, mean)));
+        averages.map(move |(phases, mean)| {
             let mut row = names(group);
             row.push(Cell::new(phases.calls.to_string()));
             row.push(Cell::new(&mean.phase));
@@ -178,7 +178,7 @@ fn totals(report: &ReplayReport) -> String {
 mod tests {
     use super::*;
     use crate::cli::snapshots::assert_screens;
-    use crate::replay::{PhaseMean, PhaseMeans, ReplayLatency, UnknownTarget};
+    use crate::replay::{PhaseAverage, PhaseAverages, ReplayLatency, UnknownTarget};
 
     #[test]
     fn a_replay_has_tables_of_latencies_phases_and_differences() {
@@ -195,8 +195,8 @@ mod tests {
             different: usize::from(probe.is_some()),
             phases,
         };
-        let mean = |phase: &str| PhaseMean { phase: phase.to_owned(), mean: pair(10.0, 7.5) };
-        let phases = PhaseMeans { calls: 11, means: ["prepare", "run"].map(mean).into() };
+        let mean = |phase: &str| PhaseAverage { phase: phase.to_owned(), mean: pair(10.0, 7.5) };
+        let phases = PhaseAverages { calls: 11, averages: ["prepare", "run"].map(mean).into() };
         let runtime =
             |version: &str| CaptureRuntime { name: "containerd".to_owned(), version: version.to_owned() };
         let difference = CallDifference {
