@@ -11,7 +11,7 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 21] = [
+const UNCHECKED: [&str; 22] = [
     "command",
     "config",
     "container",
@@ -30,6 +30,7 @@ const UNCHECKED: [&str; 21] = [
     "pod",
     "pod_logs",
     "pods",
+    "records",
     "root",
     "rule",
     "state_dir",
