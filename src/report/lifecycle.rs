@@ -101,8 +101,8 @@ impl LifecycleEvent {
         self.namespace == namespace && self.pod == pod && self.container == container
     }
 
-    /// Returns whether a kill, or a kill that was not made, was because of this type of probe, or of
-    /// one of several types that are joined with `or`.
+    /// Returns whether a kill, or a kill that was not made, was because of this type of probe, or
+    /// of one of several types that are joined with `or`.
     #[must_use]
     pub fn is_because_of(&self, probe: &str) -> bool {
         matches!(self.kind, LifecycleKind::Killed | LifecycleKind::WouldBeKilled)

@@ -219,7 +219,7 @@ async fn a_report_shows_the_kill_of_a_failed_container() {
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
     place.configure(FAILING);
-    let _shim = place.start_watching(&["--enforce", "kill"]).await;
+    let shim = place.start_watching(&["--enforce", "kill"]).await;
     told(&place, "web", "ContainerExited", "", 1).await;
 
     let file = |name: &str| place.at(name).display().to_string();
@@ -243,6 +243,16 @@ async fn a_report_shows_the_kill_of_a_failed_container() {
     assert_eq!((&probe["type"], &probe["kills"]), (&"liveness".into(), &1.into()), "{report:#}");
     let kinds: Vec<&Value> = report["lifecycle"].as_array().unwrap().iter().map(|it| &it["kind"]).collect();
     assert!(kinds.contains(&&"killed".into()) && kinds.contains(&&"exited".into()), "{kinds:?}");
+    // The records show the kill once probeshim has ended.
+    shim.stop().await;
+    let (records, later) = (file("state/calls"), file("later.json"));
+    let arguments = ["report", "--records", &records, "--since", "10m", "--pod", "web", "-o", &later];
+    let written = place.ask(&arguments).await;
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let later: Value = serde_json::from_slice(&fs::read(&later).unwrap()).unwrap();
+    assert_eq!(later["totals"]["kills"], 1, "{later:#}");
+    assert!(later["totals"]["failures"].as_u64().unwrap() > 0, "{later:#}");
+    assert_eq!(later["source"], format!("records in {records}"));
     runtime.end().await;
 }
 
