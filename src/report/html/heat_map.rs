@@ -96,7 +96,7 @@ fn level(count: u32, max: u32) -> u32 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and a count")]
 fn bound(level: u32, max: u32) -> u32 {
     let share = f64::from(level) / f64::from(LEVELS);
-    if level == LEVELS { max } else { f64::from(max.max(1)).powf(share).round() as u32 }
+    if level == LEVELS { max } else { f64::from(max.max(1)).powf(share) as u32 }
 }
 
 fn legend(page: &mut Page, max: u32) {
