@@ -216,10 +216,19 @@ impl Client {
         self.whole(body).await
     }
 
-    async fn whole(&self, body: Incoming) -> Result<Bytes, ClientError> {
-        let collected = timeout(REQUEST_TIMEOUT, body.collect()).await;
-        let collected = collected.map_err(|_| ClientError::TimedOut(self.socket.clone()))?;
-        Ok(collected.map_err(|error| self.broken(&error))?.to_bytes())
+    /// Reads a body. Each part of it may take as long as a request: a busy node is slow.
+    async fn whole(&self, mut body: Incoming) -> Result<Bytes, ClientError> {
+        let mut whole = BytesMut::new();
+        loop {
+            let frame = timeout(REQUEST_TIMEOUT, body.frame()).await;
+            match frame.map_err(|_| ClientError::TimedOut(self.socket.clone()))? {
+                None => return Ok(whole.freeze()),
+                Some(frame) => {
+                    let frame = frame.map_err(|error| self.broken(&error))?;
+                    whole.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+                }
+            }
+        }
     }
 
     async fn get(&self, path: &str) -> Result<Response<Incoming>, ClientError> {

@@ -3,6 +3,19 @@
 
 // Reasons of the kubelet.
 
+/// Reasons of events about starts, exits and kills of containers.
+pub const LIFECYCLE: [&str; 9] = [
+    CREATED,
+    STARTED,
+    KILLING,
+    KILL_PREDICTED,
+    KILL_UNPREDICTED,
+    WOULD_KILL,
+    CONTAINER_STARTED,
+    CONTAINER_EXITED,
+    CONTAINER_OUT_OF_MEMORY,
+];
+
 /// A container is stopped.
 pub const KILLING: &str = "Killing";
 /// The preStop hook of a container failed.

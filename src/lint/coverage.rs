@@ -87,11 +87,15 @@ fn not_sent(probe: &ProbeFacts<'_>) -> String {
 }
 
 /// Times of the period were not, or not completely, observed. The time before the first observation
-/// does not count: the period is then shorter.
+/// does not count: the period is then shorter. Without an observation, only a gap that is as long as
+/// the period counts.
 fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let period = facts.period;
     let first = period.probes.iter().flat_map(|probe| &probe.minutes).map(Minute::start).min();
-    let is_within = |gap: &&Gap| gap.from > period.from && first.is_some_and(|first| gap.to > first);
+    let is_within = |gap: &&Gap| match first {
+        Some(first) => gap.from > period.from && gap.to > first,
+        None => gap.from <= period.from && gap.to >= period.to,
+    };
     let gaps: Vec<&Gap> = period.gaps.iter().filter(is_within).collect();
     let length: f64 =
         gaps.iter().filter_map(|gap| gap.to.duration_since(gap.from).ok()).map(|gap| gap.as_secs_f64()).sum();
@@ -104,7 +108,7 @@ fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let dropped: u64 = dropped.sum();
     (!gaps.is_empty()).then(|| LintFinding {
         lint: "incomplete",
-        severity: Severity::Info,
+        severity: if first.is_none() { Severity::Warning } else { Severity::Info },
         subject: LintSubject::NODE,
         sentence: format!(
             "The period has {}, {} together, in which not all attempts were observed.",

@@ -22,13 +22,13 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    let own = attempts.with_cause(cause_name::PAUSED) + attempts.with_cause(cause_name::EXEC_LIMIT);
-    let errors = total.errors.saturating_sub(own);
+    let errors = total.errors.saturating_sub(attempts.with_cause(cause_name::OWN_ERROR));
     let has_result = total.successes + total.failures + total.timeouts > 0;
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
     }
-    let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(|call| is_error(call)).collect();
+    let calls: Vec<&CallRecord> =
+        attempts.calls.iter().copied().filter(|call| is_error(call) && !is_own(call)).collect();
     let (severity, sentence) = if has_result {
         let errors = part(errors, total.attempts(), "attempts");
         (
@@ -103,7 +103,8 @@ fn not_started(
 ) -> Option<LintFinding> {
     let affected = probe.attempts.with_cause(cause);
     let calls = probe.attempts.calls_with_cause(cause);
-    (affected > 0).then(|| LintFinding {
+    // A command of a person with a wrong name is no finding.
+    (affected > 0 && probe.is_probe()).then(|| LintFinding {
         lint: cause,
         severity: Severity::Error,
         subject: probe.attempts.subject.clone(),
@@ -166,6 +167,11 @@ fn is_error(record: &CallRecord) -> bool {
     exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == ExecVerdict::Error)
 }
 
+/// Returns whether probeshim itself caused the error.
+fn is_own(record: &CallRecord) -> bool {
+    cause_name::own_result(record, ExecVerdict::Error).is_some()
+}
+
 fn exit_code(record: &CallRecord) -> Option<i32> {
     Some(record.call.exec.as_deref()?.result?.exit_code)
 }
@@ -176,6 +182,7 @@ mod tests {
     use super::*;
     use crate::cri::Code;
     use crate::history::timeline::Prober;
+    use crate::relay::{CallMarks, FaultMark};
 
     const NO_PROGRAM: &str =
         "failed to exec in container: exec: \"check\": executable file not found in $PATH: unknown";
@@ -219,6 +226,23 @@ mod tests {
                  the container is never restarted because of it."
             )
         );
+    }
+
+    #[test]
+    fn errors_of_faults_and_limits_are_not_those_of_the_runtime() {
+        let facts = || Fixture::new().attempts(20, 10);
+        let faulty = facts().calls(9, 10, |call| {
+            call.fail(Code(2), "odd");
+            let mark = FaultMark { name: "rule".into(), action: "abort(UNKNOWN)".into() };
+            call.call.marks = Some(Box::new(CallMarks { faults: vec![mark], ..CallMarks::default() }));
+        });
+        assert_eq!(found(faulty, "discarded-errors"), None);
+        let held = facts().calls(50, 2000, |call| {
+            call.call.marks =
+                Some(Box::new(CallMarks { policies: vec!["limit".into()], ..CallMarks::default() }));
+        });
+        let found = found(errors(held, 5, "odd"), "discarded-errors").unwrap();
+        assert_eq!(found.affected, 5, "calls that a limit held are no errors");
     }
 
     #[test]

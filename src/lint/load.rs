@@ -79,12 +79,21 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
             duration(time)
         )
     });
+    let is_measured = calls.iter().any(|call| {
+        let evidence = call.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref());
+        evidence.is_some_and(|evidence| evidence.node_pressure.is_some())
+    });
+    let consequence = if is_measured {
+        "it has too little CPU to start them in time"
+    } else {
+        "whether it has enough CPU for them was not measured"
+    };
     (affected >= MIN_AFFECTED).then(|| LintFinding {
         lint: "probe-storm",
         severity: if timed_out >= MIN_AFFECTED { Severity::Error } else { Severity::Warning },
         subject: LintSubject::NODE,
         sentence: format!(
-            "{} had{most} ExecSyncs in flight on the node{}: it has too little CPU to start them in time.",
+            "{} had{most} ExecSyncs in flight on the node{}: {consequence}.",
             number(affected, "slow or failed attempt"),
             on.unwrap_or_default()
         ),

@@ -155,12 +155,12 @@ mod tests {
         let in_flight = found(overdue, "hanging-runtime").unwrap();
         assert_eq!(in_flight.sentence, "The runtime did not answer 1 ExecSync in time.");
         assert_eq!((in_flight.severity, in_flight.calls), (Severity::Error, vec![7]));
-        let ended = found(given_up(9000, false), "hanging-runtime").unwrap();
+        let ended = found(given_up(11_000, false), "hanging-runtime").unwrap();
         assert_eq!((ended.affected, ended.calls), (2, vec![1, 2]));
         let held = Fixture::new().event(reason::EXEC_SYNC_OVERDUE, OVERDUE);
         let held = held.event(reason::EXEC_SYNC_UNANSWERED, EXITED);
         assert_eq!(found(held, "hanging-runtime"), None, "the call waits for output");
-        assert_eq!(found(given_up(9000, true), "hanging-runtime"), None, "the command had exited");
+        assert_eq!(found(given_up(11_000, true), "hanging-runtime"), None, "the command had exited");
         assert_eq!(found(given_up(100, false), "hanging-runtime"), None, "the client cancelled the call");
     }
 

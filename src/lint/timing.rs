@@ -6,7 +6,7 @@ use super::facts::{
     Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, ids, is_share, number, part,
 };
 use super::finding::{LintFinding, Severity};
-use crate::execsync::{CallRecord, ExecVerdict, Phases};
+use crate::execsync::{CallRecord, ExecVerdict, Phases, cause_name};
 use crate::terminal::format::duration;
 
 /// Failure threshold of a probe that does not set one.
@@ -31,7 +31,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 /// Attempts failed because of the timeout.
 fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
-    let failed = attempts.total.timeouts;
+    let failed = attempts.total.timeouts.saturating_sub(attempts.with_cause(cause_name::OWN_TIMEOUT));
     if failed == 0 {
         return None;
     }

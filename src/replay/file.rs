@@ -106,6 +106,11 @@ impl CaptureFile {
                 break;
             }
             problems.line += 1;
+            let is_torn = !line.ends_with(b"\n") && (line.len() as u64) < MAX_LINE_BYTES;
+            if is_torn && problems.line > 1 && serde_json::from_slice::<Value>(&line).is_err() {
+                // The writer was killed, or its disk was full. The file has no end then.
+                break;
+            }
             let Some(json) = problems.json(&line) else {
                 // Without a header the file is something else, and each line would be an error.
                 if problems.line == 1 {
@@ -321,6 +326,13 @@ mod tests {
             (call.duration, call.timeout),
             (Duration::from_micros(2500), Some(Duration::from_secs(1)))
         );
+    }
+
+    #[test]
+    fn a_capture_whose_writer_was_killed_within_a_line_has_the_calls_before_it() {
+        let torn = &call(8, 33).to_string()[..40];
+        let capture = parse(&[HEADER.to_owned(), call(7, 32).to_string(), torn.to_owned()]).unwrap();
+        assert_eq!((capture.calls.len(), capture.end.is_none()), (1, true));
     }
 
     #[test]

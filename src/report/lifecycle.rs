@@ -165,7 +165,15 @@ pub(super) fn lifecycle(events: &[json::Event]) -> Vec<LifecycleEvent> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::events::{Event, EventRecorder};
+    use crate::history::recorder::{RecordedLines, Timeline, TimelineSources};
+    use crate::history::timeline::{NodeFacts, TimelineReader};
+    use crate::object_ref::{ContainerRef, PodRef};
 
     fn event(second: u32, reason: &str, message: &str) -> json::Event {
         json::Event {
@@ -205,5 +213,46 @@ mod tests {
         let kill = &lifecycle(&[event(0, reason::KILLING, failed)])[0];
         assert!(kill.is_because_of("liveness") && kill.is_because_of("readiness or liveness"));
         assert!(!kill.is_because_of("startup") && !kill.is_because_of("readiness"));
+    }
+
+    #[test]
+    fn each_restart_is_counted_although_equal_events_are_recorded_together() {
+        let events = Arc::new(EventRecorder::default());
+        let sources = TimelineSources { events: events.clone(), ..TimelineSources::default() };
+        let (now, start) = (SystemTime::now(), Instant::now());
+        let timeline = Timeline::new(sources, None, NodeFacts::default(), now, start);
+        let pod = Arc::new(PodRef { name: Some("web".to_owned()), ..PodRef::default() });
+        let container = Arc::new(ContainerRef { name: Some("main".to_owned()), ..ContainerRef::default() });
+        let record = |seconds, reason, message: &str| {
+            let time = now + Duration::from_secs(seconds);
+            let event = Event { time, first_time: time, ..Event::normal(reason, message) };
+            events.record(event.for_container(pod.clone(), container.clone()));
+        };
+        for cycle in 0..3 {
+            record(120 * cycle, reason::STARTED, "Container started");
+            record(120 * cycle + 60, reason::CONTAINER_EXITED, "Exited with code 1");
+            let passed = Duration::from_secs(120 * cycle + 119);
+            timeline.tick(now + passed, start + passed);
+        }
+        let passed = Duration::from_secs(400);
+        let lines = timeline.recorded_lines(now + passed, start + passed);
+        let RecordedLines::Memory(segments) = lines else { panic!("{lines:?}") };
+        // The first start and exit are before the period.
+        let since = now + Duration::from_secs(100);
+        for (from, starts, restarts, exits) in [(now, 3, 2, 3), (since, 2, 1, 2)] {
+            let mut reader = TimelineReader::new(from, now + passed);
+            let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
+            lines.for_each(|line| reader.add_line(line));
+            let found = lifecycle(&reader.finish().events);
+            let count = |is_it: fn(&LifecycleEvent) -> bool| {
+                found.iter().filter(|event| is_it(event)).map(|event| event.count).sum::<u64>()
+            };
+            let counted = [
+                count(|event| event.kind == LifecycleKind::Started),
+                count(|event| event.is_restart),
+                count(|event| event.kind == LifecycleKind::Exited),
+            ];
+            assert_eq!(counted, [starts, restarts, exits], "{found:?}");
+        }
     }
 }

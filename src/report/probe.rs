@@ -8,6 +8,7 @@ use super::axis::Axis;
 use super::lifecycle::{LifecycleEvent, LifecycleKind};
 use super::serialize::{milliseconds, name, optional_milliseconds};
 use super::spans::{ResultSpan, spans};
+use crate::execsync::cause_name;
 use crate::history::timeline::{Minute, ProbeHistory};
 
 /// A probe, its results over time, and its numbers.
@@ -107,6 +108,7 @@ impl ProbeReport {
         let mut causes: Vec<CauseCount> = results
             .causes
             .iter()
+            .filter(|(cause, _)| ![cause_name::OWN_ERROR, cause_name::OWN_TIMEOUT].contains(&cause.as_str()))
             .map(|(cause, count)| CauseCount { cause: cause.clone(), count: *count })
             .collect();
         causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));

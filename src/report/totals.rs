@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::lifecycle::{LifecycleEvent, LifecycleKind};
-
 use super::probe::ProbeReport;
 use super::serialize::optional_milliseconds;
+use crate::execsync::ProbeMatch;
 use crate::history::timeline::{Durations, Minute};
 
 /// Numbers of attempts by result, and percentiles of their latency. A percentile is the upper bound
@@ -59,10 +59,12 @@ impl Totals {
         for probe in probes {
             all.merge(&probe.results);
         }
+        // The command of a person is no probe.
+        let is_probe = |probe: &&ProbeReport| probe.kind != ProbeMatch::UNKNOWN;
         let kills = |kind| lifecycle.iter().filter(|event| event.kind == kind).map(|event| event.count).sum();
         Self {
-            probes: probes.len(),
-            failed_probes: probes.iter().filter(|probe| probe.failed() > 0).count(),
+            probes: probes.iter().filter(is_probe).count(),
+            failed_probes: probes.iter().filter(is_probe).filter(|probe| probe.failed() > 0).count(),
             attempts: all.attempts().into(),
             successes: all.successes.into(),
             failures: all.failures.into(),

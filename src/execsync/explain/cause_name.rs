@@ -1,7 +1,9 @@
 //! Names of the causes of slow and failed ExecSyncs, by which they are counted.
 
+use std::time::Duration;
+
 use super::cause::Cause;
-use super::{ExecAnalysis, TimeoutMargin, causes};
+use super::{ExecAnalysis, ExecVerdict, TimeoutMargin, causes};
 use crate::cri::{Code, known_cause};
 use crate::execsync::analysis::CallRecord;
 use crate::execsync::phases::Phases;
@@ -23,6 +25,15 @@ pub const EXEC_LIMIT: &str = "exec-limit";
 pub const COALESCED: &str = "coalesced";
 /// probeshim answered the call, because of a pause.
 pub const PAUSED: &str = "paused";
+
+/// probeshim itself caused the error with which the call ended.
+pub const OWN_ERROR: &str = "own-error";
+/// probeshim itself caused the timeout with which the call ended.
+pub const OWN_TIMEOUT: &str = "own-timeout";
+
+/// Time after a timeout from which a call without an answer counts as unanswered. A client may have
+/// a deadline that equals the timeout.
+const NO_ANSWER_AFTER: Duration = Duration::from_secs(5);
 
 /// Minimum number of ExecSyncs in flight on the node in a storm, and their minimum number per
 /// processor.
@@ -65,6 +76,19 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
     causes(record).into_iter().map(name).collect()
 }
 
+/// Returns the name under which an error or a timeout is counted that probeshim itself caused: by a
+/// fault, or because it did not send the call to the runtime.
+#[must_use]
+pub fn own_result(record: &CallRecord, verdict: ExecVerdict) -> Option<&'static str> {
+    let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
+    let has_faults = record.call.marks.as_deref().is_some_and(|marks| !marks.faults.is_empty());
+    match verdict {
+        ExecVerdict::Error if has_faults || !is_sent => Some(OWN_ERROR),
+        ExecVerdict::TimedOut if has_faults || !is_sent => Some(OWN_TIMEOUT),
+        _ => None,
+    }
+}
+
 fn policy_name(policy: &str) -> &'static str {
     match policy {
         "coalesce" => COALESCED,
@@ -90,7 +114,7 @@ fn is_unanswered(record: &CallRecord) -> bool {
     let Some(analysis) = record.analysis.as_deref() else { return false };
     let exited = analysis.command_outcome.and_then(|outcome| outcome.exited);
     matches!(record.call.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
-        && matches!(analysis.margin, Some(TimeoutMargin::Over(_)))
+        && matches!(analysis.margin, Some(TimeoutMargin::Over(late)) if late >= NO_ANSWER_AFTER)
         && !matches!(analysis.phases, Phases::Complete(_))
         && exited.is_none()
 }
@@ -216,7 +240,8 @@ mod tests {
                 analysis.margin = Some(margin);
             })
         };
-        assert_eq!(given_up(TimeoutMargin::Over(Duration::from_secs(1))), [NO_ANSWER]);
+        assert_eq!(given_up(TimeoutMargin::Over(Duration::from_secs(5))), [NO_ANSWER]);
+        assert_ne!(given_up(TimeoutMargin::Over(Duration::from_millis(1))), [NO_ANSWER]);
         assert_eq!(given_up(TimeoutMargin::Under(Duration::from_secs(1))), ["unknown-phase"]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::events::{Event, EventRecorder};
+use crate::events::{Event, EventRecorder, reason};
 
 /// Interval at which an event that occurs again is written again, so that a probe that keeps
 /// failing leaves room for results.
@@ -27,18 +27,20 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Returns the events to be written now: new ones, and after an interval those that have
-    /// occurred again. `all` returns the latter too.
+    /// Returns the events to be written now: new ones, starts, exits and kills of containers, and
+    /// after an interval others that have occurred again. `all` returns the latter at once.
     pub(super) fn take(&mut self, events: &EventRecorder, now: Instant, all: bool) -> Vec<Arc<Event>> {
         let (new, next) = events.after(self.next);
         self.next = next;
         self.pending.extend(new.into_iter().map(|event| (event.event_key(), event)));
         self.written.retain(|_, time| now.saturating_duration_since(*time) < REPEAT_INTERVAL);
-        let is_due = |key: &u64| all || !self.written.contains_key(key);
+        let is_due = |key: &u64, event: &Event| {
+            all || reason::LIFECYCLE.contains(&event.reason) || !self.written.contains_key(key)
+        };
         let mut due: Vec<(u64, Arc<Event>)> = self
             .pending
             .iter()
-            .filter(|(key, _)| is_due(key))
+            .filter(|(key, event)| is_due(key, event))
             .map(|(key, event)| (*key, event.clone()))
             .collect();
         due.sort_by_key(|(key, event)| (event.time, *key));
@@ -54,7 +56,6 @@ impl EventLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::reason;
 
     #[test]
     fn an_event_is_written_at_once_and_then_once_per_interval() {
@@ -71,5 +72,15 @@ mod tests {
         record();
         assert_eq!(counts(log.take(&events, start + REPEAT_INTERVAL, true)), [4]);
         assert_eq!(counts(log.take(&events, start + REPEAT_INTERVAL, true)), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn each_restart_of_a_container_is_written_with_its_minute() {
+        let (events, mut log, start) = (EventRecorder::default(), EventLog::default(), Instant::now());
+        for minute in 0..3 {
+            events.record(Event::normal(reason::STARTED, "Container started"));
+            let now = start + Duration::from_secs(60 * minute);
+            assert_eq!(log.take(&events, now, false)[0].count, minute + 1);
+        }
     }
 }

@@ -4,9 +4,7 @@ use std::collections::HashSet;
 
 use crate::execsync::CallRecord;
 use crate::history::json;
-use crate::history::timeline::{Line, ProbeSeries};
-use crate::redact::{path_without_query, without_queries};
-use crate::terminal::format;
+use crate::history::timeline::{Line, ProbeSeries, redacted_message};
 
 /// Redacts lines, unless the run that wrote them has done so.
 #[derive(Debug)]
@@ -37,23 +35,14 @@ impl LineRedactor {
             }
             line if self.redacted_runs.contains(&line.run()) => line,
             Line::Series(run, number, series) => {
-                let mut series = ProbeSeries::from(series);
-                series.command.truncate(1);
-                series.handler = if series.command.is_empty() {
-                    path_without_query(&series.handler).into_owned()
-                } else {
-                    format::command(&series.command)
-                };
-                Line::Series(run, number, (&series).into())
+                Line::Series(run, number, (&ProbeSeries::from(series).redacted()).into())
             }
             Line::Call(time, run, call) => {
                 let record = CallRecord::try_from(*call).ok()?.redacted();
                 Line::Call(time, run, Box::new(json::Call::from(&record)))
             }
             Line::Event(time, run, mut event) => {
-                // The output of a command follows the first colon.
-                let text = event.message.split_once(": ").map_or(&*event.message, |(text, _)| text);
-                event.message = without_queries(text).into_owned();
+                event.message = redacted_message(&event.message);
                 Line::Event(time, run, event)
             }
             other => other,

@@ -155,6 +155,9 @@ impl Timeline {
         let mut state = self.0.lock();
         let step = state.clock.check(now, monotonic);
         state.irregularities.extend(step);
+        if let (Some(journal), Some(batch)) = (&self.0.journal, state.unsent.take()) {
+            state.unsent = journal.write_timeline(batch);
+        }
         let open = open_minute(now);
         if open != state.open_minute {
             state.open_minute = open;

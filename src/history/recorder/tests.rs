@@ -360,6 +360,7 @@ fn the_oldest_results_are_removed_at_the_limit_and_the_rest_can_be_read() {
         }
         let _ = run.flush(at(60 * minute + 59));
     }
+    run.timeline.set_runtime("containerd v2".to_owned());
     run.end(Some(at(60_000)));
     let sizes: Vec<u64> = PROBES.list(dir.path()).unwrap().into_iter().map(|(_, size)| size).collect();
     assert!(sizes.len() > 2 && sizes.iter().sum::<u64>() <= limit / 2 + 4096, "{sizes:?}");
@@ -369,6 +370,8 @@ fn the_oldest_results_are_removed_at_the_limit_and_the_rest_can_be_read() {
     assert_eq!(rows.last().copied(), Some(29_000_000 + 996), "four minutes are merged");
     assert!(rows.len() > 5 && period.probes.iter().all(|probe| probe.minutes.len() == rows.len()));
     assert_eq!(period.gaps[0].cause, GapCause::NotRecorded);
+    let node = period.node.expect("each segment has the facts about the node");
+    assert_eq!(node.runtime.as_deref(), Some("containerd v2"));
 }
 
 #[test]

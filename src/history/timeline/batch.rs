@@ -22,6 +22,9 @@ const MAX_ROWS: usize = 256;
 /// clients execute a different command in each call.
 const MAX_BYTES: usize = 8 << 20;
 
+/// Maximum number of calls, and of events, that are taken over from a batch that cannot be written.
+const MAX_KEPT: usize = 1024;
+
 /// Number of lines with rows for which the number of a batch has room.
 const LINES_PER_BATCH: u64 = 1 << 16;
 
@@ -57,6 +60,8 @@ pub struct TimelineBatch {
 #[derive(Debug, Default)]
 pub struct LineEncoder {
     segment: Option<u64>,
+    /// Start of the process, and the node. Each segment has them, because older ones are removed.
+    start: Option<(SystemTime, NodeFacts)>,
     numbers: HashMap<Arc<ProbeSeries>, u32>,
     /// Number of bytes of the series.
     bytes: usize,
@@ -70,8 +75,12 @@ impl TimelineBatch {
     }
 
     /// Takes the place of an earlier batch that cannot be written. Its results become dropped
-    /// observations.
+    /// observations; its calls and events are kept, up to a limit.
     pub fn replace(&mut self, mut earlier: Self) {
+        let room = MAX_KEPT.saturating_sub(self.calls.len());
+        self.calls.splice(..0, earlier.calls.drain(..).take(room));
+        let room = MAX_KEPT.saturating_sub(self.events.len());
+        self.events.splice(..0, earlier.events.drain(..).take(room));
         let attempts = earlier.attempts();
         let (from, to) = (unix_ms(earlier.from), unix_ms(earlier.to));
         if attempts > 0 {
@@ -90,10 +99,14 @@ impl LineEncoder {
     pub fn encode(&mut self, batch: &TimelineBatch, segment: u64) -> io::Result<Vec<u8>> {
         if self.segment != Some(segment) || self.bytes > MAX_BYTES {
             self.reset();
-            self.segment = Some(segment);
+        }
+        let is_new_segment = self.segment.replace(segment).is_none();
+        if batch.start.is_some() {
+            self.start.clone_from(&batch.start);
         }
         let (run, mut lines) = (batch.run, Vec::new());
-        if let Some((started, node)) = &batch.start {
+        if let Some((started, node)) = self.start.as_ref().filter(|_| is_new_segment || batch.start.is_some())
+        {
             write(&mut lines, &Line::Run(unix_ms(*started), run, node.clone()))?;
         }
         let mut by_minute: HashMap<u64, Vec<ResultRow>> = HashMap::new();
@@ -128,7 +141,7 @@ impl LineEncoder {
 
     /// Forgets which series are defined, because lines may not have been written.
     pub fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { start: self.start.take(), ..Self::default() };
     }
 
     /// Returns the number of a series, and defines it if it is new.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::durations::Durations;
-use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, cause_names};
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, cause_name, cause_names};
 
 /// Maximum number of ids of failed calls in a row.
 const MAX_FAILED: usize = 3;
@@ -109,8 +109,8 @@ impl Minute {
             self.slowest = Some(CallSample { id, duration });
         }
         let causes = cause_names(record);
-        for cause in &causes {
-            *self.causes.entry((*cause).to_owned()).or_default() += 1;
+        for cause in causes.iter().copied().chain(cause_name::own_result(record, verdict)) {
+            *self.causes.entry(cause.to_owned()).or_default() += 1;
         }
         if !analysis.is_sent() {
             self.not_sent += 1;

@@ -1,8 +1,10 @@
 //! Reads lines, from disk or from a running probeshim, and makes a period of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use jiff::Timestamp;
 
 use super::line::{Line, time_at};
 use super::minute::Minute;
@@ -11,7 +13,7 @@ use super::period::Period;
 use super::period_builder::PeriodBuilder;
 use super::runs::Runs;
 use super::series::ProbeSeries;
-use crate::events::message_key;
+use crate::events::{message_key, reason};
 use crate::execsync::CallRecord;
 use crate::history::json;
 
@@ -26,8 +28,8 @@ pub struct TimelineReader {
     series: HashMap<(u32, u32), Definition>,
     /// Runs and numbers of lines with rows. A line that a failure of the disk repeats counts once.
     rows_read: HashSet<(u32, u64)>,
-    /// Last version of each event.
-    events: HashMap<EventKey, json::Event>,
+    /// The versions of each event, by the number of its occurrences.
+    events: HashMap<EventKey, BTreeMap<u64, json::Event>>,
     runs: Runs,
     /// The node, with the time at which its probeshim started.
     node: Option<(SystemTime, NodeFacts)>,
@@ -90,7 +92,7 @@ impl TimelineReader {
     #[must_use]
     pub fn finish(self) -> Period {
         let Self { from, to, mut period, events, runs, node, .. } = self;
-        for event in events.into_values() {
+        for event in events.into_values().flat_map(|versions| occurrences(versions, from)) {
             period.add_event(event);
         }
         for gap in runs.gaps(from, to) {
@@ -104,9 +106,10 @@ impl TimelineReader {
 
     fn add(&mut self, line: Line) {
         match line {
-            Line::Run(started, run, node) => {
+            Line::Run(started, _, node) => {
+                // The line is repeated in each segment, so the run is not observed since then in all
+                // segments that are left. Its ticks say since when it is.
                 let started = time_at(started);
-                self.runs.add(run, started);
                 // Facts of a probeshim that started after the period do not apply to it.
                 let is_later = self.node.as_ref().is_none_or(|(known, _)| *known <= started);
                 if started <= self.to && is_later {
@@ -134,7 +137,7 @@ impl TimelineReader {
                 }
             }
             Line::Event(_, _, event) => {
-                self.events.insert(EventKey::new(&event), *event);
+                self.events.entry(EventKey::new(&event)).or_default().insert(event.count, *event);
             }
             Line::Tick(time, run, irregularities) => {
                 self.runs.add(run, time_at(time));
@@ -151,4 +154,34 @@ impl EventKey {
         let json::Event { r#type, reason, namespace, pod, container, first_time, .. } = event.clone();
         Self { r#type, reason, subject: [namespace, pod, container], first_time, message }
     }
+}
+
+/// Returns the occurrences of an event in a period that begins at `from`. Each version that was
+/// written has the number of occurrences since the one before. Of a version that is the first, and
+/// that occurred before the period too, only its last occurrence is certain to be in the period.
+fn occurrences(versions: BTreeMap<u64, json::Event>, from: SystemTime) -> Vec<json::Event> {
+    let mut before = None;
+    let mut found: Vec<json::Event> = Vec::new();
+    for (total, mut event) in versions {
+        let first = event.first_time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+        match before {
+            None if first.is_some_and(|first| SystemTime::from(first) < from) => event.count = 1,
+            None => {}
+            Some(before) => event.count = total - before,
+        }
+        if event.count == 1 {
+            event.first_time = Some(event.time.clone());
+        } else if let Some(last) = found.last() {
+            event.first_time = Some(last.time.clone());
+        }
+        before = Some(total);
+        found.push(event);
+    }
+    if found.last().is_some_and(|event| reason::LIFECYCLE.contains(&event.reason.as_str())) {
+        return found;
+    }
+    // Of other events, the numbers matter, and not each time.
+    let count = found.iter().map(|event| event.count).sum();
+    let first_time = found.first().and_then(|event| event.first_time.clone());
+    found.pop().map(|last| json::Event { count, first_time, ..last }).into_iter().collect()
 }
