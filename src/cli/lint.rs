@@ -286,7 +286,7 @@ mod tests {
     fn only_findings_of_the_severity_or_worse_are_a_failure() {
         let [error, warning, info] = findings();
         assert!(failure(&[error], None).is_ok());
-        assert!(failure(&[info.clone()], Some(Severity::Warning)).is_ok());
+        assert!(failure(std::slice::from_ref(&info), Some(Severity::Warning)).is_ok());
         let failed = failure(&[warning, info], Some(Severity::Warning)).unwrap_err();
         assert_eq!(failed.to_string(), "--fail-on warning: 1 finding with this severity or a worse one");
     }
