@@ -3,7 +3,7 @@
 use super::findings;
 use super::page::Page;
 use super::phases;
-use super::strip::{Strips, class, symbol};
+use super::strip::{Strips, class, middle, symbol};
 use super::time::{Ticks, counted, number};
 use crate::report::lifecycle::LifecycleKind;
 use crate::report::model::Report;
@@ -18,7 +18,7 @@ const MAX_DETAILED: usize = 24;
 pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips) {
     let ticks = Ticks::of_axis(&report.axis);
     page.markup("<section aria-labelledby=\"worst\">\n<h2 id=\"worst\">Probes with problems</h2>\n");
-    legend(page);
+    legend(page, strips);
     let worst = detailed(report);
     if worst.is_empty() {
         page.markup("<p class=\"fine\">No probe failed, and none was slow.</p>\n");
@@ -165,19 +165,19 @@ fn query(probe: &ProbeReport) -> String {
     format::command(&args.chain(names).chain(kind).collect::<Vec<_>>())
 }
 
-fn legend(page: &mut Page) {
+fn legend(page: &mut Page, strips: &Strips) {
+    // The patterns of a strip depend on the number of its columns.
+    let width = strips.legend_width();
     page.markup("<ul class=\"legend\" aria-label=\"Legend of the strips\">");
     for kind in ResultKind::ALL {
-        page.markup("<li><svg class=\"strip\" viewBox=\"0 0 14 16\" aria-hidden=\"true\"><path class=\"")
+        page.markup("<li><svg class=\"strip\" viewBox=\"0 0 ")
+            .text(format_args!("{width:.2}"))
+            .markup(" 16\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path class=\"")
             .markup(class(kind))
             .markup("\" d=\"M0 ")
-            .markup(match kind {
-                ResultKind::Success => "13.5",
-                ResultKind::Slow => "11",
-                ResultKind::Error => "9",
-                _ => "8",
-            })
-            .markup("h14\"/></svg> ")
+            .markup(middle(kind))
+            .text(format_args!("h{width:.2}"))
+            .markup("\"/></svg> ")
             .text(kind.text())
             .markup("</li>");
     }

@@ -37,6 +37,11 @@ impl<'a> Strips<'a> {
         self.axis.width
     }
 
+    /// Returns the width of a column of the legend, in columns of a strip on a wide screen.
+    pub(super) fn legend_width(&self) -> f64 {
+        columns(self.axis.columns) / 70.0
+    }
+
     /// Writes the definitions to which the strips refer: patterns, gaps and ticks.
     pub(super) fn write_definitions(&self, page: &mut Page) {
         page.markup(
@@ -152,6 +157,16 @@ pub(super) fn class(kind: ResultKind) -> &'static str {
     }
 }
 
+/// Returns the middle of the columns with a result, in the units of the drawing.
+pub(super) fn middle(kind: ResultKind) -> &'static str {
+    match kind {
+        ResultKind::Success => "13.5",
+        ResultKind::Slow => "11",
+        ResultKind::Error => "9",
+        ResultKind::NotSent | ResultKind::NoResult | ResultKind::Failure | ResultKind::Timeout => "8",
+    }
+}
+
 /// Returns the symbol of a change of a container.
 pub(super) fn symbol(kind: LifecycleKind) -> &'static str {
     match kind {
@@ -214,12 +229,7 @@ pub(super) fn columns(columns: usize) -> f64 {
 
 /// Returns the path through the columns with a result, at the height of that result.
 fn path(columns: &[Option<ResultKind>], kind: ResultKind) -> String {
-    let middle = match kind {
-        ResultKind::Success => "13.5",
-        ResultKind::Slow => "11",
-        ResultKind::Error => "9",
-        ResultKind::NotSent | ResultKind::NoResult | ResultKind::Failure | ResultKind::Timeout => "8",
-    };
+    let middle = middle(kind);
     let mut path = String::new();
     let (mut start, mut drawn) = (0, 0);
     for run in columns.chunk_by(|one, other| one == other) {
