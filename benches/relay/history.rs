@@ -77,15 +77,15 @@ fn write(dir: &Path, start: SystemTime) {
         timeline.tick(start + tick, monotonic + tick);
         journal.flush();
     }
-    let day = Duration::from_secs(60 * MINUTES);
+    let day = Duration::from_secs(60 * MINUTES + 3);
     timeline.end(start + day, monotonic + day);
     drop((timeline, journal));
     thread.join().unwrap();
 }
 
-/// Returns an attempt of an exec probe.
+/// Returns an attempt of an exec probe. One probe of a hundred fails all day.
 fn record(probe: u64) -> CallRecord {
-    let slow = probe.is_multiple_of(20);
+    let fails = probe.is_multiple_of(100);
     let call = serde_json::json!({
         "id": 1, "start": "2026-11-21T20:11:48.644Z", "method": "ExecSync", "durationMs": 30.0, "code": "OK",
         "requestBytes": 79, "responseBytes": 5, "peer": {"uid": 0, "pid": 812, "program": "kubelet"},
@@ -94,13 +94,13 @@ fn record(probe: u64) -> CallRecord {
         "container": {"id": format!("{probe:064}"), "name": "main", "attempt": 0},
         "exec": {
             "command": ["sh", "-c", "wget -q -O /dev/null http://localhost:8080/healthz"],
-            "commandTruncated": false, "timeoutSeconds": 1, "exitCode": u8::from(slow), "stdoutBytes": 0,
+            "commandTruncated": false, "timeoutSeconds": 1, "exitCode": u8::from(fails), "stdoutBytes": 0,
             "stderrBytes": 0,
             "probe": {"type": "liveness", "source": "kubelet", "confidence": 1.0, "periodMs": 10_000.0},
             "marginMs": 900.0,
             "phases": {"state": "complete", "queueMs": 0.2, "prepareMs": 4.4, "startMs": 20.1, "runMs": 3.3,
                        "drainMs": 2.2, "otherMs": 0.1, "missing": null},
-            "assessment": if slow { "failed" } else { "fine" }, "slowBecause": null, "startedMs": null,
+            "assessment": if fails { "failed" } else { "fine" }, "slowBecause": null, "startedMs": null,
             "exitedMs": null, "exitStatus": null, "killed": null, "evidence": null,
         },
     });

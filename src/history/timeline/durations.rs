@@ -11,7 +11,7 @@ const PER_OCTAVE: f64 = 4.0;
 const SECOND: f64 = 40.0;
 
 /// Highest bucket.
-const LAST: f64 = 79.0;
+const LAST: u8 = 79;
 
 /// Histogram of durations. Bucket `n` begins at `2^((n - 40) / 4)` seconds, so that a second and
 /// its doubles are bounds. The first bucket has all durations below 1.2 ms, and the last all from
@@ -37,6 +37,25 @@ impl Durations {
     #[must_use]
     pub fn buckets(&self) -> &[(u8, u32)] {
         &self.0
+    }
+
+    /// Returns the first bucket and the number of durations in it and in each further bucket up to
+    /// the last, which is shorter than pairs if durations are similar. Empty without durations.
+    pub(super) fn to_counts(&self) -> Vec<u32> {
+        let (Some((first, _)), Some((last, _))) = (self.0.first(), self.0.last()) else { return Vec::new() };
+        let mut counts = vec![0; 2 + usize::from(last - first)];
+        counts[0] = u32::from(*first);
+        for (bucket, count) in &self.0 {
+            counts[1 + usize::from(bucket - first)] = *count;
+        }
+        counts
+    }
+
+    /// Returns the durations with these counts. Counts of buckets that do not exist are ignored.
+    pub(super) fn from_counts(counts: &[u32]) -> Self {
+        let Some((first, counts)) = counts.split_first() else { return Self::default() };
+        let buckets = (u8::try_from(*first).unwrap_or(u8::MAX)..=LAST).zip(counts.iter().copied());
+        Self(buckets.filter(|(_, count)| *count > 0).collect())
     }
 
     /// Returns the number of durations.
@@ -82,7 +101,7 @@ impl Durations {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is from 0 to 79")]
 fn bucket(duration: Duration) -> u8 {
-    (SECOND + PER_OCTAVE * duration.as_secs_f64().log2()).clamp(0.0, LAST) as u8
+    (SECOND + PER_OCTAVE * duration.as_secs_f64().log2()).clamp(0.0, f64::from(LAST)) as u8
 }
 
 #[cfg(test)]

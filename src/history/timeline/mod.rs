@@ -1,6 +1,6 @@
 //! Results of probes over time: one row for each probe and minute.
 //!
-//! A day of calls is too large to be kept. The rows of a day of 200 probes take a few megabytes,
+//! A day of calls is too large to be kept. The rows of a day of 200 probes take about 20 MiB,
 //! and have what the lints and the report need: results, latencies, phases, causes, and ids of
 //! calls.
 

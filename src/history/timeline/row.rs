@@ -73,7 +73,7 @@ impl Serialize for ResultRow {
             match index {
                 0 => row.serialize_element(&self.series),
                 1 => row.serialize_element(successes),
-                2 => row.serialize_element(durations),
+                2 => row.serialize_element(&durations.to_counts()),
                 3 => row.serialize_element(&has_phases.then_some(phases)),
                 4 => row.serialize_element(&slowest),
                 5 => row.serialize_element(slow),
@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for RowVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<ResultRow, A::Error> {
         let series = row.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
         let mut minute = Minute { successes: row.next_element()?.unwrap_or_default(), ..Minute::default() };
-        minute.durations = row.next_element::<Durations>()?.unwrap_or_default();
+        minute.durations = Durations::from_counts(&row.next_element::<Vec<u32>>()?.unwrap_or_default());
         if let Some((calls, queue, prepare, start, run, drain, other)) =
             row.next_element::<Option<PhaseUnits>>()?.flatten()
         {
@@ -202,7 +202,7 @@ pub(super) mod tests {
     fn a_row_of_successes_is_short() {
         let mut minute = Minute { successes: 6, ..Minute::default() };
         minute.durations.add(Duration::from_millis(90));
-        assert_eq!(serde_json::to_string(&ResultRow { series: 7, minute }).unwrap(), "[7,6,[[26,1]]]");
+        assert_eq!(serde_json::to_string(&ResultRow { series: 7, minute }).unwrap(), "[7,6,[26,1]]");
         let longer: ResultRow =
             serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,\"new\"]").unwrap();
         assert_eq!((longer.series, longer.minute.successes, longer.minute.discarded), (7, 6, 2));
