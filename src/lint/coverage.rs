@@ -87,8 +87,8 @@ fn not_sent(probe: &ProbeFacts<'_>) -> String {
 }
 
 /// Times of the period were not, or not completely, observed. The time before the first observation
-/// does not count: the period is then shorter. Without an observation, only a gap that is as long as
-/// the period counts.
+/// does not count: the period is then shorter. Without an observation, only a gap that is as long
+/// as the period counts.
 fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let period = facts.period;
     let first = period.probes.iter().flat_map(|probe| &probe.minutes).map(Minute::start).min();

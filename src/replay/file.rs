@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_whose_writer_was_killed_within_a_line_has_the_calls_before_it() {
+    fn a_capture_that_ends_within_a_line_has_the_calls_before_it() {
         let torn = &call(8, 33).to_string()[..40];
         let capture = parse(&[HEADER.to_owned(), call(7, 32).to_string(), torn.to_owned()]).unwrap();
         assert_eq!((capture.calls.len(), capture.end.is_none()), (1, true));
