@@ -86,8 +86,7 @@ impl Shim {
         let (redact, node) = (config.exec.redact_commands, node_facts(&config));
         let Recording { calls, events, journal, journal_thread, traces, traces_task, first_call } =
             Recording::start(config.journal, config.traces.as_ref(), redact)?;
-        let metrics = new_metrics(traces.clone());
-        let runtime = MeteredChannel::new(&config.relay.upstream);
+        let (metrics, runtime) = (new_metrics(traces.clone()), MeteredChannel::new(&config.relay.upstream));
         let restarts_client_pods = config.operating_mode == OperatingMode::Restart;
         let tap_config = tap::TapConfig { hands_on_requests: restarts_client_pods, ..Default::default() };
         let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
@@ -102,9 +101,8 @@ impl Shim {
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
-        let policies = shared.policies.clone();
+        let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
-        let captures = CaptureHub::new(tap.body_capture());
         let api_state = ApiState {
             calls: calls.clone(),
             in_flight,
@@ -154,8 +152,7 @@ impl Shim {
             refresh: updates.refresh,
         };
         let engine = NodeEngine::new(analyzer, prober, shared.kubelet, recorder, outputs);
-        let engine_task = tokio::spawn(engine.run(inputs));
-        let drain = CancellationToken::new();
+        let (engine_task, drain) = (tokio::spawn(engine.run(inputs)), CancellationToken::new());
         let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(policies.clone()));
         let relay =
             Relay::start(listener, config.relay, tap, policy, metrics.relay, call_ids, drain.clone())?;
