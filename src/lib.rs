@@ -106,6 +106,8 @@ pub mod admin;
 
 pub mod report;
 
+pub mod top;
+
 /// Installs probeshim as a service, and undoes that.
 pub mod install;
 

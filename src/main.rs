@@ -97,6 +97,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Pods(pods) => runtime.block_on(pods.run()),
         CliCommand::Probes(probes) => runtime.block_on(probes.run()),
         CliCommand::Describe(describe) => runtime.block_on(describe.run()),
+        CliCommand::Top(top) => runtime.block_on(top.run()),
         CliCommand::Get(get) => runtime.block_on(get.run()),
         CliCommand::Status(status) => runtime.block_on(status.run()),
         CliCommand::Report(report) => runtime.block_on(report.run()),

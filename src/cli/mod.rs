@@ -45,6 +45,7 @@ mod status;
 mod stderr;
 mod table;
 mod target;
+mod top;
 mod uninstall;
 mod version;
 mod wait;
@@ -89,6 +90,7 @@ pub use probes::ProbesCommand;
 pub use replay::ReplayCommand;
 pub use report::ReportCommand;
 pub use status::StatusCommand;
+pub use top::TopCommand;
 pub use uninstall::UninstallCommand;
 pub use version::VersionCommand;
 pub use wait::WaitCommand;
@@ -189,6 +191,14 @@ pub enum CliCommand {
     /// an effect, such as `failed 2 in a row, kills at 3`. KILLED counts kills of the container by
     /// probeshim for this probe.
     Probes(ProbesCommand),
+
+    /// Show probes in the terminal as they change, the worst first
+    ///
+    /// Plain letters are the keys, and ? shows them: / filters, s and column letters sort, Enter
+    /// opens a probe with its results over time, the phases of its slowest call and its last calls,
+    /// l shows the findings of the lints, p pauses and r resumes after a confirmation. Needs a
+    /// terminal; `probeshim probes` prints a table. The guide docs/guides/top.md has the details.
+    Top(TopCommand),
 
     /// Show pods, probes, events or calls, with the commands of kubectl
     Get(GetCommand),

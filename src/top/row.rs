@@ -1,0 +1,172 @@
+//! Rows of the table: one per probe.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::live::LastResults;
+use super::probe_key::ProbeKey;
+use super::strip::{StripMark, gap_marks, strip};
+use crate::admin::api::{Status, StatusContainer, StatusPod, StatusProbe};
+use crate::report::{LifecycleKind, ProbeReport, Report, ResultKind};
+
+/// A probe with its results.
+#[derive(Clone, Debug)]
+pub(super) struct ProbeRow {
+    pub(super) key: ProbeKey,
+    /// Index of the probe in the report; `None` if it has made no attempt in the period.
+    pub(super) index: Option<usize>,
+    /// Place in the order from the worst probe to the best.
+    pub(super) rank: usize,
+    pub(super) handler: String,
+    pub(super) result: RowResult,
+    pub(super) strip: Vec<StripMark>,
+    pub(super) attempts: u32,
+    pub(super) failed: u32,
+    pub(super) p50: Option<Duration>,
+    pub(super) p99: Option<Duration>,
+    /// Timeout without the 99th percentile of the latency, in milliseconds.
+    pub(super) margin_ms: Option<f64>,
+    pub(super) kills: u64,
+    pub(super) would_be_kills: u64,
+    pub(super) restarts: u64,
+}
+
+/// The last result of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RowResult {
+    pub(super) text: String,
+    pub(super) is_bad: bool,
+}
+
+impl RowResult {
+    pub(super) fn ok() -> Self {
+        Self { text: "ok".to_owned(), is_bad: false }
+    }
+
+    /// Returns the last result of a probe that probeshim runs.
+    fn of_status(probe: &StatusProbe) -> Option<Self> {
+        let bad = |text: String| Self { text, is_bad: true };
+        Some(match (probe.result.as_deref()?, probe.on_hold) {
+            ("success", _) => Self::ok(),
+            ("error", _) => bad(format!("error x{}", probe.errors)),
+            (_, true) => bad("failed".to_owned()),
+            (_, false) => bad(format!("fail {}/{}", probe.run, probe.threshold)),
+        })
+    }
+
+    /// Returns the worst result of the last column with an attempt.
+    fn of_report(probe: &ProbeReport) -> Option<Self> {
+        let result = probe.spans.last()?.result;
+        let text = match result {
+            ResultKind::Success => "ok",
+            ResultKind::NotSent => "answered",
+            ResultKind::Slow => "slow",
+            other => other.text(),
+        };
+        let is_bad = matches!(result, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);
+        Some(Self { text: text.to_owned(), is_bad })
+    }
+}
+
+/// Returns a row for each probe of the report, and for each other probe of the status.
+pub(super) fn rows(report: Option<&Report>, status: Option<&Status>, live: &LastResults) -> Vec<ProbeRow> {
+    let mut current = status.map(status_probes).unwrap_or_default();
+    let restarts = report.map(restarts).unwrap_or_default();
+    let gaps = report.map(gap_marks).unwrap_or_default();
+    let restarts_of = |key: &ProbeKey| {
+        let container = [key.namespace.as_str(), key.pod.as_str(), key.container.as_str()];
+        restarts.get(&container).copied().unwrap_or_default()
+    };
+    let mut rows: Vec<ProbeRow> = Vec::new();
+    for (index, probe) in report.iter().flat_map(|report| &report.probes).enumerate() {
+        let Some(report) = report else { continue };
+        let key = ProbeKey::from_report(probe);
+        let status = current.remove(&key);
+        let result = status
+            .and_then(RowResult::of_status)
+            .or_else(|| live.get(&key).cloned())
+            .or_else(|| RowResult::of_report(probe))
+            .unwrap_or_default();
+        let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let margin = |p99| probe.timeout.map(|timeout| milliseconds(timeout) - milliseconds(p99));
+        rows.push(ProbeRow {
+            index: Some(index),
+            rank: index,
+            handler: probe.handler.clone(),
+            result,
+            strip: strip(report, probe, &gaps),
+            attempts: probe.results.attempts(),
+            failed: probe.failed(),
+            p50: probe.p50,
+            p99: probe.p99,
+            margin_ms: probe.p99.and_then(margin),
+            kills: probe.kills,
+            would_be_kills: probe.would_be_kills,
+            restarts: restarts_of(&key),
+            key,
+        });
+    }
+    let mut others: Vec<(ProbeKey, &StatusProbe)> = current.into_iter().collect();
+    others.sort_by(|one, other| one.0.cmp(&other.0));
+    // Probes of a kubelet that are in the report have another prober than those of the status.
+    let known: std::collections::HashSet<[String; 4]> =
+        rows.iter().map(|row| probe_names(&row.key)).collect();
+    for (key, probe) in others {
+        if known.contains(&probe_names(&key)) {
+            continue;
+        }
+        rows.push(ProbeRow {
+            index: None,
+            rank: rows.len(),
+            handler: if probe.action.is_empty() { probe.handler.clone() } else { probe.action.clone() },
+            result: RowResult::of_status(probe).or_else(|| live.get(&key).cloned()).unwrap_or_default(),
+            strip: gaps.clone(),
+            attempts: 0,
+            failed: 0,
+            p50: None,
+            p99: None,
+            margin_ms: None,
+            kills: u64::from(probe.killed),
+            would_be_kills: u64::from(probe.would_have_killed),
+            restarts: restarts_of(&key),
+            key,
+        });
+    }
+    rows
+}
+
+fn probe_names(key: &ProbeKey) -> [String; 4] {
+    [&key.namespace, &key.pod, &key.container, &key.probe].map(Clone::clone)
+}
+
+/// Returns the probes of the newest containers of the newest sandboxes.
+fn status_probes(status: &Status) -> HashMap<ProbeKey, &StatusProbe> {
+    let prober = if status.mode == "off" { "" } else { "probeshim" };
+    let of_container = |pod: &StatusPod, container: &StatusContainer, probe: &StatusProbe| ProbeKey {
+        namespace: pod.namespace.clone().unwrap_or_default(),
+        pod: pod.name.clone().unwrap_or_else(|| pod.id.clone()),
+        container: container.name.clone().unwrap_or_else(|| container.id.clone()),
+        probe: probe.r#type.clone(),
+        prober: prober.to_owned(),
+    };
+    let containers = status.pods.iter().flat_map(|pod| pod.containers.iter().map(move |it| (pod, it)));
+    // Later containers of the same name replace earlier ones.
+    containers
+        .filter(|(_, container)| container.state == "running")
+        .flat_map(|(pod, container)| {
+            container.probes.iter().map(move |probe| (of_container(pod, container, probe), probe))
+        })
+        .collect()
+}
+
+/// Returns the number of restarts of each container in the period.
+fn restarts(report: &Report) -> HashMap<[&str; 3], u64> {
+    let mut restarts = HashMap::new();
+    for event in report.lifecycle.iter().filter(|event| event.kind == LifecycleKind::Started) {
+        if event.is_restart {
+            let container = [event.namespace.as_str(), event.pod.as_str(), event.container.as_str()];
+            *restarts.entry(container).or_default() += event.count;
+        }
+    }
+    restarts
+}

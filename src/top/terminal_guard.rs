@@ -1,0 +1,73 @@
+//! Puts the terminal into the mode that `top` needs, and restores it however `top` ends.
+
+use std::io::{self, Stdout, stdout};
+use std::panic;
+use std::sync::Once;
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use rustix::process::{Signal, getpid, kill_process};
+
+/// The terminal in raw mode, with the alternate screen. Both end when the guard is dropped, and
+/// before a panic is reported.
+#[derive(Debug)]
+pub(super) struct TerminalGuard {
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl TerminalGuard {
+    /// Takes the terminal.
+    pub(super) fn enter() -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let report = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                restore();
+                report(info);
+            }));
+        });
+        take()?;
+        // Restores the terminal also if the next step fails.
+        let terminal = Terminal::new(CrosstermBackend::new(stdout())).inspect_err(|_| restore())?;
+        Ok(Self { terminal })
+    }
+
+    /// Stops the process with the restored terminal, and takes the terminal again once the process
+    /// is continued.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        // A handler of SIGTSTP is installed, so that signal would not stop the process.
+        kill_process(getpid(), Signal::STOP)?;
+        self.resume()
+    }
+
+    /// Takes the terminal again, with an empty screen.
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        // A shell may have changed the mode in the meantime, so it is set again.
+        let _ = disable_raw_mode();
+        take()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for TerminalGuard {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen).inspect_err(|_| restore())
+}
+
+/// Restores the terminal. Errors are ignored: the terminal may be gone.
+fn restore() {
+    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}
