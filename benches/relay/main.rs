@@ -22,13 +22,14 @@ mod reclaim;
 mod rules;
 mod storm;
 mod target;
+mod top;
 mod turns;
 
 use std::path::PathBuf;
 
 /// Names of the parts that can be measured.
-const PARTS: [&str; 9] =
-    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history"];
+const PARTS: [&str; 10] =
+    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history", "top"];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -53,6 +54,7 @@ fn main() {
                 "rules" => rules::rules().await,
                 "storm" => storm::storm(),
                 "history" => history::history(),
+                "top" => top::top(),
                 "memory" => {
                     reclaim::rest().await;
                     reclaim::attacks().await;

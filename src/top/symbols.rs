@@ -28,6 +28,12 @@ impl TopScreen {
         Self(Screen { width: None, colour, utf8 })
     }
 
+    /// Returns the properties of a terminal without colours.
+    #[cfg(test)]
+    pub(super) const fn plain(utf8: bool) -> Self {
+        Self(Screen { width: None, colour: false, utf8 })
+    }
+
     /// Returns the properties of standard output.
     #[must_use]
     pub fn stdout() -> Self {

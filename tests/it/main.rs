@@ -31,6 +31,7 @@ mod surviving;
 mod systemd;
 mod tap;
 mod timeline;
+mod top;
 mod transparency;
 mod version;
 mod world;

@@ -43,7 +43,7 @@ pub(super) fn detail(page: &mut Page, app: &TopApp, detail: &ProbeDetail) {
     explanation(page, detail);
     calls(page, detail);
     page.heading("The same on the command line");
-    page.line(vec![Span::raw(page.screen.harmless(&command_line(key)))]);
+    page.text(&command_line(key), Style::new());
 }
 
 fn settings(page: &mut Page, probe: &ProbeReport) {
