@@ -281,7 +281,8 @@ impl TopApp {
         });
     }
 
-    /// Returns the place of the selected row among the visible ones; the first if it is not visible.
+    /// Returns the place of the selected row among the visible ones; the first if it is not
+    /// visible.
     pub(super) fn place(&self) -> usize {
         let Some(selected) = &self.selected else { return 0 };
         self.visible.iter().position(|index| self.rows[*index].key == *selected).unwrap_or_default()

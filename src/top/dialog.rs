@@ -25,7 +25,7 @@ pub(super) enum Dialog {
     ConfirmResume { pauses: Vec<Pause>, chosen: usize },
 }
 
-/// What a key does to a dialog.
+/// Effect of a key on a dialog.
 #[derive(Debug, PartialEq)]
 pub(super) enum DialogOutcome {
     /// The dialog stays, perhaps changed.

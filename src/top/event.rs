@@ -8,7 +8,7 @@ use super::probe_key::ProbeKey;
 use crate::admin::api::{Call, CallsQuery, Explanation, PauseBody, ResumeBody, Status};
 use crate::report::Report;
 
-/// What has happened.
+/// Change from outside: a key, or an answer of probeshim.
 #[derive(Clone, Debug)]
 pub enum TopEvent {
     /// A key was pressed.
@@ -37,7 +37,7 @@ pub enum TopEvent {
 #[derive(Clone, Debug)]
 pub struct PeriodReport(pub Box<Report>);
 
-/// What must be done outside of the state.
+/// Action outside of the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TopEffect {
     /// Ends `top`.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::probe_key::ProbeKey;
-use super::row::RowResult;
+use super::row_result::RowResult;
 use crate::admin::api::Call;
 
 /// Maximum number of probes with a last result.

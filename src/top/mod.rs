@@ -14,6 +14,7 @@ mod filter;
 mod live;
 mod probe_key;
 mod row;
+mod row_result;
 mod run;
 mod source;
 mod strip;

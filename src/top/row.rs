@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::live::LastResults;
 use super::probe_key::ProbeKey;
+use super::row_result::RowResult;
 use super::strip::{StripMark, gap_marks, strip};
 use crate::admin::api::{Status, StatusContainer, StatusPod, StatusProbe};
-use crate::report::{LifecycleKind, ProbeReport, Report, ResultKind};
+use crate::report::{LifecycleKind, Report};
 
 /// A probe with its results.
 #[derive(Clone, Debug)]
@@ -29,43 +30,6 @@ pub(super) struct ProbeRow {
     pub(super) kills: u64,
     pub(super) would_be_kills: u64,
     pub(super) restarts: u64,
-}
-
-/// The last result of a probe.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RowResult {
-    pub(super) text: String,
-    pub(super) is_bad: bool,
-}
-
-impl RowResult {
-    pub(super) fn ok() -> Self {
-        Self { text: "ok".to_owned(), is_bad: false }
-    }
-
-    /// Returns the last result of a probe that probeshim runs.
-    fn of_status(probe: &StatusProbe) -> Option<Self> {
-        let bad = |text: String| Self { text, is_bad: true };
-        Some(match (probe.result.as_deref()?, probe.on_hold) {
-            ("success", _) => Self::ok(),
-            ("error", _) => bad(format!("error x{}", probe.errors)),
-            (_, true) => bad("failed".to_owned()),
-            (_, false) => bad(format!("fail {}/{}", probe.run, probe.threshold)),
-        })
-    }
-
-    /// Returns the worst result of the last column with an attempt.
-    fn of_report(probe: &ProbeReport) -> Option<Self> {
-        let result = probe.spans.last()?.result;
-        let text = match result {
-            ResultKind::Success => "ok",
-            ResultKind::NotSent => "answered",
-            ResultKind::Slow => "slow",
-            other => other.text(),
-        };
-        let is_bad = matches!(result, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);
-        Some(Self { text: text.to_owned(), is_bad })
-    }
 }
 
 /// Returns a row for each probe of the report, and for each other probe of the status.

@@ -2,7 +2,7 @@
 
 use crate::report::{LifecycleKind, ProbeReport, Report, ResultKind};
 
-/// What happened in a column of a strip.
+/// Content of a column of a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StripMark {
     /// No attempt ended.

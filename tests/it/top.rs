@@ -70,6 +70,12 @@ impl Tmux {
     /// which keys are echoed and lines are edited. `marker` is a new text.
     async fn is_restored(&self, marker: &str) {
         until(|| async { (self.modes().await == "0 1").then_some(()) }).await;
+        // Until the shell has its terminal back, `top` may still read keys.
+        until(|| async {
+            let screen = self.screen().await;
+            (screen.lines().rfind(|line| !line.is_empty()).map(str::trim) == Some("ready")).then_some(())
+        })
+        .await;
         self.enter(&format!("stty -a | tr ' ;' '\\n\\n' | grep -xE 'icanon|echo|isig' | sort | paste -sd, | sed s/^/{marker}-/")).await;
         self.shows(&format!("{marker}-echo,icanon,isig")).await;
     }
@@ -111,7 +117,7 @@ async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_en
     let screen = tmux.top(&place, "").await;
     assert_eq!(tmux.modes().await, "1 0", "{screen}");
     tmux.shows("mode dry-run").await;
-    tmux.shows("fail ").await;
+    tmux.shows("fail").await;
     tmux.press(&["/", "n", "o", "t", "h", "i", "n", "g"]).await;
     tmux.shows("no probe matches the filter").await;
     tmux.press(&["Escape"]).await;

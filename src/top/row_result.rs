@@ -1,0 +1,41 @@
+//! The last result of a probe, from the status or from the report.
+
+use crate::admin::api::StatusProbe;
+use crate::report::{ProbeReport, ResultKind};
+
+/// The last result of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RowResult {
+    pub(super) text: String,
+    pub(super) is_bad: bool,
+}
+
+impl RowResult {
+    pub(super) fn ok() -> Self {
+        Self { text: "ok".to_owned(), is_bad: false }
+    }
+
+    /// Returns the last result of a probe that probeshim runs.
+    pub(super) fn of_status(probe: &StatusProbe) -> Option<Self> {
+        let bad = |text: String| Self { text, is_bad: true };
+        Some(match (probe.result.as_deref()?, probe.on_hold) {
+            ("success", _) => Self::ok(),
+            ("error", _) => bad(format!("error x{}", probe.errors)),
+            (_, true) => bad("failed".to_owned()),
+            (_, false) => bad(format!("fail {}/{}", probe.run, probe.threshold)),
+        })
+    }
+
+    /// Returns the worst result of the last column with an attempt.
+    pub(super) fn of_report(probe: &ProbeReport) -> Option<Self> {
+        let result = probe.spans.last()?.result;
+        let text = match result {
+            ResultKind::Success => "ok",
+            ResultKind::NotSent => "answered",
+            ResultKind::Slow => "slow",
+            other => other.text(),
+        };
+        let is_bad = matches!(result, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);
+        Some(Self { text: text.to_owned(), is_bad })
+    }
+}
