@@ -236,7 +236,7 @@ impl TopApp {
     /// Requests the calls of the probe of the detail pane.
     fn inspect(&self) -> Option<TopEffect> {
         let TopView::Detail(detail) = &self.view else { return None };
-        Some(TopEffect::Inspect(detail.request(&self.rows, self.report.as_deref())))
+        Some(TopEffect::Inspect(Box::new(detail.request(&self.rows, self.report.as_deref()))))
     }
 
     fn pause(&mut self) {

@@ -45,7 +45,7 @@ pub enum TopEffect {
     /// Stops the process until it is continued.
     Suspend,
     /// Queries the calls of a probe.
-    Inspect(InspectRequest),
+    Inspect(Box<InspectRequest>),
     /// Begins a pause.
     Pause(PauseBody),
     /// Ends pauses.

@@ -32,13 +32,13 @@ impl RowFilter {
             let condition = match part.split_once('=') {
                 None if part == "failed" => Condition::Failed,
                 None => Condition::Text(part),
-                Some((key, value)) => match FILTER_KEYS.into_iter().find(|known| *known == key) {
-                    Some(key) => Condition::Has(key, value.to_owned()),
-                    None => {
+                Some((key, value)) => {
+                    let Some(key) = FILTER_KEYS.into_iter().find(|known| *known == key) else {
                         filter.unknown = Some(key.to_owned());
                         continue;
-                    }
-                },
+                    };
+                    Condition::Has(key, value.to_owned())
+                }
             };
             filter.conditions.push(condition);
         }

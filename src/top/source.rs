@@ -100,7 +100,7 @@ pub(super) async fn follow_calls(client: Client, events: Sender<TopEvent>) {
 /// Sends the requests of an effect. Returns the answer.
 pub(super) async fn request(client: Client, effect: TopEffect) -> Option<TopEvent> {
     match effect {
-        TopEffect::Inspect(request) => Some(TopEvent::Inspected(Box::new(inspect(&client, request).await))),
+        TopEffect::Inspect(request) => Some(TopEvent::Inspected(Box::new(inspect(&client, *request).await))),
         TopEffect::Pause(body) => {
             let answer = client.begin_pause(&body).await.map_err(|error| error.to_string());
             Some(TopEvent::Answered(answer.and_then(|answer| {

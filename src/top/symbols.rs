@@ -84,7 +84,7 @@ impl TopScreen {
         if self.0.colour { Style::new().fg(colour) } else { Style::new() }
     }
 
-    pub(super) fn bold(self, text: impl Into<Cow<'static, str>>) -> Span<'static> {
+    pub(super) fn bold(text: impl Into<Cow<'static, str>>) -> Span<'static> {
         Span::styled(text, Style::new().add_modifier(Modifier::BOLD))
     }
 

@@ -7,6 +7,7 @@ use ratatui::text::Span;
 use super::page::Page;
 use crate::terminal::format::time_until;
 use crate::top::dialog::Dialog;
+use crate::top::symbols::TopScreen;
 
 /// Draws a dialog.
 pub(super) fn dialog(page: &mut Page, dialog: &Dialog) {
@@ -14,7 +15,7 @@ pub(super) fn dialog(page: &mut Page, dialog: &Dialog) {
         Dialog::PauseDuration { selector, text, error } => {
             page.text(&format!("Pause the exec probes of {selector}"), Style::new());
             let text = page.screen.harmless(text);
-            page.line(vec![page.screen.bold("for: "), Span::raw(text), Span::raw("_")]);
+            page.line(vec![TopScreen::bold("for: "), Span::raw(text), Span::raw("_")]);
             match error {
                 Some(error) => page.text(&format!("the duration {error}"), page.screen.style(Color::Red)),
                 None => page.text("Enter continues. Readiness probes are not paused.", Style::new()),
@@ -28,9 +29,9 @@ pub(super) fn dialog(page: &mut Page, dialog: &Dialog) {
                 Style::new(),
             );
             page.line(vec![
-                page.screen.bold("y"),
+                TopScreen::bold("y"),
                 Span::raw(" pauses, "),
-                page.screen.bold("n"),
+                TopScreen::bold("n"),
                 Span::raw(" cancels"),
             ]);
         }
@@ -44,9 +45,9 @@ pub(super) fn dialog(page: &mut Page, dialog: &Dialog) {
                 page.line(vec![Span::raw(page.screen.harmless(&line))]);
             }
             page.line(vec![
-                page.screen.bold("y"),
+                TopScreen::bold("y"),
                 Span::raw(" ends it, "),
-                page.screen.bold("n"),
+                TopScreen::bold("n"),
                 Span::raw(" cancels"),
             ]);
         }

@@ -28,11 +28,11 @@ fn node(app: &TopApp, screen: TopScreen, columns: usize) -> Line<'static> {
         (Some(name), Some(version)) => format!("{name} {version}"),
         _ => "runtime not ready".to_owned(),
     };
-    let rate = app.call_rate.map(|rate| format!("{rate:.1}")).unwrap_or_else(|| "?".to_owned());
+    let rate = app.call_rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}"));
     let rest = format!("mode {}  {rate} calls/s  {} in flight", status.mode, status.calls.in_flight);
     let room = columns.saturating_sub("probeshim top    ".len() + rest.len());
     let runtime = screen.fit(&runtime, room.min(runtime.len()), false);
-    Line::from(vec![screen.bold("probeshim top  "), Span::raw(format!("{runtime}  {rest}"))])
+    Line::from(vec![TopScreen::bold("probeshim top  "), Span::raw(format!("{runtime}  {rest}"))])
 }
 
 /// Returns the numbers of findings, faults, pauses and missed observations.
@@ -87,7 +87,7 @@ pub(super) fn footer(app: &TopApp, screen: TopScreen, columns: usize) -> Line<'s
     }
     if app.is_filtering {
         let text = screen.harmless(&app.filter);
-        return Line::from(vec![screen.bold("/"), Span::raw(text), Span::raw("_")]);
+        return Line::from(vec![TopScreen::bold("/"), Span::raw(text), Span::raw("_")]);
     }
     let keys = match (&app.dialog, &app.view) {
         (Some(_), _) => "Esc cancel",

@@ -98,7 +98,8 @@ fn order(app: &TopApp, screen: TopScreen) -> Line<'static> {
     let reversed = if app.is_reversed { ", reversed" } else { "" };
     let mut text = format!("{} of {} probes  sort: {name}{reversed}", app.visible.len(), app.rows.len());
     if !app.filter.is_empty() {
-        text += &format!("  filter: {}", screen.harmless(&app.filter));
+        text.push_str("  filter: ");
+        text.push_str(&screen.harmless(&app.filter));
     }
     Line::styled(text, screen.style(Color::DarkGray))
 }
