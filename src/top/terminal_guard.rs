@@ -11,6 +11,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::Rect;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// The terminal in raw mode, with the alternate screen. Both end when the guard is dropped, and
@@ -51,7 +52,10 @@ impl TerminalGuard {
         // A shell may have changed the mode in the meantime, so it is set again.
         let _ = disable_raw_mode();
         take()?;
-        self.terminal.clear()
+        // `Terminal::clear` would query the position of the cursor, and the thread that reads keys
+        // would get the answer.
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 }
 
