@@ -3,6 +3,7 @@
 use std::io::{self, Stdout, stdout};
 use std::panic;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -13,6 +14,9 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use rustix::process::{Signal, getpid, kill_process};
+
+/// Whether the terminal is in the mode of `top`.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal in raw mode, with the alternate screen. Both end when the guard is dropped, and
 /// before a panic is reported.
@@ -66,12 +70,17 @@ impl Drop for TerminalGuard {
 }
 
 fn take() -> io::Result<()> {
-    enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::SeqCst);
+    enable_raw_mode().inspect_err(|_| restore())?;
     execute!(stdout(), EnterAlternateScreen).inspect_err(|_| restore())
 }
 
-/// Restores the terminal. Errors are ignored: the terminal may be gone.
+/// Restores the terminal, once: leaving the alternate screen twice would move the cursor into the
+/// message of a panic. Errors are ignored: the terminal may be gone.
 fn restore() {
+    if !IS_TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }

@@ -164,7 +164,7 @@ async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_en
     tmux.press(&["C-c"]).await;
     tmux.is_restored("interrupted").await;
 
-    tmux.top(&place, "PROBESHIM_TOP_PANIC=1").await;
+    tmux.top(&place, "RUST_BACKTRACE=0 PROBESHIM_TOP_PANIC=1").await;
     tmux.press(&["j"]).await;
     tmux.shows("PROBESHIM_TOP_PANIC is set").await;
     tmux.is_restored("panicked").await;
