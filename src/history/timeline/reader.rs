@@ -107,8 +107,8 @@ impl TimelineReader {
     fn add(&mut self, line: Line) {
         match line {
             Line::Run(started, _, node) => {
-                // Each segment repeats the line, also if the first ones of the run were removed. Its
-                // ticks say since when the run is observed.
+                // Each segment repeats the line, also if the first segments were removed. The ticks
+                // say since when the run is observed.
                 let started = time_at(started);
                 // Facts of a probeshim that started after the period do not apply to it.
                 let is_later = self.node.as_ref().is_none_or(|(known, _)| *known <= started);
