@@ -1,7 +1,7 @@
 //! `probeshim top`: the probes of the node in a terminal, as they change.
 //!
 //! [`TopApp`] is a state machine without input and output: [`TopApp::update`] takes an event and
-//! returns an effect, and [`draw`] draws the state. [`run`] connects both to a terminal and a
+//! returns an effect, and [`draw()`] draws the state. [`run()`] connects both to a terminal and a
 //! running probeshim.
 
 mod app;
