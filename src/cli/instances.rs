@@ -19,16 +19,19 @@ pub(super) fn hint(socket: &Path) -> Option<String> {
     instance(dir.file_name()?.to_str()?)?;
     let entries = fs::read_dir(dir.parent()?).ok()?.flatten();
     let running = entries.filter(|entry| UnixStream::connect(entry.path().join(SOCKET_NAME)).is_ok());
-    let mut names: Vec<String> = running.filter_map(|entry| described(entry.file_name().to_str()?)).collect();
+    let mut names: Vec<String> = running.filter_map(|entry| described(&entry.path())).collect();
     names.sort();
     (!names.is_empty()).then(|| format!("hint: a probeshim runs here: query it {}", names.join(", or ")))
 }
 
-/// Returns how to query the instance with a directory of this name.
-fn described(dir_name: &str) -> Option<String> {
-    Some(match instance(dir_name)? {
+/// Returns how to query the instance with this directory. The directory of a demo has a random
+/// name, which is no name of an instance.
+fn described(dir: &Path) -> Option<String> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    Some(match instance(dir.file_name()?.to_str()?)? {
         "" => "without --instance".to_owned(),
-        name => format!("with --instance {}", harmless_name(name)),
+        name if name.bytes().all(is_allowed) => format!("with --instance {}", harmless_name(name)),
+        _ => format!("with --admin {}", harmless_name(dir.join(SOCKET_NAME).to_str()?)),
     })
 }
 
@@ -63,6 +66,14 @@ mod tests {
         let expected = "hint: a probeshim runs here: query it with --instance ci-1";
         assert_eq!(hint(&default).as_deref(), Some(expected));
         assert_eq!(hint(&run.path().join("elsewhere/admin.sock")), None);
+        let demo = listen("probeshim-demo.4xQ");
+        let admin = run.path().join("probeshim-demo.4xQ/admin.sock");
+        let expected_of_demo = format!(
+            "hint: a probeshim runs here: query it with --admin {}, or with --instance ci-1",
+            admin.display()
+        );
+        assert_eq!(hint(&default), Some(expected_of_demo));
+        drop(demo);
         let _default = listen("probeshim");
         let named = run.path().join("probeshim-lost/admin.sock");
         let expected = "hint: a probeshim runs here: query it with --instance ci-1, or without --instance";
