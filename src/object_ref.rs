@@ -24,6 +24,12 @@ pub struct ContainerRef {
     pub attempt: Option<u32>,
 }
 
+/// Returns `NAMESPACE/POD`, or the pod if the namespace is empty.
+#[must_use]
+pub fn pod_name(namespace: &str, pod: &str) -> String {
+    if namespace.is_empty() { pod.to_owned() } else { format!("{namespace}/{pod}") }
+}
+
 /// Minimum length of a prefix of an id that is matched. A shorter text is rather a name.
 const MIN_ID_PREFIX: usize = 4;
 

@@ -346,7 +346,7 @@ fn report_ignored(warnings: Vec<String>, kinds: BTreeMap<String, usize>) {
 /// Returns a sentence about the termination that a signal begins.
 fn stop_message(signal: ShutdownSignal, kubelet: &Kubelet) -> String {
     let running = kubelet.published_pods().iter().filter(|published| published.removed().is_none()).count();
-    let pods = if running == 1 { "1 pod".to_owned() } else { format!("{running} pods") };
+    let pods = format::counted(running, "pod");
     let grace = kubelet.max_grace_period().as_secs();
     let again = if signal == ShutdownSignal::Interrupt { "Ctrl-C" } else { signal.name() };
     format!("stopping {pods}, grace period up to {grace} s; {again} again to force\n")

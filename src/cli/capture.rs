@@ -205,10 +205,15 @@ impl CaptureWriter {
         let line = CaptureLine::End { end: end.clone() };
         self.write(&serde_json::to_vec(&line).context("the end is not JSON")?)?;
         let result = match &self.output {
-            CaptureOutput::Stdout => format!("{} captured", calls(end.calls)),
+            CaptureOutput::Stdout => format!("{} captured", format::counted(end.calls, "call")),
             CaptureOutput::File(file, path) => {
                 file.sync_all().with_context(|| format!("cannot write {}", path.display()))?;
-                format!("{} captured in {}, {}", calls(end.calls), path.display(), format::size(self.bytes))
+                format!(
+                    "{} captured in {}, {}",
+                    format::counted(end.calls, "call"),
+                    path.display(),
+                    format::size(self.bytes)
+                )
             }
         };
         note(&result);
@@ -217,7 +222,7 @@ impl CaptureWriter {
             (end.unobserved.unwrap_or(0), "probeshim forwarded them without observing them"),
         ] {
             if count > 0 {
-                note(&format!("{} missing: {reason}", calls(count)));
+                note(&format!("{} missing: {reason}", format::counted(count, "call")));
             }
         }
         match end.reason {
@@ -231,10 +236,6 @@ impl CaptureWriter {
             }
         }
     }
-}
-
-fn calls(count: u64) -> String {
-    if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
 }
 
 /// Returns an error if a file exists that must not be replaced.

@@ -217,7 +217,7 @@ impl ClearCommand {
         let ended = self.at.client()?.clear_faults(&ClearBody { names: self.names }).await?;
         let ended = faults(&ended)?;
         let lines = ended.iter().map(|fault| {
-            let calls = if fault.hits == 1 { "1 call".to_owned() } else { format!("{} calls", fault.hits) };
+            let calls = format::counted(fault.hits, "call");
             format!("fault {} has ended; it has hit {calls}\n", fault.name)
         });
         let text: String = lines.collect();

@@ -1,6 +1,5 @@
 //! `probeshim lint`
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
@@ -13,14 +12,14 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::CliError;
 use super::admin_args::OutputFormat;
-use super::period_args::PeriodArgs;
+use super::period_args::{PeriodArgs, check_selection};
 use super::pod_arg::NamespaceArg;
-use crate::history::timeline::{Period, ProbeSeries};
-use crate::lint::{LINTS, LintFinding, LintSubject, Severity, lint};
-use crate::suggest::did_you_mean;
-use crate::terminal::format::wrapped;
+use crate::history::timeline::Period;
+use crate::lint::{LINTS, LintFinding, Severity, lint};
+use crate::report::Selection;
+use crate::terminal::format::{counted, wrapped};
+use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
-use crate::terminal::{harmless_name, harmless_text};
 
 /// Maximum width of lines, also if the width of the terminal is unknown.
 const WIDTH: usize = 100;
@@ -56,72 +55,26 @@ pub struct LintCommand {
     output: OutputFormat,
 }
 
-/// Pods that are examined.
-#[derive(Debug, Default)]
-struct PodFilter {
-    pod: Option<String>,
-    namespace: Option<String>,
-}
-
 impl LintCommand {
     /// Reads the period and prints its findings.
     pub async fn run(self) -> Result<(), CliError> {
         let Self { period, pod, namespace, ignore, fail_on, output } = self;
         let period = period.read().await?;
-        let filter = PodFilter { pod, namespace: namespace.namespace };
-        filter.check(&period)?;
+        let selection = Selection { pod, namespace: namespace.namespace };
+        check_selection(&selection, &period)?;
         let mut findings = lint(&period);
-        findings.retain(|found| filter.has(&found.subject) && !ignore.iter().any(|name| name == found.lint));
+        findings.retain(|found| {
+            selection.has_subject(&found.subject) && !ignore.iter().any(|name| name == found.lint)
+        });
         if let OutputFormat::Json | OutputFormat::Yaml = output {
             let items: Result<Vec<Box<RawValue>>, _> = findings.iter().map(to_raw_value).collect();
             let items = items.context("a finding cannot be written as JSON")?;
             print(&output.list(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)?;
         } else {
             let screen = Screen::stdout();
-            screen.print(&render(&findings, &examined(&period, &filter), screen))?;
+            screen.print(&render(&findings, &examined(&period, &selection), screen))?;
         }
         failure(&findings, fail_on)
-    }
-}
-
-impl PodFilter {
-    /// Returns whether an object is selected. The node is not, if there is a condition.
-    fn has(&self, subject: &LintSubject) -> bool {
-        let LintSubject { namespace, pod, .. } = subject;
-        let full = namespace.iter().chain(pod).map(String::as_str).collect::<Vec<_>>().join("/");
-        let is_pod = |name: &String| pod.as_ref() == Some(name) || full == *name;
-        self.pod.as_ref().is_none_or(is_pod)
-            && self.namespace.as_ref().is_none_or(|wanted| namespace.as_ref() == Some(wanted))
-    }
-
-    fn has_series(&self, series: &ProbeSeries) -> bool {
-        let text = |text: &String| Some(text.clone());
-        self.has(&LintSubject {
-            namespace: text(&series.namespace),
-            pod: text(&series.pod),
-            ..LintSubject::NODE
-        })
-    }
-
-    /// Returns an error if no object of the period is selected.
-    fn check(&self, period: &Period) -> Result<(), CliError> {
-        let of_events = period.events.iter().map(LintSubject::for_event);
-        if (self.pod.is_none() && self.namespace.is_none())
-            || period.probes.iter().any(|probe| self.has_series(&probe.series))
-            || of_events.clone().any(|subject| self.has(&subject))
-        {
-            return Ok(());
-        }
-        let name_of = |series: &ProbeSeries| match self.pod {
-            Some(_) => series.pod.clone(),
-            None => series.namespace.clone(),
-        };
-        let known: BTreeSet<String> = period.probes.iter().map(|probe| name_of(&probe.series)).collect();
-        let flag = if self.pod.is_some() { "--pod" } else { "--namespace" };
-        let name = self.pod.as_deref().or(self.namespace.as_deref()).unwrap_or_default();
-        let hint = did_you_mean(name, known.iter().map(String::as_str));
-        let name = harmless_name(name);
-        Err(CliError::Usage(format!("{flag} {name:?}: no attempts and no events in the period{hint}")))
     }
 }
 
@@ -138,26 +91,22 @@ fn failure(findings: &[LintFinding], fail_on: Option<Severity>) -> Result<(), Cl
         count => Err(CliError::from_display(format!(
             "--fail-on {}: {} with this severity or a worse one",
             least.name(),
-            number(count, "finding")
+            counted(count, "finding")
         ))),
     }
 }
 
 /// Describes the attempts and the time that were examined.
-fn examined(period: &Period, filter: &PodFilter) -> String {
-    let probes = period.probes.iter().filter(|probe| filter.has_series(&probe.series));
+fn examined(period: &Period, selection: &Selection) -> String {
+    let probes = period.probes.iter().filter(|probe| selection.has_series(&probe.series));
     let attempts: u64 = probes.map(|probe| u64::from(probe.total().attempts())).sum();
-    let attempts = number(usize::try_from(attempts).unwrap_or(usize::MAX), "attempt");
+    let attempts = counted(attempts, "attempt");
     format!("in {attempts} from {} to {} (UTC)", time(period.from), time(period.to))
 }
 
 fn time(time: SystemTime) -> String {
     Timestamp::try_from(time)
         .map_or_else(|_| "an unknown time".to_owned(), |time| time.strftime("%F %H:%M:%S").to_string())
-}
-
-fn number(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns a paragraph per finding, and a line with their numbers.
@@ -174,7 +123,7 @@ fn render(findings: &[LintFinding], examined: &str, screen: Screen) -> String {
     let summary = if findings.is_empty() {
         format!("no findings {examined}")
     } else {
-        format!("{} ({}) {examined}", number(findings.len(), "finding"), counts.join(", "))
+        format!("{} ({}) {examined}", counted(findings.len(), "finding"), counts.join(", "))
     };
     text += &wrapped(&summary, width);
     text + "\n"
@@ -218,6 +167,7 @@ mod tests {
     use super::super::snapshots::assert_screens;
     use super::*;
     use crate::history::timeline::PeriodBuilder;
+    use crate::lint::LintSubject;
 
     fn findings() -> [LintFinding; 3] {
         let text = |text: &str| Some(text.to_owned());
@@ -261,7 +211,7 @@ mod tests {
 
     #[test]
     fn findings_are_paragraphs_in_which_hostile_names_are_escaped() {
-        let examined = examined(&period(), &PodFilter::default());
+        let examined = examined(&period(), &Selection::default());
         assert_screens("lint", |screen| render(&findings(), &examined, screen));
         assert_screens("lint_without_findings", |screen| render(&[], &examined, screen));
     }
@@ -294,17 +244,17 @@ mod tests {
     #[test]
     fn a_filter_selects_pods_by_name_and_namespace_and_an_unknown_one_is_an_error() {
         let selected = |pod: Option<&str>, namespace: Option<&str>| {
-            let filter = PodFilter { pod: pod.map(str::to_owned), namespace: namespace.map(str::to_owned) };
-            findings().map(|finding| filter.has(&finding.subject))
+            let filter = Selection { pod: pod.map(str::to_owned), namespace: namespace.map(str::to_owned) };
+            findings().map(|finding| filter.has_subject(&finding.subject))
         };
         assert_eq!(selected(None, None), [true, true, true]);
         assert_eq!(selected(None, Some("shop")), [true, true, false]);
         assert_eq!(selected(Some("web-7d4b9c6f8-x2x9z"), None), [true, false, false]);
         assert_eq!(selected(Some("shop/web-7d4b9c6f8-x2x9z"), None), [true, false, false]);
         assert_eq!(selected(Some("shop/web"), None), [false, false, false]);
-        let filter = PodFilter { pod: Some("web".to_owned()), namespace: None };
-        let error = filter.check(&period()).unwrap_err().to_string();
+        let filter = Selection { pod: Some("web".to_owned()), namespace: None };
+        let error = check_selection(&filter, &period()).unwrap_err().to_string();
         assert_eq!(error, "--pod \"web\": no attempts and no events in the period");
-        assert!(PodFilter::default().check(&period()).is_ok());
+        assert!(check_selection(&Selection::default(), &period()).is_ok());
     }
 }

@@ -148,8 +148,7 @@ impl ResumeCommand {
         let ended: Vec<Pause> =
             serde_json::from_slice(&client.resume(&ResumeBody { names }).await?).context(NOT_PAUSES)?;
         let lines = ended.iter().map(|pause| {
-            let probes =
-                if pause.answered == 1 { "1 probe".to_owned() } else { format!("{} probes", pause.answered) };
+            let probes = format::counted(pause.answered, "probe");
             format!("pause {} has ended; {probes} were answered in place of the runtime\n", pause.name)
         });
         let text: String = lines.collect();

@@ -1,5 +1,6 @@
 //! Arguments of the commands that examine a period: its time, and the source of its records.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,6 +20,9 @@ use crate::duration;
 use crate::history::json::time;
 use crate::history::recorder::{has_records, read_period};
 use crate::history::timeline::{Period, TimelineReader};
+use crate::report::Selection;
+use crate::suggest::did_you_mean;
+use crate::terminal::harmless_name;
 
 /// Longest duration before the present, in days.
 const MAX_DAYS: u64 = 366;
@@ -84,6 +88,25 @@ impl PeriodArgs {
             None => query(&self.admin.client()?, from, to).await,
         }
     }
+}
+
+/// Returns an error if pods are selected, and none of them is in the period.
+pub(super) fn check_selection(selection: &Selection, period: &Period) -> Result<(), CliError> {
+    let Selection { namespace, pod } = selection;
+    let (flag, name) = match (pod, namespace) {
+        (Some(pod), _) => ("--pod", pod),
+        (None, Some(namespace)) => ("--namespace", namespace),
+        (None, None) => return Ok(()),
+    };
+    if selection.has_any(period) {
+        return Ok(());
+    }
+    let series = period.probes.iter().map(|probe| &probe.series);
+    let known: BTreeSet<&str> =
+        series.map(|series| if pod.is_some() { &*series.pod } else { &*series.namespace }).collect();
+    let hint = did_you_mean(name, known);
+    let name = harmless_name(name);
+    Err(CliError::Usage(format!("{flag} {name:?}: no attempts and no events in the period{hint}")))
 }
 
 async fn read_records(dir: PathBuf, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {

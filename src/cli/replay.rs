@@ -11,6 +11,7 @@ use super::CliError;
 use super::admin_args::OutputFormat;
 use crate::replay::{CaptureFile, ReadError, ReplaySpec, run_replay};
 use crate::socket::SocketPath;
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
 /// Arguments of `replay`.
@@ -62,7 +63,7 @@ impl ReplayCommand {
         }
         match report.differences.len() {
             count if count > 0 && self.fail_on_difference => {
-                Err(anyhow!("{} ended otherwise than recorded", text::calls(count)).into())
+                Err(anyhow!("{} ended otherwise than recorded", format::counted(count, "call")).into())
             }
             _ => Ok(()),
         }

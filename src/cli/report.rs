@@ -1,6 +1,5 @@
 //! `probeshim report`
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,14 +11,12 @@ use clap::Args;
 use tempfile::NamedTempFile;
 
 use super::CliError;
-use super::period_args::PeriodArgs;
+use super::period_args::{PeriodArgs, check_selection};
 use super::pod_arg::NamespaceArg;
-use crate::history::timeline::Period;
 use crate::lint::lint;
 use crate::report::{Report, ReportInput, Selection, html, redacted, report};
-use crate::suggest::did_you_mean;
 use crate::terminal::format;
-use crate::terminal::{harmless_name, harmless_text, print};
+use crate::terminal::{harmless_text, print};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -75,7 +72,8 @@ impl ReportCommand {
         // Lints examine all pods, because one pod can be slow because of others.
         let mut findings = lint(&period);
         findings.retain(|finding| selection.has_subject(&finding.subject));
-        select(&selection, &mut period)?;
+        check_selection(&selection, &period)?;
+        selection.apply(&mut period);
         let input = ReportInput { generated: SystemTime::now(), source, selection, findings };
         let report = report(&period, input);
         let text = match self.output.format {
@@ -89,28 +87,6 @@ impl ReportCommand {
         print(&format!("{}\n", harmless_text(&summary(&path, &text, &report))))?;
         Ok(())
     }
-}
-
-/// Removes all that is not about the selected pods. Returns an error if nothing is.
-fn select(selection: &Selection, period: &mut Period) -> Result<(), CliError> {
-    let Selection { namespace, pod } = selection;
-    let (flag, name) = match (pod, namespace) {
-        (Some(pod), _) => ("--pod", pod),
-        (None, Some(namespace)) => ("--namespace", namespace),
-        (None, None) => return Ok(()),
-    };
-    let known: BTreeSet<String> = period
-        .probes
-        .iter()
-        .map(|probe| if pod.is_some() { probe.series.pod.clone() } else { probe.series.namespace.clone() })
-        .collect();
-    selection.apply(period);
-    if !period.probes.is_empty() || !period.events.is_empty() {
-        return Ok(());
-    }
-    let hint = did_you_mean(name, known.iter().map(String::as_str));
-    let name = harmless_name(name);
-    Err(CliError::Usage(format!("{flag} {name:?}: no attempts and no events in the period{hint}")))
 }
 
 /// Writes a file that only its owner can read. A file with this name is replaced once the new one

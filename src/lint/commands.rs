@@ -1,9 +1,9 @@
 //! Lints about the commands of probes: two probes with one command, and needless shells.
 
-use super::facts::{PeriodFacts, ProbeFacts, number};
+use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, Severity};
 use crate::history::timeline::ProbeSeries;
-use crate::terminal::format;
+use crate::terminal::format::{self, counted};
 
 /// Names of shells.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "zsh", "ksh"];
@@ -46,7 +46,7 @@ fn same_command(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintF
     let attempts = |probe: &ProbeFacts<'_>| probe.attempts.total.attempts();
     let (affected, evidence) = if std::ptr::eq(other, probe) {
         let text =
-            format!("Both have the same timeout too, and made {}.", number(attempts(probe), "attempt"));
+            format!("Both have the same timeout too, and made {}.", counted(attempts(probe), "attempt"));
         (attempts(probe), text)
     } else {
         let [liveness, readiness] = [attempts(probe), attempts(other)];
@@ -90,7 +90,7 @@ fn shell_for_one_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!("Each attempt starts a shell to run one program: {}.", probe.series.handler),
-        evidence: vec![format!("{} did so.", number(affected, "attempt"))],
+        evidence: vec![format!("{} did so.", counted(affected, "attempt"))],
         remedy: format!("Run the program directly: `command: {}`.", yaml_list(&command)),
         affected,
         calls: Vec::new(),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::facts::{PeriodFacts, number};
+use super::facts::PeriodFacts;
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::history::timeline::{GapCause, Minute, PhaseSums};
-use crate::terminal::format::duration;
+use crate::terminal::format::{counted, duration};
 
 /// Minimum seconds of preparation and start per second.
 const NOTABLE_COST: f64 = 0.1;
@@ -54,7 +54,7 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         evidence: vec![
             format!(
                 "The phases prepare and start of {} took {} within {}, {} per call.",
-                number(phases.calls, "call"),
+                counted(phases.calls, "call"),
                 duration(started),
                 duration(time),
                 duration(started / phases.calls)

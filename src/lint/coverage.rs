@@ -1,10 +1,10 @@
 //! Lints about attempts that say little: late, answered by probeshim, or not observed.
 
-use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, number, part};
+use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, part};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::execsync::cause_name;
 use crate::history::timeline::{Gap, GapCause, Minute};
-use crate::terminal::format::milliseconds;
+use crate::terminal::format::{counted, milliseconds};
 
 /// Causes of probeshim, with their names in a sentence.
 const MARKS: [(&str, &str); 4] = [
@@ -112,16 +112,16 @@ fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         subject: LintSubject::NODE,
         sentence: format!(
             "The period has {}, {} together, in which not all attempts were observed.",
-            number(count(&gaps), "gap"),
+            counted(count(&gaps), "gap"),
             milliseconds(length * 1e3)
         ),
         evidence: vec![format!(
             "probeshim did not run: {}; there are no records: {}; observations were dropped: {}, {dropped} in all; the \
              clock was set: {}.",
-            number(with(|cause| matches!(cause, GapCause::NotRunning)), "time"),
-            number(with(|cause| matches!(cause, GapCause::NotRecorded)), "time"),
-            number(with(|cause| matches!(cause, GapCause::Dropped(_))), "time"),
-            number(with(|cause| matches!(cause, GapCause::ClockStep(_))), "time"),
+            counted(with(|cause| matches!(cause, GapCause::NotRunning)), "time"),
+            counted(with(|cause| matches!(cause, GapCause::NotRecorded)), "time"),
+            counted(with(|cause| matches!(cause, GapCause::Dropped(_))), "time"),
+            counted(with(|cause| matches!(cause, GapCause::ClockStep(_))), "time"),
         )],
         remedy: "Expect more attempts with problems than are counted here, and none of them in these times.".to_owned(),
         affected: count(&gaps),

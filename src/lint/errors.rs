@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::commands::is_shell;
-use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, ids, part};
+use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
 use super::finding::{LintFinding, Severity};
 use crate::cri::error_cause;
 use crate::execsync::{CallRecord, ExecVerdict, cause_name};
@@ -27,8 +27,12 @@ fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
     }
-    let calls: Vec<&CallRecord> =
-        attempts.calls.iter().copied().filter(|call| is_error(call) && !is_own(call)).collect();
+    let calls: Vec<&CallRecord> = attempts
+        .calls
+        .iter()
+        .copied()
+        .filter(|call| has_verdict(call, ExecVerdict::Error) && !is_own(call))
+        .collect();
     let (severity, sentence) = if has_result {
         let errors = part(errors, total.attempts(), "attempts");
         (
@@ -160,11 +164,6 @@ fn consequence(probe: &str) -> &'static str {
         "startup" => ": the other probes never start",
         _ => "",
     }
-}
-
-fn is_error(record: &CallRecord) -> bool {
-    let exec = record.call.exec.as_deref();
-    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == ExecVerdict::Error)
 }
 
 /// Returns whether probeshim itself caused the error.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::finding::LintSubject;
-use crate::execsync::{CallRecord, Evidence, ProbeMatch, cause_names};
+use crate::execsync::{CallRecord, Evidence, ExecVerdict, ProbeMatch, cause_names};
 use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
 
 /// Maximum number of ids of calls of a finding.
@@ -141,6 +141,12 @@ pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
     record.analysis.as_deref()?.evidence.as_deref()
 }
 
+/// Returns whether a call is an ExecSync with this verdict.
+pub(super) fn has_verdict(record: &CallRecord, verdict: ExecVerdict) -> bool {
+    let exec = record.call.exec.as_deref();
+    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == verdict)
+}
+
 /// Returns the number of items.
 pub(super) fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
@@ -156,11 +162,6 @@ pub(super) fn part(part: u32, whole: u32, things: &str) -> String {
     let percent = 100.0 * f64::from(part) / f64::from(whole.max(1));
     let percent = if part > 0 && percent < 1.0 { "<1".to_owned() } else { format!("{:.0}", percent.floor()) };
     format!("{part} of {whole} {things} ({percent} %)")
-}
-
-/// Returns a number of things: `1 call`, `2 calls`.
-pub(super) fn number(count: u32, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 fn key(series: &ProbeSeries) -> SeriesKey {

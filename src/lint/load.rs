@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, number, part};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, has_verdict, ids, is_share, part};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::execsync::{CallRecord, Cause, ExecVerdict, PressureStall, cause_name, cause_names};
-use crate::terminal::format::duration;
+use crate::terminal::format::{counted, duration};
 
 /// Minimum share of slow calls with a problem.
 const NOTABLE_SHARE: f64 = 0.5;
@@ -68,7 +68,9 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let in_flight: Vec<usize> = calls.iter().filter_map(|call| Some(evidence(call)?.in_flight.1)).collect();
     let most = in_flight.iter().max().map(|most| format!(" up to {most}")).unwrap_or_default();
     let on = facts.processors().map(|processors| format!(", with {processors} processors"));
-    let timed_out = u32::try_from(calls.iter().filter(|call| is_timed_out(call)).count()).unwrap_or(u32::MAX);
+    let timed_out =
+        u32::try_from(calls.iter().filter(|call| has_verdict(call, ExecVerdict::TimedOut)).count())
+            .unwrap_or(u32::MAX);
     let phases: Duration = calls.iter().filter_map(|call| queue_and_start(call)).sum();
     let time: Duration = calls.iter().map(|call| call.call.duration).sum();
     let sample = (!calls.is_empty()).then(|| {
@@ -94,7 +96,7 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         subject: LintSubject::NODE,
         sentence: format!(
             "{} had{most} ExecSyncs in flight on the node{}: {consequence}.",
-            number(affected, "slow or failed attempt"),
+            counted(affected, "slow or failed attempt"),
             on.unwrap_or_default()
         ),
         evidence: [Some(busiest(facts)), sample, most_frequent(facts)].into_iter().flatten().collect(),
@@ -131,7 +133,7 @@ fn most_frequent(facts: &PeriodFacts<'_>) -> Option<String> {
     let named: Vec<String> =
         probes.iter().take(NAMED_PROBES).map(|(attempts, name)| format!("{name} ({attempts})")).collect();
     (!named.is_empty()).then(|| {
-        format!("Most attempts, of {} in all: {}.", number(count(&probes), "probe"), named.join(", "))
+        format!("Most attempts, of {} in all: {}.", counted(count(&probes), "probe"), named.join(", "))
     })
 }
 
@@ -167,8 +169,8 @@ fn stalled(resource: &Resource, container: &Attempts<'_>) -> Option<LintFinding>
             ),
             format!(
                 "The processes were those of the container in {}, and those of the node in {}.",
-                number(of_container, "call"),
-                number(count(&found) - of_container, "call")
+                counted(of_container, "call"),
+                counted(count(&found) - of_container, "call")
             ),
         ],
         remedy: resource.remedy.to_owned(),
@@ -192,11 +194,6 @@ fn stall<'a>(
     let is_container = evidence.container_pressure.is_some() && !is_start;
     let stalled = [cpu, io, memory][resource.index];
     pressure.notable(window)[resource.index].then_some((record, stalled, window, is_container))
-}
-
-fn is_timed_out(record: &CallRecord) -> bool {
-    let exec = record.call.exec.as_deref();
-    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == ExecVerdict::TimedOut)
 }
 
 fn queue_and_start(record: &CallRecord) -> Option<Duration> {

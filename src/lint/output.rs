@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, number, part};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
 use crate::history::json::Event;
 use crate::history::timeline::Minute;
-use crate::terminal::format;
+use crate::terminal::format::{self, counted};
 
 /// Minimum share of drain in the time of calls.
 const NOTABLE_DRAIN: f64 = 0.5;
@@ -80,12 +80,12 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
     let share = format!(
         "{} % of the time of {} was drain",
         percent(total.phases.sums[DRAIN], total.phases.sums.iter().sum()),
-        number(total.phases.calls, "attempt")
+        counted(total.phases.calls, "attempt")
     );
     let longest = format!("drain was the longest phase of {}", part(drained, all, "slow or failed attempts"));
     let mut evidence = Vec::new();
     let sentence = if drained == 0 {
-        let calls = number(count(stuck), "call");
+        let calls = counted(count(stuck), "call");
         format!("The runtime did not answer {calls} after the command had exited: {holds}, probably.")
     } else if is_most {
         evidence.push(format!("{}.", capitalized(&longest)));
@@ -103,7 +103,7 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
         evidence.push(format!("The longest drain was {drain} of {time}, in call {}.", call.call.id));
     }
     if !stuck.is_empty() {
-        let calls = number(count(stuck), "call");
+        let calls = counted(count(stuck), "call");
         evidence.push(format!("{calls} had no answer 5 s after the command had exited."));
     }
     let mut calls = ids(&kept);

@@ -1,11 +1,11 @@
 //! Lints about the limits of containers: CPU, memory, processes, and the freezer.
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, number, part};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, part};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CpuUsage, cpu_limit};
 use crate::history::json::Event;
-use crate::terminal::format::duration;
+use crate::terminal::format::{counted, duration};
 
 /// Minimum share of throttled calls.
 const NOTABLE_SHARE: f64 = 0.2;
@@ -31,7 +31,7 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
     let measured = (!cpu.is_empty()).then(|| {
         format!(
             "In {}, it was throttled in {} of {} CFS periods, for {} summed over its processors.",
-            number(count(&cpu), "call"),
+            counted(count(&cpu), "call"),
             sum(|cpu| cpu.throttled_periods),
             sum(|cpu| cpu.periods),
             duration(cpu.iter().map(|cpu| cpu.throttled).sum())
@@ -75,8 +75,8 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
         sentence: "The kernel killed processes of the container, because its memory was used up.".to_owned(),
         evidence: vec![format!(
             "It did during {}, and the runtime reported it {}.",
-            number(in_calls, "slow or failed attempt"),
-            number(events, "time")
+            counted(in_calls, "slow or failed attempt"),
+            counted(events, "time")
         )],
         remedy: "Raise the memory limit of the container, or reduce the memory that its processes use; the command \
                  of an exec probe counts too."
@@ -97,7 +97,7 @@ fn pids_limit(container: &Attempts<'_>) -> Option<LintFinding> {
         subject: container.subject.clone(),
         sentence: format!(
             "{} could not start its command, because the container has too many processes.",
-            number(affected, "attempt")
+            counted(affected, "attempt")
         ),
         evidence: pids
             .and_then(|pids| {
@@ -122,7 +122,7 @@ fn frozen(container: &Attempts<'_>) -> Option<LintFinding> {
         subject: container.subject.clone(),
         sentence: format!(
             "The container was frozen during {}: no process in it can run.",
-            number(affected, "slow or failed attempt")
+            counted(affected, "slow or failed attempt")
         ),
         evidence: Vec::new(),
         remedy: "Resume the container, which is paused; find out what paused it.".to_owned(),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{PeriodFacts, ids, number};
+use super::facts::{PeriodFacts, ids};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
 use crate::execsync::{Cause, StuckExec, cause_name};
 use crate::history::json::Event;
+use crate::terminal::format::counted;
 
 /// Returns the findings about the runtime.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -32,14 +33,14 @@ fn hanging_runtime(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         subject: LintSubject::NODE,
         sentence: format!(
             "The runtime did not answer {} in time.",
-            number(affected, "ExecSync")
+            counted(affected, "ExecSync")
         ),
         evidence: vec![
             format!(
                 "{} had no answer 5 s after the timeout was over.",
-                number(u32::try_from(overdue.len()).unwrap_or(u32::MAX), "ExecSync")
+                counted(u32::try_from(overdue.len()).unwrap_or(u32::MAX), "ExecSync")
             ),
-            format!("{} ended without an answer, because the client gave up.", number(given_up, "ExecSync")),
+            format!("{} ended without an answer, because the client gave up.", counted(given_up, "ExecSync")),
         ],
         remedy: "Look in the log of the runtime, and for its processes and shims that are stopped or wait in state D; \
                  a restart of the runtime keeps containers running."
@@ -62,10 +63,10 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         subject: LintSubject::NODE,
         sentence: format!(
             "The runtime was unavailable: {} ended without a result of the runtime.",
-            number(lost, "ExecSync")
+            counted(lost, "ExecSync")
         ),
         evidence: vec![
-            format!("probeshim lost the runtime {}.", number(events, "time")),
+            format!("probeshim lost the runtime {}.", counted(events, "time")),
             "A restart of the runtime has the same effects.".to_owned(),
         ],
         remedy:

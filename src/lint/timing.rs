@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::facts::{
-    Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, ids, is_share, number, part,
+    Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, has_verdict, ids, is_share, part,
 };
 use super::finding::{LintFinding, Severity};
 use crate::execsync::{CallRecord, ExecVerdict, Phases, cause_name};
-use crate::terminal::format::duration;
+use crate::terminal::format::{counted, duration};
 
 /// Failure threshold of a probe that does not set one.
 const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
@@ -37,7 +37,8 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     }
     let threshold = probe.series.failure_threshold.unwrap_or(DEFAULT_FAILURE_THRESHOLD);
     let timeout = probe.series.timeout;
-    let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(|call| is_timed_out(call)).collect();
+    let calls: Vec<&CallRecord> =
+        attempts.calls.iter().copied().filter(|call| has_verdict(call, ExecVerdict::TimedOut)).collect();
     let because = timeout.map(|timeout| format!(" of {}", duration(timeout))).unwrap_or_default();
     Some(LintFinding {
         lint: "timeout",
@@ -68,7 +69,8 @@ fn thin_margin(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     if total.attempts() < MIN_ATTEMPTS || close < MIN_AFFECTED || is_drained {
         return None;
     }
-    let is_close = |call: &&CallRecord| call.call.duration >= thin && !is_timed_out(call);
+    let is_close =
+        |call: &&CallRecord| call.call.duration >= thin && !has_verdict(call, ExecVerdict::TimedOut);
     let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(is_close).collect();
     is_share(close, total.attempts(), NOTABLE_SHARE).then(|| LintFinding {
         lint: "thin-margin",
@@ -154,7 +156,7 @@ fn percentiles(attempts: &Attempts<'_>) -> Option<String> {
     let quantile = |quantile| attempts.total.durations.quantile(quantile).map(duration);
     Some(format!(
         "Half of the {} took at most {}, and 99 % at most {}.",
-        number(attempts.total.durations.count(), "attempt"),
+        counted(attempts.total.durations.count(), "attempt"),
         quantile(0.5)?,
         quantile(0.99)?
     ))
@@ -184,11 +186,6 @@ fn run(record: &CallRecord) -> Option<Duration> {
         Phases::Complete(parts) => parts.run,
         _ => None,
     }
-}
-
-fn is_timed_out(record: &CallRecord) -> bool {
-    let exec = record.call.exec.as_deref();
-    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == ExecVerdict::TimedOut)
 }
 
 fn raise_timeout(timeout: Option<Duration>) -> String {

@@ -23,6 +23,7 @@ use crate::cri::MethodName;
 use crate::events::{Event, reason};
 use crate::gofmt::format_duration;
 use crate::relay::{CallInfo, Peer};
+use crate::terminal::format::counted;
 
 /// Maximum number of active rules.
 pub const MAX_RULES: usize = 20_000;
@@ -235,8 +236,8 @@ impl FaultRules {
             rule.ended.cancel();
             let (name, hits) = (&rule.rule.name, rule.hits().0);
             info!(name = &**name, hits, cause, "fault rule ended");
-            let calls = if hits == 1 { "call" } else { "calls" };
-            let message = format!("Fault rule {name} was ended by {cause}. It has hit {hits} {calls}");
+            let calls = counted(hits, "call");
+            let message = format!("Fault rule {name} was ended by {cause}. It has hit {calls}");
             self.record(Event::normal(reason::FAULT_ENDED, message));
         }
     }

@@ -12,7 +12,7 @@ use super::probe::ProbeReport;
 use super::selection::Selection;
 use super::totals::Totals;
 use crate::build_info;
-use crate::history::timeline::{self, Durations, GapCause, Period};
+use crate::history::timeline::{self, GapCause, Period};
 use crate::lint::LintFinding;
 
 /// Input of a report in addition to the period.
@@ -37,10 +37,6 @@ pub fn report(period: &Period, input: ReportInput) -> Report {
     let mut probes: Vec<ProbeReport> =
         period.probes.iter().map(|probe| ProbeReport::new(probe, &axis, &lifecycle)).collect();
     probes.sort_by_key(|probe| std::cmp::Reverse(probe.badness()));
-    let mut durations = Durations::default();
-    for probe in &probes {
-        durations.merge(&probe.results.durations);
-    }
     Report {
         version: build_info::full_version().to_owned(),
         generated,
@@ -50,7 +46,7 @@ pub fn report(period: &Period, input: ReportInput) -> Report {
         axis,
         empty_because: probes.is_empty().then(|| empty_reason(period, &selection)),
         selection,
-        totals: Totals::new(&probes, &durations, &lifecycle),
+        totals: Totals::new(&probes, &lifecycle),
         findings,
         pods: pods(&probes, &lifecycle),
         probes,

@@ -17,9 +17,6 @@ const MAX_ROWS: usize = 16;
 /// Maximum number of times with percentiles.
 const MAX_SUMMARIES: usize = 13;
 
-/// Highest bucket of durations, which has no upper bound.
-const LAST_BUCKET: u8 = 79;
-
 /// Numbers of attempts by time and duration, and percentiles by time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -109,7 +106,7 @@ fn rows(columns: &[Minute]) -> Vec<LatencyRow> {
             });
             LatencyRow {
                 from: if from == 0 { Duration::ZERO } else { Durations::lower_bound(from) },
-                to: (to <= LAST_BUCKET).then(|| Durations::lower_bound(to)),
+                to: (to <= Durations::LAST_BUCKET).then(|| Durations::lower_bound(to)),
                 counts: counts.collect(),
             }
         })

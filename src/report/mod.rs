@@ -1,6 +1,7 @@
 //! Report about the probes of a period: what is wrong, results over time, restarts, latencies, the
 //! slowest calls, and the node. A report is a value, which becomes JSON or a self-contained page.
 
+mod attempt_counts;
 mod axis;
 mod build;
 mod call;

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::attempt_counts::{AttemptCounts, LatencyPercentiles};
 use super::axis::Axis;
 use super::lifecycle::{LifecycleEvent, LifecycleKind};
 use super::serialize::{milliseconds, name, optional_milliseconds};
 use super::spans::{ResultSpan, spans};
 use crate::execsync::cause_name;
 use crate::history::timeline::{Minute, ProbeHistory};
+use crate::object_ref::pod_name;
 
 /// A probe, its results over time, and its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,15 +46,9 @@ pub struct ProbeReport {
     pub kills: u64,
     /// Kills of the container because of this probe that were not made.
     pub would_be_kills: u64,
-    /// Median of the latency.
-    #[serde(rename = "p50Ms", serialize_with = "optional_milliseconds")]
-    pub p50: Option<Duration>,
-    /// 90th percentile of the latency.
-    #[serde(rename = "p90Ms", serialize_with = "optional_milliseconds")]
-    pub p90: Option<Duration>,
-    /// 99th percentile of the latency.
-    #[serde(rename = "p99Ms", serialize_with = "optional_milliseconds")]
-    pub p99: Option<Duration>,
+    /// Percentiles of the latency.
+    #[serde(flatten)]
+    pub latency: LatencyPercentiles,
     /// Mean of each phase of the ExecSyncs; null if no phases are known.
     pub mean_phases: Option<MeanPhases>,
     /// Causes of slow and failed ExecSyncs, the most frequent first.
@@ -103,8 +99,6 @@ impl ProbeReport {
             });
             its.map(|event| event.count).sum()
         };
-        let quantile =
-            |quantile| results.durations.quantile(quantile).filter(|_| results.durations.count() > 0);
         let mut causes: Vec<CauseCount> = results
             .causes
             .iter()
@@ -124,9 +118,7 @@ impl ProbeReport {
             failure_threshold: series.failure_threshold,
             kills: kills(LifecycleKind::Killed),
             would_be_kills: kills(LifecycleKind::WouldBeKilled),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
+            latency: LatencyPercentiles::from(&results.durations),
             mean_phases: MeanPhases::of_results(&results),
             causes,
             spans: spans(&history.minutes, axis, series.period),
@@ -150,7 +142,7 @@ impl ProbeReport {
     /// Returns `NAMESPACE/POD`, or the pod without a namespace.
     #[must_use]
     pub fn pod_name(&self) -> String {
-        if self.namespace.is_empty() { self.pod.clone() } else { format!("{}/{}", self.namespace, self.pod) }
+        pod_name(&self.namespace, &self.pod)
     }
 
     /// Returns a key by which probes are ordered from the best to the worst.
@@ -158,7 +150,7 @@ impl ProbeReport {
         let results = &self.results;
         let failed = results.failures + results.timeouts;
         // Share of the timeout, or the time itself, that the slowest attempts take.
-        let slowness = self.p99.unwrap_or_default().as_millis() * 1000
+        let slowness = self.latency.p99.unwrap_or_default().as_millis() * 1000
             / self.timeout.unwrap_or(Duration::from_secs(1)).as_millis().max(1);
         (self.kills, self.would_be_kills, failed, results.errors, results.slow, slowness)
     }
@@ -186,30 +178,13 @@ impl MeanPhases {
     }
 }
 
-fn counts<S: serde::Serializer>(results: &Minute, serializer: S) -> Result<S::Ok, S::Error> {
+fn counts<S: Serializer>(results: &Minute, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct AttemptCounts<'a> {
-        attempts: u32,
-        successes: u32,
-        failures: u32,
-        timeouts: u32,
-        errors: u32,
-        no_result: u32,
-        not_sent: u32,
-        slow: u32,
+    struct ResultCounts<'a> {
+        #[serde(flatten)]
+        counts: AttemptCounts,
         failed_calls: &'a [u64],
     }
-    AttemptCounts {
-        attempts: results.attempts(),
-        successes: results.successes,
-        failures: results.failures,
-        timeouts: results.timeouts,
-        errors: results.errors,
-        no_result: results.discarded + results.unknown,
-        not_sent: results.not_sent,
-        slow: results.slow,
-        failed_calls: &results.failed_calls,
-    }
-    .serialize(serializer)
+    ResultCounts { counts: results.into(), failed_calls: &results.failed_calls }.serialize(serializer)
 }

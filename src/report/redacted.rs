@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::execsync::CallRecord;
 use crate::history::timeline::{Period, redacted_message};
 
 /// Returns the period as `--redact-commands` would have recorded it: with only the program of each
@@ -13,7 +14,7 @@ pub fn redacted(mut period: Period) -> Period {
         probe.series = probe.series.clone().redacted();
     }
     for record in &mut period.calls {
-        *record = Arc::new(Arc::unwrap_or_clone(record.clone()).redacted());
+        *record = Arc::new(CallRecord::clone(record).redacted());
     }
     for event in &mut period.events {
         event.message = redacted_message(&event.message);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::history::timeline::Period;
+use crate::history::timeline::{Period, ProbeSeries};
 use crate::lint::LintSubject;
 use crate::object_ref::PodRef;
 
@@ -21,16 +21,23 @@ impl Selection {
         if *self == Self::default() {
             return;
         }
-        period.probes.retain(|probe| {
-            let (namespace, name) = (probe.series.namespace.clone(), probe.series.pod.clone());
-            let pod = PodRef { namespace: Some(namespace), name: Some(name), ..PodRef::default() };
-            self.has(Some(&pod))
-        });
+        period.probes.retain(|probe| self.has_series(&probe.series));
         period.calls.retain(|record| self.has(record.call.pod.as_deref()));
-        period.events.retain(|event| {
-            let (namespace, name) = (event.namespace.clone(), event.pod.clone());
-            self.has(Some(&PodRef { namespace, name, ..PodRef::default() }))
-        });
+        period.events.retain(|event| self.has_subject(&LintSubject::for_event(event)));
+    }
+
+    /// Returns whether a probe, or an event, of a period is selected.
+    #[must_use]
+    pub fn has_any(&self, period: &Period) -> bool {
+        period.probes.iter().any(|probe| self.has_series(&probe.series))
+            || period.events.iter().any(|event| self.has_subject(&LintSubject::for_event(event)))
+    }
+
+    /// Returns whether the pod of a probe is selected.
+    #[must_use]
+    pub fn has_series(&self, series: &ProbeSeries) -> bool {
+        let (namespace, name) = (Some(series.namespace.clone()), Some(series.pod.clone()));
+        self.has(Some(&PodRef { namespace, name, ..PodRef::default() }))
     }
 
     /// Returns whether the object of a finding is selected. The node is not, if pods are.

@@ -1,6 +1,6 @@
 //! Formats numbers and texts for people.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,6 +28,12 @@ pub(crate) fn milliseconds(milliseconds: f64) -> String {
     } else {
         format!("{}µs", digits(milliseconds * 1e3))
     }
+}
+
+/// Formats a number of things: `1 call`, `2 calls`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 /// Formats a size: `0 B`, `512 B`, `1.50 KiB`, `16.0 MiB`.

@@ -1,8 +1,10 @@
 //! Identifies the probe of a row.
 
 use crate::admin::api::{Call, CallsQuery};
+use crate::execsync::CallRecord;
 use crate::history::timeline::ProbeSeries;
 use crate::lint::LintSubject;
+use crate::object_ref::pod_name;
 use crate::report::ProbeReport;
 
 /// Identifies a probe, and the program that makes its attempts.
@@ -33,32 +35,16 @@ impl ProbeKey {
         }
     }
 
-    /// Returns the key of the probe of an ExecSync, as [`ProbeSeries::of_call`] names it.
+    /// Returns the key of the probe of an ExecSync; `None` for other calls and for hooks.
     pub(super) fn from_call(call: &Call) -> Option<Self> {
-        let exec = call.exec.as_ref()?;
-        let (pod, container) = (call.pod.as_ref(), call.container.as_ref());
-        let name_of_pod = pod.and_then(|pod| [&pod.name, &pod.uid, &pod.id].into_iter().flatten().next());
-        let probe = exec.probe.as_ref().map_or_else(
-            || "unknown".to_owned(),
-            |probe| match probe.candidates.as_slice() {
-                [] => probe.r#type.clone(),
-                several => several.join(" or "),
-            },
-        );
-        let program = call.peer.as_ref().and_then(|peer| peer.program.clone());
-        Some(Self {
-            namespace: pod.and_then(|pod| pod.namespace.clone()).unwrap_or_default(),
-            pod: name_of_pod.cloned().unwrap_or_default(),
-            container: container.and_then(|it| it.name.clone().or_else(|| it.id.clone())).unwrap_or_default(),
-            probe,
-            prober: program.unwrap_or_else(|| "unknown".to_owned()),
-        })
+        let record = CallRecord::try_from(call.clone()).ok()?;
+        ProbeSeries::of_call(&record).as_ref().map(Self::from)
     }
 
     /// Returns `NAMESPACE/POD`, or the pod without a namespace.
     #[must_use]
     pub fn pod_name(&self) -> String {
-        if self.namespace.is_empty() { self.pod.clone() } else { format!("{}/{}", self.namespace, self.pod) }
+        pod_name(&self.namespace, &self.pod)
     }
 
     /// Returns whether a finding is about this probe, its container or its pod.

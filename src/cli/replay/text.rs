@@ -34,11 +34,6 @@ pub(super) fn text(report: &ReplayReport, screen: Screen) -> String {
     parts.join("\n")
 }
 
-/// Returns a number of calls.
-pub(super) fn calls(count: usize) -> String {
-    if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
-}
-
 fn latencies(report: &ReplayReport, screen: Screen) -> String {
     let columns = [
         Column::text("METHOD"),
@@ -145,7 +140,7 @@ fn totals(report: &ReplayReport) -> String {
         "runtime: recorded {recorded}, replayed {}\n{} of {} sent, {} different\n",
         runtime(&report.replayed_runtime),
         report.sent,
-        calls(report.calls),
+        format::counted(report.calls, "call"),
         report.differences.len()
     );
     let SkippedCalls { not_read_only, no_request, command_redacted, not_found } = report.skipped;
@@ -156,11 +151,11 @@ fn totals(report: &ReplayReport) -> String {
         (not_found, "their pod or container is not on this node"),
     ] {
         if count > 0 {
-            let _ = writeln!(text, "{} not sent: {reason}", calls(count));
+            let _ = writeln!(text, "{} not sent: {reason}", format::counted(count, "call"));
         }
     }
     for unknown in &report.not_found {
-        let _ = writeln!(text, "  {}: {}", unknown.name, calls(unknown.calls));
+        let _ = writeln!(text, "  {}: {}", unknown.name, format::counted(unknown.calls, "call"));
     }
     if report.late_ms >= REPORTED_DELAY_MS {
         let _ = writeln!(text, "calls were sent up to {} late", format::milliseconds(report.late_ms));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::execsync::{Assessment, CallRecord, ProbeMatch};
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, ProbeMatch};
 use crate::history::timeline::{Minute, ProbeSeries, Prober, SeriesMinute};
 use crate::manifest::Handler;
 use crate::prober::{AttemptVerdict, ProbeAttempt};
@@ -93,7 +93,7 @@ impl OpenRows {
         if attempt.is_discarded {
             minute.discarded += 1;
         } else {
-            *count_of(minute, attempt.verdict) += 1;
+            *minute.count_mut(attempt.verdict.into()) += 1;
         }
         minute.durations.add(attempt.duration);
     }
@@ -228,24 +228,26 @@ fn is_same_exec(known: &ProbeSeries, attempt: &ProbeSeries) -> bool {
 /// Counts an ExecSync of a row as discarded.
 fn discard(minute: &mut Minute, verdict: AttemptVerdict) {
     let all = [
-        verdict,
-        AttemptVerdict::Failure,
-        AttemptVerdict::TimedOut,
-        AttemptVerdict::Error,
-        AttemptVerdict::Success,
+        verdict.into(),
+        ExecVerdict::Failure,
+        ExecVerdict::TimedOut,
+        ExecVerdict::Error,
+        ExecVerdict::Success,
     ];
     // The record of the call may be in the row of the next minute.
-    if let Some(counted) = all.into_iter().find(|verdict| *count_of(minute, *verdict) > 0) {
-        *count_of(minute, counted) -= 1;
+    if let Some(counted) = all.into_iter().find(|verdict| *minute.count_mut(*verdict) > 0) {
+        *minute.count_mut(counted) -= 1;
     }
     minute.discarded += 1;
 }
 
-fn count_of(minute: &mut Minute, verdict: AttemptVerdict) -> &mut u32 {
-    match verdict {
-        AttemptVerdict::Success => &mut minute.successes,
-        AttemptVerdict::Failure => &mut minute.failures,
-        AttemptVerdict::TimedOut => &mut minute.timeouts,
-        AttemptVerdict::Error => &mut minute.errors,
+impl From<AttemptVerdict> for ExecVerdict {
+    fn from(verdict: AttemptVerdict) -> Self {
+        match verdict {
+            AttemptVerdict::Success => Self::Success,
+            AttemptVerdict::Failure => Self::Failure,
+            AttemptVerdict::TimedOut => Self::TimedOut,
+            AttemptVerdict::Error => Self::Error,
+        }
     }
 }

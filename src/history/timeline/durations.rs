@@ -2,25 +2,22 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// Number of buckets in which durations double.
 const PER_OCTAVE: f64 = 4.0;
 
 /// Bucket whose lower bound is one second.
 const SECOND: f64 = 40.0;
 
-/// Highest bucket.
-const LAST: u8 = 79;
-
 /// Histogram of durations. Bucket `n` begins at `2^((n - 40) / 4)` seconds, so that a second and
 /// its doubles are bounds. The first bucket has all durations below 1.2 ms, and the last all from
 /// 861 s.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations(Vec<(u8, u32)>);
 
 impl Durations {
+    /// Number of the highest bucket, which has no upper bound.
+    pub const LAST_BUCKET: u8 = 79;
+
     /// Adds a duration.
     pub fn add(&mut self, duration: Duration) {
         self.add_to(bucket(duration), 1);
@@ -54,7 +51,8 @@ impl Durations {
     /// Returns the durations with these counts. Counts of buckets that do not exist are ignored.
     pub(super) fn from_counts(counts: &[u32]) -> Self {
         let Some((first, counts)) = counts.split_first() else { return Self::default() };
-        let buckets = (u8::try_from(*first).unwrap_or(u8::MAX)..=LAST).zip(counts.iter().copied());
+        let buckets =
+            (u8::try_from(*first).unwrap_or(u8::MAX)..=Self::LAST_BUCKET).zip(counts.iter().copied());
         Self(buckets.filter(|(_, count)| *count > 0).collect())
     }
 
@@ -101,7 +99,7 @@ impl Durations {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is from 0 to 79")]
 fn bucket(duration: Duration) -> u8 {
-    (SECOND + PER_OCTAVE * duration.as_secs_f64().log2()).clamp(0.0, f64::from(LAST)) as u8
+    (SECOND + PER_OCTAVE * duration.as_secs_f64().log2()).clamp(0.0, f64::from(Durations::LAST_BUCKET)) as u8
 }
 
 #[cfg(test)]

@@ -87,6 +87,17 @@ impl Minute {
         counts.into_iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Returns the number of attempts with a verdict.
+    pub(in crate::history) fn count_mut(&mut self, verdict: ExecVerdict) -> &mut u32 {
+        match verdict {
+            ExecVerdict::Success => &mut self.successes,
+            ExecVerdict::Failure => &mut self.failures,
+            ExecVerdict::TimedOut => &mut self.timeouts,
+            ExecVerdict::Error => &mut self.errors,
+            ExecVerdict::Unknown => &mut self.unknown,
+        }
+    }
+
     /// Adds an ExecSync.
     pub fn add_call(&mut self, record: &CallRecord) {
         let (Some(exec), Some(analysis)) = (record.call.exec.as_deref(), record.analysis.as_deref()) else {
@@ -94,13 +105,7 @@ impl Minute {
         };
         let (id, duration) = (record.call.id, record.call.duration);
         let verdict = ExecVerdict::of(&record.call, exec);
-        *match verdict {
-            ExecVerdict::Success => &mut self.successes,
-            ExecVerdict::Failure => &mut self.failures,
-            ExecVerdict::TimedOut => &mut self.timeouts,
-            ExecVerdict::Error => &mut self.errors,
-            ExecVerdict::Unknown => &mut self.unknown,
-        } += 1;
+        *self.count_mut(verdict) += 1;
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);
         }

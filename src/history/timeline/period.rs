@@ -1,7 +1,7 @@
 //! Results, calls, events and gaps of the probes of a node in a period.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::minute::Minute;
 use super::node_facts::NodeFacts;
@@ -77,12 +77,6 @@ impl ProbeHistory {
 }
 
 impl Period {
-    /// Returns the length of the period.
-    #[must_use]
-    pub fn duration(&self) -> Duration {
-        self.to.duration_since(self.from).unwrap_or_default()
-    }
-
     /// Returns the call with an id, if it is kept.
     #[must_use]
     pub fn call(&self, id: u64) -> Option<&Arc<CallRecord>> {

@@ -130,14 +130,7 @@ impl PeriodBuilder {
                 ProbeHistory { series: Arc::unwrap_or_clone(series), minutes }
             })
             .collect();
-        probes.sort_by(|one, other| {
-            let key = |probe: &ProbeHistory| {
-                let ProbeSeries { namespace, pod, container, probe: kind, handler, prober, .. } =
-                    &probe.series;
-                [namespace, pod, container, kind, handler, prober.name()].map(str::to_owned)
-            };
-            key(one).cmp(&key(other))
-        });
+        probes.sort_by(|one, other| sort_key(&one.series).cmp(&sort_key(&other.series)));
         let mut calls: Vec<Arc<CallRecord>> = calls.into_values().collect();
         calls.sort_unstable_by_key(|record| (record.call.start, record.call.id));
         events.sort_by(|one, other| one.time.cmp(&other.time));
@@ -148,4 +141,9 @@ impl PeriodBuilder {
     fn has(&self, time: SystemTime) -> bool {
         self.from <= time && time <= self.to
     }
+}
+
+fn sort_key(series: &ProbeSeries) -> [&str; 6] {
+    let ProbeSeries { namespace, pod, container, probe, handler, prober, .. } = series;
+    [namespace, pod, container, probe, handler, prober.name()]
 }

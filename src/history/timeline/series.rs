@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::manifest::Handler;
-use crate::object_ref::PodRef;
+use crate::object_ref::{PodRef, pod_name};
 use crate::prober::ProbeAttempt;
 use crate::redact::path_without_query;
 use crate::terminal::format;
@@ -143,7 +143,7 @@ impl ProbeSeries {
     /// Returns `NAMESPACE/POD`, or the pod without a namespace.
     #[must_use]
     pub fn pod_name(&self) -> String {
-        if self.namespace.is_empty() { self.pod.clone() } else { format!("{}/{}", self.namespace, self.pod) }
+        pod_name(&self.namespace, &self.pod)
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn write_others(page: &mut Page, report: &Report, strips: &Strips) {
         page.markup("</td>");
         cell(page, number(probe.results.attempts()));
         cell(page, number(probe.failed()));
-        for time in [probe.p50, probe.p99, probe.timeout] {
+        for time in [probe.latency.p50, probe.latency.p99, probe.timeout] {
             cell(page, time.map_or_else(|| "–".to_owned(), duration));
         }
         page.markup("</tr>\n");
@@ -130,7 +130,7 @@ fn facts(probe: &ProbeReport) -> Vec<String> {
         }
     }
     facts.push(format!("of {}", counted(results.attempts(), "attempt", "attempts")));
-    if let (Some(p50), Some(p99)) = (probe.p50, probe.p99) {
+    if let (Some(p50), Some(p99)) = (probe.latency.p50, probe.latency.p99) {
         facts.push(format!("p50 {}, p99 {}", duration(p50), duration(p99)));
     }
     facts

@@ -64,7 +64,7 @@ fn lead(report: &Report) -> String {
     for (count, one, several, end) in [
         (totals.kills, "container was killed", "containers were killed", "because of a probe"),
         (totals.would_be_kills, "kill would have been made", "kills would have been made", "in another mode"),
-        (totals.slow, "attempt", "attempts", "took long"),
+        (totals.counts.slow, "attempt", "attempts", "took long"),
     ] {
         if count > 0 {
             sentences.push(format!("{} {end}.", counted(count, one, several)));
@@ -79,15 +79,15 @@ fn tiles(page: &mut Page, report: &Report) {
     let bad = |count: u64, is_bad: bool| (number(count), is_bad && count > 0);
     page.markup("<dl class=\"tiles\">");
     for (name, (value, is_bad)) in [
-        ("Attempts", bad(totals.attempts, false)),
-        ("Failures", bad(totals.failures, true)),
-        ("Timeouts", bad(totals.timeouts, true)),
-        ("Errors", bad(totals.errors, true)),
+        ("Attempts", bad(totals.counts.attempts, false)),
+        ("Failures", bad(totals.counts.failures, true)),
+        ("Timeouts", bad(totals.counts.timeouts, true)),
+        ("Errors", bad(totals.counts.errors, true)),
         ("Kills", bad(totals.kills, true)),
         ("Restarts", bad(totals.restarts, true)),
-        ("Slow", bad(totals.slow, false)),
-        ("p50", (time(totals.p50), false)),
-        ("p99", (time(totals.p99), false)),
+        ("Slow", bad(totals.counts.slow, false)),
+        ("p50", (time(totals.latency.p50), false)),
+        ("p99", (time(totals.latency.p99), false)),
     ] {
         page.markup(if is_bad { "<div class=\"bad\"><dt>" } else { "<div><dt>" })
             .text(name)

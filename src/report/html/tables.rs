@@ -5,6 +5,7 @@ use super::probes::cell;
 use super::strip::symbol;
 use super::time::{exact_time, number, span};
 use crate::history::timeline::NodeFacts;
+use crate::object_ref::pod_name;
 use crate::report::lifecycle::{LifecycleEvent, LifecycleKind};
 use crate::report::model::Report;
 use crate::terminal::format;
@@ -147,8 +148,4 @@ fn facts(node: &NodeFacts) -> Vec<(&'static str, String)> {
         ("started", Some(node.started.clone())),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-fn pod_name(namespace: &str, pod: &str) -> String {
-    if namespace.is_empty() { pod.to_owned() } else { format!("{namespace}/{pod}") }
 }

@@ -79,7 +79,7 @@ fn strip(page: &mut Page, report: &Report, probe: &ProbeReport, marks: &[crate::
 fn numbers(page: &mut Page, probe: &ProbeReport, margin_ms: Option<f64>) {
     let duration = |duration: Option<_>| duration.map_or_else(|| "?".to_owned(), format::duration);
     page.heading("Latency");
-    let [p50, p90, p99] = [probe.p50, probe.p90, probe.p99].map(duration);
+    let [p50, p90, p99] = [probe.latency.p50, probe.latency.p90, probe.latency.p99].map(duration);
     let margin = margin_ms.map(|known| format!("  margin to the timeout {}", margin(Some(known))));
     page.text(&format!("p50 {p50}  p90 {p90}  p99 {p99}{}", margin.unwrap_or_default()), Style::new());
     if !probe.causes.is_empty() {

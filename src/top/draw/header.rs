@@ -5,7 +5,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::lint::Severity;
-use crate::terminal::format::time_until;
+use crate::terminal::format::{counted, time_until};
 use crate::top::app::{TopApp, TopView};
 use crate::top::symbols::TopScreen;
 
@@ -44,7 +44,6 @@ fn attention(app: &TopApp, screen: TopScreen) -> Line<'static> {
         }
         spans.push(Span::styled(text, style));
     };
-    let counted = |count: usize, thing: &str| format!("{count} {thing}{}", if count == 1 { "" } else { "s" });
     let mut has_findings = false;
     for severity in [Severity::Error, Severity::Warning, Severity::Info] {
         let count = app.findings().iter().filter(|finding| finding.severity == severity).count();
