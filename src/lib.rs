@@ -106,6 +106,10 @@ pub mod admin;
 
 pub mod report;
 
+pub mod overview;
+
+pub mod web;
+
 pub mod top;
 
 /// Installs probeshim as a service, and undoes that.

@@ -325,8 +325,8 @@ pub enum EventLine {
 
 /// Response body of a refused request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ErrorBody {
-    pub(super) error: String,
+pub(crate) struct ErrorBody {
+    pub(crate) error: String,
 }
 
 impl From<KillStats> for KillTotals {

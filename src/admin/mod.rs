@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! admin socket (0600) ──► users ──► everything
-//! loopback TCP ──► host check ──► /metrics /healthz /readyz, and /pods with --http-pods
+//! loopback TCP ──► host check ──► web page, /metrics /healthz /readyz, /pods with --http-pods
 //! --metrics-listen ──► TLS, certificate or token ──► /metrics /healthz /readyz
 //! ```
 
@@ -14,6 +14,7 @@ mod listener;
 #[cfg(test)]
 mod metric_reference;
 mod metrics_access;
+mod queries;
 mod readiness;
 mod refusal_log;
 mod routes;
@@ -24,6 +25,7 @@ mod users;
 
 pub use client::{Client, ClientError, Followed};
 pub use metrics_access::{MetricsAccess, TokenAccess};
+pub(crate) use routes::INDEX;
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 pub use users::AdminUsers;

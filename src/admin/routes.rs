@@ -10,7 +10,6 @@ mod timeline;
 use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -36,7 +35,7 @@ use crate::history::json::time;
 use crate::kubelet::Kubelet;
 use crate::metrics;
 use crate::object_ref::PodRef;
-use crate::prober::{EnforcementMode, ProbeManager};
+use crate::prober::EnforcementMode;
 use crate::suggest::did_you_mean;
 
 type ApiContext = State<Arc<Admin>>;
@@ -97,9 +96,11 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/events/follow", get(events::follow))
 }
 
-/// Lists the paths that every listener serves.
+/// The paths that every listener serves.
+pub(crate) const INDEX: &str = "probeshim\n/healthz         whether probeshim runs\n/readyz          whether the runtime answers\n/metrics         metrics\n/metrics/probes  metrics of single probes\n/pods            managed pods, on the admin socket and with --http-pods\n";
+
 async fn index() -> &'static str {
-    "probeshim\n/healthz         whether probeshim runs\n/readyz          whether the runtime answers\n/metrics         metrics\n/metrics/probes  metrics of single probes\n/pods            managed pods, on the admin socket and with --http-pods\n"
+    INDEX
 }
 
 async fn not_found() -> Response {
@@ -166,7 +167,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         version: build_info::VERSION.to_owned(),
         commit: build_info::COMMIT.map(str::to_owned),
         date: build_info::DATE.map(str::to_owned),
-        mode: mode_of(&admin).name().to_owned(),
+        mode: admin.mode().name().to_owned(),
         pid: std::process::id(),
         started: time(admin.info.started),
         listen: admin.info.listen.clone(),
@@ -192,7 +193,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
             dir: state.dir().display().to_string(),
             failure: state.write_error().borrow().clone(),
         }),
-        pods: pods_of(&admin),
+        pods: admin.pods(admin.state.redact),
         kills: admin.state.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.state.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
@@ -204,26 +205,8 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
     })
 }
 
-/// Returns the pods of the inventory, merged with the managed pods.
-fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
-    let probed = admin.state.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
-    let redact = admin.state.redact;
-    let mut all = api::pods(&admin.state.inventory.borrow().clone(), &probed, redact);
-    if let Some(kept) = &admin.state.client_pods {
-        api::annotate_not_restartable(&mut all, &kept.borrow());
-    }
-    match admin.state.kubelet.get() {
-        Some(kubelet) => api::merge_managed(all, &kubelet.published_pods(), &probed, redact),
-        None => all,
-    }
-}
-
-fn mode_of(admin: &Admin) -> EnforcementMode {
-    admin.state.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
-}
-
 async fn mode(State(admin): ApiContext) -> Json<api::ModeBody> {
-    Json(api::ModeBody { mode: mode_of(&admin).name().to_owned() })
+    Json(api::ModeBody { mode: admin.mode().name().to_owned() })
 }
 
 /// Returns the mode with a name, if it can be set at run time. `is_kubelet`: the built-in kubelet
@@ -302,10 +285,6 @@ fn lines_of<T: Serialize + 'static>(
         serde_json::to_string(&line).map(|line| line + "\n")
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
-}
-
-fn parse_since(milliseconds: u64) -> SystemTime {
-    SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 impl From<QueryRejection> for RequestError {

@@ -53,10 +53,11 @@ pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<A
     .await;
 }
 
-/// Serves the public part of the API on a loopback address, for as long as the future is polled.
-pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
+/// Serves the public part of the API on a loopback address, with the routes of the web page, for as
+/// long as the future is polled.
+pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>, page: Router<Arc<Admin>>) {
     let pods = if admin.info.http_pods { routes::pods_list() } else { routes::no_pods() };
-    let router = routes::public().merge(pods);
+    let router = routes::metrics_and_health().merge(pods).merge(page);
     let router =
         router.layer(from_fn(host_check::loopback_hosts_only)).layer(from_fn(host_check::readers_only));
     listener::serve(listener, PUBLIC, finish(router, admin), plain).await;

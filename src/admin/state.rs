@@ -35,6 +35,8 @@ pub struct ServerInfo {
     pub started: SystemTime,
     /// Socket on which clients connect.
     pub listen: String,
+    /// Admin socket.
+    pub admin: String,
     /// Address of the public part of the API; `None` without an HTTP listener.
     pub http: Option<SocketAddr>,
     /// URL of the metrics for Prometheus on other machines; `None` without `--metrics-listen`.
@@ -120,8 +122,8 @@ impl ApiMetrics {
 /// State of the API servers: data sources, metrics and permits of followers.
 #[derive(Debug)]
 pub struct Admin {
-    pub(super) info: ServerInfo,
-    pub(super) state: ApiState,
+    pub(crate) info: ServerInfo,
+    pub(crate) state: ApiState,
     pub(super) metrics: Registry,
     /// The metrics of single probes.
     pub(super) probe_metrics: Vec<Registry>,

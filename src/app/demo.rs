@@ -71,7 +71,8 @@ pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoErr
         listen: Some(listen.clone()),
         admin: admin.clone(),
         http: Some(http),
-        http_pods: false,
+        // The commands of the demo are known.
+        http_pods: true,
         metrics: None,
         allowed_uids: Vec::new(),
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },

@@ -54,6 +54,7 @@ impl Listeners {
         let info = ServerInfo {
             started: SystemTime::now(),
             listen: socket::display_name(&relay.listener),
+            admin: config.admin.to_string(),
             http: api_addresses.iter().find_map(ApiAddress::public),
             http_pods: config.http_pods,
             metrics: api_addresses.iter().find_map(ApiAddress::metrics_url),

@@ -13,6 +13,7 @@ use super::error::RunError;
 use super::listeners::{ApiAddress, ApiEndpoint, ApiListener};
 use crate::admin::{self, Admin, AdminUsers, MetricsEndpoint};
 use crate::socket::BoundPath;
+use crate::web;
 
 /// Interval between attempts to open an address of the API.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
@@ -82,7 +83,7 @@ impl ReadyListener {
     async fn serve(self, admin: Arc<Admin>) {
         match self {
             Self::Admin(listener, users) => admin::serve_admin(listener, users, admin).await,
-            Self::Public(listener) => admin::serve_public(listener, admin).await,
+            Self::Public(listener) => admin::serve_public(listener, admin, web::routes()).await,
             Self::Metrics(endpoint) => admin::serve_metrics(endpoint, admin).await,
         }
     }

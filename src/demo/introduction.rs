@@ -17,7 +17,7 @@ pub struct Endpoints {
     pub listen: SocketPath,
     /// The admin socket.
     pub admin: SocketPath,
-    /// Address of metrics and health.
+    /// Address of the web page, metrics and health.
     pub http: Option<SocketAddr>,
     /// File of the manifests.
     pub pods: PathBuf,
@@ -28,7 +28,9 @@ pub struct Endpoints {
 #[must_use]
 pub fn introduction(lasts: Duration, program: &str, places: &Endpoints) -> String {
     let Endpoints { upstream, listen, admin, http, pods } = places;
-    let http = http.map_or_else(String::new, |http| format!("metrics    http://{http}/metrics\n"));
+    let http = http.map_or_else(String::new, |http| {
+        format!("page       http://{http}/\nmetrics    http://{http}/metrics\n")
+    });
     let admin = admin.as_path().display().to_string();
     let command = |args: &[&str]| {
         let args = [&[program], args, &["--admin", &admin]].concat();

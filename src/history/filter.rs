@@ -112,7 +112,7 @@ fn is_probe(record: &CallRecord, ProbeLabel(wanted): ProbeLabel) -> bool {
 }
 
 impl Selection {
-    pub(super) fn select(self, mut calls: Vec<Arc<CallRecord>>) -> Vec<Arc<CallRecord>> {
+    pub(crate) fn select(self, mut calls: Vec<Arc<CallRecord>>) -> Vec<Arc<CallRecord>> {
         match self {
             Self::All => {}
             Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),

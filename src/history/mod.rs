@@ -7,9 +7,11 @@ pub mod journal;
 pub mod json;
 mod mem_size;
 pub mod recorder;
+mod time_arg;
 pub mod timeline;
 
 pub use calls::{CallHistory, Counts, Limits};
 pub use filter::{Filter, Selection};
 pub use filter_values::{CodeLabel, FilterValueError, MethodArg, ProbeLabel};
 pub use journal::Journal;
+pub use time_arg::{TimeArg, TimeArgError};

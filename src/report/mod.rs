@@ -17,6 +17,7 @@ mod serialize;
 mod spans;
 mod totals;
 
+pub use attempt_counts::{AttemptCounts, LatencyPercentiles};
 pub use axis::Axis;
 pub use build::{ReportInput, report};
 pub use call::SlowCall;

@@ -9,11 +9,9 @@ use super::detail::ProbeDetail;
 use super::dialog::{Dialog, DialogOutcome};
 use super::event::{PeriodReport, TopEffect, TopEvent};
 use super::filter::{FILTER_KEYS, RowFilter};
-use super::live::LastResults;
-use super::probe_key::ProbeKey;
-use super::row::{ProbeRow, rows};
 use crate::admin::api::Status;
 use crate::lint::LintFinding;
+use crate::overview::{CurrentPods, LastResults, ProbeKey, ProbeRow, rows};
 use crate::report::Report;
 
 /// Maximum length of the filter, in bytes.
@@ -266,7 +264,8 @@ impl TopApp {
     }
 
     fn update_rows(&mut self) {
-        self.rows = rows(self.report.as_deref(), self.status.as_ref(), &self.live);
+        let now = self.status.as_ref().map(|status| CurrentPods { mode: &status.mode, pods: &status.pods });
+        self.rows = rows(self.report.as_deref(), now, &self.live);
         self.update_visible();
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::row::ProbeRow;
+use crate::overview::ProbeRow;
 
 /// A column of the table, or the order from the worst probe to the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

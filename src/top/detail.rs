@@ -1,9 +1,8 @@
 //! The probe of the detail pane, and its calls.
 
 use super::event::{InspectRequest, Inspected};
-use super::probe_key::ProbeKey;
-use super::row::ProbeRow;
 use crate::admin::api::{Call, CallsQuery, Explanation};
+use crate::overview::{ProbeKey, ProbeRow};
 use crate::report::Report;
 
 /// Number of calls of the probe that are shown.

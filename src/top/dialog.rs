@@ -3,9 +3,9 @@
 use ratatui::crossterm::event::KeyCode;
 
 use super::event::TopEffect;
-use super::probe_key::ProbeKey;
 use crate::admin::api::{Pause, PauseBody, ResumeBody};
 use crate::config::BoundedDuration;
+use crate::overview::ProbeKey;
 use crate::policy::PauseSelector;
 
 /// Duration of a pause that is offered first.

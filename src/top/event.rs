@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use ratatui::crossterm::event::KeyEvent;
 
-use super::probe_key::ProbeKey;
 use crate::admin::api::{Call, CallsQuery, Explanation, PauseBody, ResumeBody, Status};
+use crate::overview::ProbeKey;
 use crate::report::Report;
 
 /// Change from outside: a key, or an answer of probeshim.

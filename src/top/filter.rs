@@ -1,6 +1,6 @@
 //! The filter of the table: `web`, `namespace=shop probe=liveness`, `failed`.
 
-use super::row::ProbeRow;
+use crate::overview::ProbeRow;
 
 /// Keys of conditions: the names of the flags of `probeshim calls`.
 pub(super) const FILTER_KEYS: [&str; 5] = ["namespace", "pod", "container", "probe", "peer"];

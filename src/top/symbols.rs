@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
-use super::strip::StripMark;
 use crate::lint::Severity;
+use crate::overview::StripMark;
 use crate::report::ResultKind;
 use crate::terminal::screen::Screen;
 use crate::terminal::{sanitize, shortened, width};

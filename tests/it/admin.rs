@@ -4,6 +4,7 @@
 mod calls;
 mod execs;
 mod metrics;
+mod page;
 mod public;
 mod socket;
 mod storm;

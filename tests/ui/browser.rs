@@ -6,7 +6,8 @@ use std::process::Command;
 
 use fixtures::machine::{program, repository, tool};
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 /// Programs that show a page.
 #[derive(Debug)]
@@ -61,7 +62,16 @@ impl Browser {
         fs::copy(page, shots.join("page.html")).unwrap();
         let job =
             json!({"chromium": self.chromium, "url": format!("file://{}", page.display()), "shots": shots});
-        let script = repository().join("tests/ui/examine.cjs");
+        self.run("examine.cjs", &job)
+    }
+
+    pub(crate) fn chromium(&self) -> &Path {
+        &self.chromium
+    }
+
+    /// Runs a script of this directory with Node.js. Returns what it prints.
+    pub(crate) fn run<T: DeserializeOwned>(&self, script: &str, job: &Value) -> T {
+        let script = repository().join("tests/ui").join(script);
         let run = Command::new("node").arg(script).arg(&self.tools).arg(job.to_string()).output().unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         serde_json::from_slice(&run.stdout).unwrap()

@@ -109,7 +109,7 @@ pub struct ExecPolicies {
 impl ExecPolicies {
     /// Creates the JSON of settings, with the numbers of calls that wait because of a limit, and
     /// for the result of an identical call.
-    pub(in crate::admin) fn new(settings: ExecSettings, [queued, sharing]: [u64; 2]) -> Self {
+    pub(crate) fn new(settings: ExecSettings, [queued, sharing]: [u64; 2]) -> Self {
         let ExecSettings { limits, coalesce_probes } = settings;
         let overflow = limits.overflow.to_possible_value().map(|value| value.get_name().to_owned());
         Self {

@@ -1,6 +1,5 @@
 //! Routes of calls: lists, streams and explanations.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -12,14 +11,11 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
-use super::{ApiContext, RequestError, array_of, follow_permit, lines_of, parse_since};
+use super::{ApiContext, RequestError, array_of, follow_permit, lines_of};
 use crate::admin::api::{self, CallsQuery, LogLine};
 use crate::admin::slots::ConnectionSlot;
 use crate::admin::state::Admin;
-use crate::cri::MethodName;
 use crate::execsync::{self, CallRecord};
-use crate::history::{Filter, FilterValueError, MethodArg, Selection};
-use crate::suggest::did_you_mean;
 
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
 
@@ -41,8 +37,8 @@ impl From<&CallItem> for api::ListedCall {
 
 pub(super) async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let filter = filter(&query, &admin)?;
-    let selection = selection(&query)?;
+    let filter = admin.call_filter(&query).map_err(RequestError::BadRequest)?;
+    let selection = query.selection().map_err(RequestError::BadRequest)?;
     // A call that ends while the calls in flight are listed may be recorded by then. A call that
     // has ended and is still being analyzed is in neither list.
     let mut in_flight = if query.in_flight { admin.state.in_flight.list().await } else { Vec::new() };
@@ -67,9 +63,10 @@ pub(super) async fn follow(
     if query.slowest.is_some() {
         return Err(RequestError::BadRequest("slowest and follow exclude each other".to_owned()));
     }
-    let filter = filter(&query, &admin)?;
+    let filter = admin.call_filter(&query).map_err(RequestError::BadRequest)?;
     let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.state.calls.follow(&filter, selection(&query)?);
+    let (kept, coming) =
+        admin.state.calls.follow(&filter, query.selection().map_err(RequestError::BadRequest)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
         Ok(record) => filter.matches(&record).then(|| LogLine::from(&*record)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(LogLine::Missed { missed }),
@@ -114,41 +111,4 @@ async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestEr
     let sentences = execsync::explain_in_flight(&call, Instant::now(), &processes);
     let call = api::ListedCall::InFlight(Box::new((&call).into()));
     Ok(Json(api::Explanation { call, sentences }).into_response())
-}
-
-fn selection(query: &CallsQuery) -> Result<Selection, RequestError> {
-    match (query.last, query.slowest) {
-        (None, None) => Ok(Selection::All),
-        (Some(last), None) => Ok(Selection::Last(last)),
-        (None, Some(slowest)) => Ok(Selection::Slowest(slowest)),
-        (Some(_), Some(_)) => Err(RequestError::BadRequest("last and slowest exclude each other".to_owned())),
-    }
-}
-
-/// Returns the filter of a query.
-pub(super) fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
-    let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
-    let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
-    let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;
-    let CallsQuery { namespace, pod, container, peer, failed, this_run, .. } = query.clone();
-    let since = query.since_ms.map(parse_since);
-    Ok(Filter { this_run, method, since, namespace, pod, container, probe, peer, code, failed })
-}
-
-/// Parses the value of a filter.
-fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, RequestError> {
-    text.parse().map_err(|error| RequestError::BadRequest(format!("{field} {text:?} {error}")))
-}
-
-/// Returns the method with this name or path: a method of the CRI, or another one that was called.
-fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
-    let MethodArg(method) = parse("method", name)?;
-    if matches!(method, MethodName::Known(_)) || admin.state.calls.has(&method) {
-        return Ok(method);
-    }
-    let called = admin.state.calls.other_methods();
-    let hint = did_you_mean(name, called.iter().map(|path| &**path));
-    Err(RequestError::BadRequest(format!(
-        "method {name:?} is not a method of the CRI, and no call to it is recorded{hint}"
-    )))
 }

@@ -11,7 +11,6 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use tokio_stream::StreamExt as _;
 
-use super::calls::filter;
 use super::{ApiContext, RequestError, follow_permit};
 use crate::admin::api::CaptureQuery;
 use crate::admin::readiness;
@@ -36,7 +35,7 @@ pub(super) async fn capture(
         let reason = format!("for_ms {} must be from 1 to {}", query.for_ms, MAX_DURATION.as_millis());
         return Err(RequestError::BadRequest(reason));
     }
-    let filter = filter(&query.calls(), &admin)?;
+    let filter = admin.call_filter(&query.calls()).map_err(RequestError::BadRequest)?;
     let permit = follow_permit(&admin, &slot)?;
     let upstream = readiness::check_upstream(&admin.state.runtime).await;
     let session = admin.state.captures.start(filter)?;

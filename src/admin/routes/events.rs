@@ -10,8 +10,9 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
-use super::{ApiContext, RequestError, array_of, follow_permit, lines_of, parse_since};
+use super::{ApiContext, RequestError, array_of, follow_permit, lines_of};
 use crate::admin::api::{self, EventLine, EventsQuery};
+use crate::admin::queries::time_before;
 use crate::admin::slots::ConnectionSlot;
 use crate::events::{EventFilter, EventType};
 
@@ -52,5 +53,5 @@ fn event_filter(query: EventsQuery) -> Result<EventFilter, RequestError> {
             return Err(RequestError::BadRequest(format!("type {other:?} must be Normal or Warning")));
         }
     };
-    Ok(EventFilter { since: since_ms.map(parse_since), namespace, pod, severity, reason })
+    Ok(EventFilter { since: since_ms.map(time_before), namespace, pod, severity, reason })
 }

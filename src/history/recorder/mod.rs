@@ -4,6 +4,7 @@ mod clock_check;
 mod directory;
 mod event_log;
 mod line_redactor;
+mod live;
 mod open_rows;
 mod ring;
 
@@ -18,6 +19,8 @@ use self::clock_check::ClockCheck;
 pub use self::directory::{has_records, read_lines, read_period};
 use self::event_log::EventLog;
 pub use self::line_redactor::LineRedactor;
+use self::live::LiveRing;
+pub use self::live::{LiveResult, LiveResults};
 use self::open_rows::OpenRows;
 use self::ring::LineRing;
 use crate::events::EventRecorder;
@@ -87,6 +90,7 @@ struct TimelineState {
     unsent: Option<TimelineBatch>,
     /// The lines, if nothing is recorded on disk.
     ring: LineRing,
+    live: LiveRing,
 }
 
 impl Timeline {
@@ -122,6 +126,7 @@ impl Timeline {
             batches: 0,
             unsent: None,
             ring: LineRing::default(),
+            live: LiveRing::default(),
         };
         let timeline = Self(Arc::new(TimelineInner { sources, journal, state: Mutex::new(state) }));
         // The start is recorded, so that a gap before it ends there.
@@ -132,13 +137,32 @@ impl Timeline {
     /// Adds an ExecSync. Other calls are ignored.
     pub fn add_call(&self, record: &Arc<CallRecord>, failure_threshold: Option<u32>) {
         if record.analysis.is_some() {
-            self.0.lock().rows.add_call(record, failure_threshold);
+            let mut state = self.0.lock();
+            state.rows.add_call(record, failure_threshold);
+            if !record.is_amended {
+                state.live.push(Instant::now(), || LiveResult::of_call(record));
+            }
         }
     }
 
     /// Adds an attempt of the prober.
     pub fn add_attempt(&self, attempt: &ProbeAttempt) {
-        self.0.lock().rows.add_attempt(attempt, self.0.sources.redact);
+        let mut state = self.0.lock();
+        state.rows.add_attempt(attempt, self.0.sources.redact);
+        state.live.push(Instant::now(), || LiveResult::of_attempt(attempt, self.0.sources.redact));
+    }
+
+    /// Returns the results that were added since an earlier call of this function, with the number
+    /// to be passed to the next call. The first call passes `None`, and returns no results.
+    #[must_use]
+    pub fn results_after(&self, number: Option<u64>) -> LiveResults {
+        self.0.lock().live.after(Instant::now(), number)
+    }
+
+    /// Returns the number of this run. It is random.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.0.lock().run
     }
 
     /// Records the name and version of the runtime.

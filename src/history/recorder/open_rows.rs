@@ -89,13 +89,7 @@ impl OpenRows {
             return;
         }
         let Some(row) = self.row(&series, number) else { return };
-        let minute = &mut row.minute;
-        if attempt.is_discarded {
-            minute.discarded += 1;
-        } else {
-            *minute.count_mut(attempt.verdict.into()) += 1;
-        }
-        minute.durations.add(attempt.duration);
+        row.minute.add_attempt(attempt);
     }
 
     /// Removes the rows whose minutes `is_closed` selects, and the calls to be kept.
@@ -239,15 +233,4 @@ fn discard(minute: &mut Minute, verdict: AttemptVerdict) {
         *minute.count_mut(counted) -= 1;
     }
     minute.discarded += 1;
-}
-
-impl From<AttemptVerdict> for ExecVerdict {
-    fn from(verdict: AttemptVerdict) -> Self {
-        match verdict {
-            AttemptVerdict::Success => Self::Success,
-            AttemptVerdict::Failure => Self::Failure,
-            AttemptVerdict::TimedOut => Self::TimedOut,
-            AttemptVerdict::Error => Self::Error,
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::durations::Durations;
 use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, cause_name, cause_names};
+use crate::prober::{AttemptVerdict, ProbeAttempt};
 
 /// Maximum number of ids of failed calls in a row.
 const MAX_FAILED: usize = 3;
@@ -140,6 +141,16 @@ impl Minute {
         }
     }
 
+    /// Adds an attempt of the prober that is no ExecSync.
+    pub fn add_attempt(&mut self, attempt: &ProbeAttempt) {
+        if attempt.is_discarded {
+            self.discarded += 1;
+        } else {
+            *self.count_mut(attempt.verdict.into()) += 1;
+        }
+        self.durations.add(attempt.duration);
+    }
+
     /// Adds the results of another row of the same probe.
     pub fn merge(&mut self, other: &Self) {
         let Self {
@@ -192,5 +203,16 @@ impl Minute {
         }
         let room = MAX_FAILED.saturating_sub(self.failed_calls.len());
         self.failed_calls.extend(failed_calls.iter().take(room));
+    }
+}
+
+impl From<AttemptVerdict> for ExecVerdict {
+    fn from(verdict: AttemptVerdict) -> Self {
+        match verdict {
+            AttemptVerdict::Success => Self::Success,
+            AttemptVerdict::Failure => Self::Failure,
+            AttemptVerdict::TimedOut => Self::TimedOut,
+            AttemptVerdict::Error => Self::Error,
+        }
     }
 }

@@ -7,12 +7,11 @@ use ratatui::text::Span;
 use super::page::Page;
 use super::table::margin;
 use crate::admin::api::{Call, ListedCall};
+use crate::overview::{ProbeKey, StripMark, result_of};
 use crate::report::{LifecycleEvent, LifecycleKind, ProbeReport, Report};
 use crate::terminal::format;
 use crate::top::app::TopApp;
 use crate::top::detail::ProbeDetail;
-use crate::top::live::result_of;
-use crate::top::probe_key::ProbeKey;
 
 /// Number of kills, exits and starts that are shown, the last ones.
 const LIFECYCLE_EVENTS: usize = 5;
@@ -54,7 +53,7 @@ fn settings(page: &mut Page, probe: &ProbeReport) {
     page.text(&format!("timeout {timeout}  period {period}  failure threshold {threshold}"), Style::new());
 }
 
-fn strip(page: &mut Page, report: &Report, probe: &ProbeReport, marks: &[crate::top::strip::StripMark]) {
+fn strip(page: &mut Page, report: &Report, probe: &ProbeReport, marks: &[StripMark]) {
     let width = format::duration(report.axis.width);
     page.heading(&format!("Results, {width} per column, until now"));
     let spans = page.screen.strip(marks, page.columns.min(marks.len()));
@@ -62,7 +61,7 @@ fn strip(page: &mut Page, report: &Report, probe: &ProbeReport, marks: &[crate::
     let kinds = crate::report::ResultKind::ALL.into_iter().filter(|kind| kind.count(&probe.results) > 0);
     let mut legend: Vec<Span<'static>> = Vec::new();
     for kind in kinds {
-        let (character, style) = page.screen.mark(crate::top::strip::StripMark::Result(kind));
+        let (character, style) = page.screen.mark(StripMark::Result(kind));
         legend.push(Span::styled(character.to_string(), style));
         legend.push(Span::raw(format!(" {} {}  ", kind.count(&probe.results), kind.text())));
     }

@@ -3,6 +3,7 @@
 use ratatui::style::Style;
 
 use super::page::Page;
+use crate::overview::StripMark;
 use crate::top::column::SortColumn;
 use crate::top::filter::FILTER_KEYS;
 
@@ -35,9 +36,9 @@ pub(super) fn help(page: &mut Page) {
     );
     page.heading("Marks");
     let screen = page.screen;
-    let mark = |kind| screen.mark(crate::top::strip::StripMark::Result(kind)).0;
+    let mark = |kind| screen.mark(StripMark::Result(kind)).0;
     let results = crate::report::ResultKind::ALL.map(|kind| format!("{} {}", mark(kind), kind.text()));
-    let (gap, _) = screen.mark(crate::top::strip::StripMark::Gap);
+    let (gap, _) = screen.mark(StripMark::Gap);
     page.text(
         &format!("{}, K killed, k would be killed, {gap} not observed", results.join(", ")),
         Style::new(),

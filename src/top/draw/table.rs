@@ -5,10 +5,10 @@ use std::time::Duration;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use crate::overview::ProbeRow;
 use crate::terminal::format;
 use crate::top::app::TopApp;
 use crate::top::column::SortColumn;
-use crate::top::row::ProbeRow;
 use crate::top::symbols::TopScreen;
 
 /// Number of lines above the rows.

@@ -1,4 +1,4 @@
-//! Rows of the table: one per probe.
+//! Rows: one per probe.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,34 +7,49 @@ use super::live::LastResults;
 use super::probe_key::ProbeKey;
 use super::row_result::RowResult;
 use super::strip::{StripMark, gap_marks, strip};
-use crate::admin::api::{Status, StatusContainer, StatusPod, StatusProbe};
+use crate::admin::api::{StatusContainer, StatusPod, StatusProbe};
+use crate::history::json::milliseconds;
+use crate::prober::EnforcementMode;
 use crate::report::{LifecycleKind, Report};
 
-/// A probe with its results.
-#[derive(Clone, Debug)]
-pub(super) struct ProbeRow {
-    pub(super) key: ProbeKey,
-    /// Index of the probe in the report; `None` if it has made no attempt in the period.
-    pub(super) index: Option<usize>,
-    /// Place in the order from the worst probe to the best.
-    pub(super) rank: usize,
-    pub(super) handler: String,
-    pub(super) result: RowResult,
-    pub(super) strip: Vec<StripMark>,
-    pub(super) attempts: u32,
-    pub(super) failed: u32,
-    pub(super) p50: Option<Duration>,
-    pub(super) p99: Option<Duration>,
-    /// Timeout without the 99th percentile of the latency, in milliseconds.
-    pub(super) margin_ms: Option<f64>,
-    pub(super) kills: u64,
-    pub(super) would_be_kills: u64,
-    pub(super) restarts: u64,
+/// The pods of a node now, with the results of the probes that probeshim runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CurrentPods<'a> {
+    /// Name of the enforcement mode.
+    pub(crate) mode: &'a str,
+    pub(crate) pods: &'a [StatusPod],
 }
 
-/// Returns a row for each probe of the report, and for each other probe of the status.
-pub(super) fn rows(report: Option<&Report>, status: Option<&Status>, live: &LastResults) -> Vec<ProbeRow> {
-    let mut current = status.map(status_probes).unwrap_or_default();
+/// A probe with its results. A kill, or a kill that was not made, is counted for the probe that
+/// caused it; a restart for each probe of the container.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeRow {
+    pub(crate) key: ProbeKey,
+    /// Index of the probe in the report; `None` if it has made no attempt in the period.
+    pub(crate) index: Option<usize>,
+    /// Place in the order from the worst probe to the best.
+    pub(crate) rank: usize,
+    pub(crate) handler: String,
+    pub(crate) result: RowResult,
+    pub(crate) strip: Vec<StripMark>,
+    pub(crate) attempts: u32,
+    pub(crate) failed: u32,
+    pub(crate) p50: Option<Duration>,
+    pub(crate) p99: Option<Duration>,
+    /// Timeout without the 99th percentile of the latency, in milliseconds.
+    pub(crate) margin_ms: Option<f64>,
+    pub(crate) kills: u64,
+    pub(crate) would_be_kills: u64,
+    pub(crate) restarts: u64,
+}
+
+/// Returns a row for each probe of the report, and for each other probe of the current pods.
+pub(crate) fn rows(
+    report: Option<&Report>,
+    now: Option<CurrentPods<'_>>,
+    live: &LastResults,
+) -> Vec<ProbeRow> {
+    let mut current = now.map(current_probes).unwrap_or_default();
     let restarts = report.map(restarts).unwrap_or_default();
     let gaps = report.map(gap_marks).unwrap_or_default();
     let restarts_of = |key: &ProbeKey| {
@@ -45,13 +60,10 @@ pub(super) fn rows(report: Option<&Report>, status: Option<&Status>, live: &Last
     for (index, probe) in report.iter().flat_map(|report| &report.probes).enumerate() {
         let Some(report) = report else { continue };
         let key = ProbeKey::from_report(probe);
-        let status = current.remove(&key);
-        let result = status
-            .and_then(RowResult::of_status)
+        let result = take_results(&mut current, &key)
             .or_else(|| live.get(&key).cloned())
             .or_else(|| RowResult::of_report(probe))
             .unwrap_or_default();
-        let milliseconds = |duration: Duration| duration.as_secs_f64() * 1e3;
         let margin = |p99| probe.timeout.map(|timeout| milliseconds(timeout) - milliseconds(p99));
         rows.push(ProbeRow {
             index: Some(index),
@@ -99,13 +111,22 @@ pub(super) fn rows(report: Option<&Report>, status: Option<&Status>, live: &Last
     rows
 }
 
+/// Removes the probes of a row, which has several if they have the same command and timeout.
+/// Returns their worst result.
+fn take_results(current: &mut HashMap<ProbeKey, &StatusProbe>, key: &ProbeKey) -> Option<RowResult> {
+    let types = key.probe.split(" or ").map(|probe| ProbeKey { probe: probe.to_owned(), ..key.clone() });
+    let probes: Vec<&StatusProbe> = types.filter_map(|key| current.remove(&key)).collect();
+    let results = probes.into_iter().filter_map(RowResult::of_status);
+    results.reduce(|one, other| if other.is_bad && !one.is_bad { other } else { one })
+}
+
 fn probe_names(key: &ProbeKey) -> [String; 4] {
     [&key.namespace, &key.pod, &key.container, &key.probe].map(Clone::clone)
 }
 
 /// Returns the probes of the newest containers of the newest sandboxes.
-fn status_probes(status: &Status) -> HashMap<ProbeKey, &StatusProbe> {
-    let prober = if status.mode == "off" { "" } else { "probeshim" };
+fn current_probes(now: CurrentPods<'_>) -> HashMap<ProbeKey, &StatusProbe> {
+    let prober = if now.mode == EnforcementMode::Off.name() { "" } else { "probeshim" };
     let of_container = |pod: &StatusPod, container: &StatusContainer, probe: &StatusProbe| ProbeKey {
         namespace: pod.namespace.clone().unwrap_or_default(),
         pod: pod.name.clone().unwrap_or_else(|| pod.id.clone()),
@@ -113,7 +134,7 @@ fn status_probes(status: &Status) -> HashMap<ProbeKey, &StatusProbe> {
         probe: probe.r#type.clone(),
         prober: prober.to_owned(),
     };
-    let containers = status.pods.iter().flat_map(|pod| pod.containers.iter().map(move |it| (pod, it)));
+    let containers = now.pods.iter().flat_map(|pod| pod.containers.iter().map(move |it| (pod, it)));
     // Later containers of the same name replace earlier ones.
     containers
         .filter(|(_, container)| container.state == "running")

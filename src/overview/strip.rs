@@ -4,7 +4,7 @@ use crate::report::{LifecycleKind, ProbeReport, Report, ResultKind};
 
 /// Content of a column of a strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StripMark {
+pub(crate) enum StripMark {
     /// No attempt ended.
     Empty,
     /// Nothing, or not everything, is known.

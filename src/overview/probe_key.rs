@@ -36,7 +36,7 @@ impl ProbeKey {
     }
 
     /// Returns the key of the probe of an ExecSync; `None` for other calls and for hooks.
-    pub(super) fn from_call(call: &Call) -> Option<Self> {
+    pub(crate) fn from_call(call: &Call) -> Option<Self> {
         let record = CallRecord::try_from(call.clone()).ok()?;
         ProbeSeries::of_call(&record).as_ref().map(Self::from)
     }
@@ -48,7 +48,7 @@ impl ProbeKey {
     }
 
     /// Returns whether a finding is about this probe, its container or its pod.
-    pub(super) fn is_subject(&self, subject: &LintSubject) -> bool {
+    pub(crate) fn is_subject(&self, subject: &LintSubject) -> bool {
         let has =
             |wanted: &Option<String>, name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
         subject.pod.as_ref() == Some(&self.pod)
@@ -60,7 +60,7 @@ impl ProbeKey {
 
     /// Returns the query for the calls of the probe. A probe that has several types has no single
     /// name in a query, so the calls are then those of the container.
-    pub(super) fn calls_query(&self) -> CallsQuery {
+    pub(crate) fn calls_query(&self) -> CallsQuery {
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
         CallsQuery {
             method: Some("ExecSync".to_owned()),

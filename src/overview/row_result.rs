@@ -5,18 +5,18 @@ use crate::report::{ProbeReport, ResultKind};
 
 /// The last result of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RowResult {
-    pub(super) text: String,
-    pub(super) is_bad: bool,
+pub(crate) struct RowResult {
+    pub(crate) text: String,
+    pub(crate) is_bad: bool,
 }
 
 impl RowResult {
-    pub(super) fn ok() -> Self {
+    pub(crate) fn ok() -> Self {
         Self { text: "ok".to_owned(), is_bad: false }
     }
 
     /// Returns the last result of a probe that probeshim runs.
-    pub(super) fn of_status(probe: &StatusProbe) -> Option<Self> {
+    pub(crate) fn of_status(probe: &StatusProbe) -> Option<Self> {
         let bad = |text: String| Self { text, is_bad: true };
         Some(match (probe.result.as_deref()?, probe.on_hold) {
             ("success", _) => Self::ok(),
@@ -27,7 +27,7 @@ impl RowResult {
     }
 
     /// Returns the worst result of the last column with an attempt.
-    pub(super) fn of_report(probe: &ProbeReport) -> Option<Self> {
+    pub(crate) fn of_report(probe: &ProbeReport) -> Option<Self> {
         let result = probe.spans.last()?.result;
         let text = match result {
             ResultKind::Success => "ok",

@@ -11,28 +11,28 @@ const MAX_PROBES: usize = 20_000;
 
 /// The last result of each probe, from its calls.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastResults(HashMap<ProbeKey, RowResult>);
+pub(crate) struct LastResults(HashMap<ProbeKey, RowResult>);
 
 impl LastResults {
     /// Records the result of a call.
-    pub(super) fn add(&mut self, call: &Call) {
+    pub(crate) fn add(&mut self, call: &Call) {
         let Some(key) = ProbeKey::from_call(call) else { return };
         if self.0.len() < MAX_PROBES || self.0.contains_key(&key) {
             self.0.insert(key, result_of(call));
         }
     }
 
-    pub(super) fn get(&self, key: &ProbeKey) -> Option<&RowResult> {
+    pub(crate) fn get(&self, key: &ProbeKey) -> Option<&RowResult> {
         self.0.get(key)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 /// Returns the result of an ExecSync in a few words.
-pub(super) fn result_of(call: &Call) -> RowResult {
+pub(crate) fn result_of(call: &Call) -> RowResult {
     let exec = call.exec.as_ref();
     let is_late = exec.and_then(|exec| exec.margin_ms).is_some_and(|margin| margin < 0.0);
     let is_slow = exec.and_then(|exec| exec.assessment.as_deref()) == Some("slow");

@@ -1,0 +1,83 @@
+//! Answers of the API that more than one listener serves.
+
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use super::api::{self, CallsQuery};
+use super::state::Admin;
+use crate::cri::MethodName;
+use crate::history::{Filter, FilterValueError, MethodArg, Selection};
+use crate::kubelet::Kubelet;
+use crate::prober::{EnforcementMode, ProbeManager};
+use crate::suggest::did_you_mean;
+
+impl Admin {
+    /// Returns the enforcement mode.
+    pub(crate) fn mode(&self) -> EnforcementMode {
+        self.state.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
+    }
+
+    /// Returns whether the loopback address shows commands, output, annotations and query strings.
+    pub(crate) fn shows_commands(&self) -> bool {
+        self.info.http_pods && !self.state.redact
+    }
+
+    /// Returns the pods of the inventory, merged with the managed pods. `redact` hides arguments of
+    /// commands.
+    pub(crate) fn pods(&self, redact: bool) -> Vec<api::StatusPod> {
+        let probed = self.state.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
+        let mut all = api::pods(&self.state.inventory.borrow().clone(), &probed, redact);
+        if let Some(kept) = &self.state.client_pods {
+            api::annotate_not_restartable(&mut all, &kept.borrow());
+        }
+        match self.state.kubelet.get().map(Kubelet::published_pods) {
+            Some(managed) => api::merge_managed(all, &managed, &probed, redact),
+            None => all,
+        }
+    }
+
+    /// Returns the filter of a query of calls. The error names the field, the value and what is
+    /// allowed.
+    pub(crate) fn call_filter(&self, query: &CallsQuery) -> Result<Filter, String> {
+        let method = query.method.as_deref().map(|name| self.method(name)).transpose()?;
+        let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
+        let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;
+        let CallsQuery { namespace, pod, container, peer, failed, this_run, .. } = query.clone();
+        let since = query.since_ms.map(time_before);
+        Ok(Filter { this_run, method, since, namespace, pod, container, probe, peer, code, failed })
+    }
+
+    /// Returns the method with this name or path: a method of the CRI, or another one that was
+    /// called.
+    fn method(&self, name: &str) -> Result<MethodName, String> {
+        let MethodArg(method) = parse("method", name)?;
+        if matches!(method, MethodName::Known(_)) || self.state.calls.has(&method) {
+            return Ok(method);
+        }
+        let called = self.state.calls.other_methods();
+        let hint = did_you_mean(name, called.iter().map(|path| &**path));
+        Err(format!("method {name:?} is not a method of the CRI, and no call to it is recorded{hint}"))
+    }
+}
+
+impl CallsQuery {
+    /// Returns the number and order of the calls that a query selects.
+    pub(crate) fn selection(&self) -> Result<Selection, String> {
+        match (self.last, self.slowest) {
+            (None, None) => Ok(Selection::All),
+            (Some(last), None) => Ok(Selection::Last(last)),
+            (None, Some(slowest)) => Ok(Selection::Slowest(slowest)),
+            (Some(_), Some(_)) => Err("last and slowest exclude each other".to_owned()),
+        }
+    }
+}
+
+/// Returns the time before the present.
+pub(super) fn time_before(milliseconds: u64) -> SystemTime {
+    SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Parses the value of a filter.
+fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{field} {text:?} {error}"))
+}

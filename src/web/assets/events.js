@@ -1,0 +1,60 @@
+// Events in a table.
+
+import { commandLine, currentQuery, dataQuery, selection } from './command.js';
+import { element, KeyedList, name, setText, show } from './dom.js';
+import { counted, podName, time } from './format.js';
+import { load, tableView } from './view.js';
+
+const columns = ['Last', 'Type', 'Reason', 'Pod and container', 'Message', 'Count'];
+
+class EventRow {
+  constructor(event) {
+    this.time = element('td', { class: 'num' });
+    this.count = element('td', { class: 'num' });
+    this.root = element('tr', { class: event.type === 'Warning' ? 'bad' : null },
+      this.time,
+      element('td', null, event.type),
+      element('th', { scope: 'row' }, event.reason),
+      element('td', null, event.pod ? name(podName(event.namespace, event.pod)) : '', ' ', event.container ? name(event.container) : null),
+      element('td', { class: 'message' }, name(event.message.trimEnd())),
+      this.count);
+    this.update(event);
+  }
+
+  update(event) {
+    setText(this.time, time(event.time));
+    setText(this.count, String(event.count));
+  }
+}
+
+// Returns the key of an event, whose time and count may change.
+export function eventKey({ reason, namespace, pod, container, message, firstTime }) {
+  return JSON.stringify([reason, namespace, pod, container, message, firstTime]);
+}
+
+export class EventsPage {
+  reloadsOn = ['events'];
+
+  constructor(main, query) {
+    this.main = main;
+    this.query = query;
+    this.note = element('p', { class: 'minor', role: 'status' });
+    this.rows = element('tbody');
+    this.list = new KeyedList(this.rows, (event) => new EventRow(event));
+  }
+
+  load(signal) {
+    return load(`/page/events?${dataQuery(selection(this.query))}`, signal);
+  }
+
+  title() {
+    return 'Events';
+  }
+
+  update({ total, events }, { admin }) {
+    if (!this.isShown) show(this.main, tableView('Events', commandLine('events', currentQuery(), admin), this.note, columns, this.rows));
+    this.isShown = true;
+    setText(this.note, `${counted(total, 'event')}${events.length < total ? `, of which the last ${events.length} are shown` : ''}.`);
+    this.list.update(events, eventKey);
+  }
+}

@@ -1,0 +1,109 @@
+// A strip: the results of a probe over time, one character per column.
+
+import { drawing, element, setAttribute } from './dom.js';
+
+// Kinds of columns by their characters, from the best to the worst: name, height of 16.
+export const kinds = {
+  '.': { name: 'no attempt', height: 0 },
+  '-': { name: 'not known', height: 16 },
+  o: { name: 'success', height: 5 },
+  s: { name: 'slow success', height: 9 },
+  a: { name: 'answered by probeshim', height: 5 },
+  n: { name: 'no result', height: 2 },
+  e: { name: 'error', height: 12 },
+  f: { name: 'failure', height: 16 },
+  t: { name: 'timeout', height: 16 },
+  w: { name: 'would have been killed', height: 16 },
+  k: { name: 'killed', height: 16 },
+};
+const order = Object.keys(kinds);
+
+// Characters of the results of updates.
+export const characterOf = {
+  success: 'o', slow: 's', 'not-sent': 'a', 'no-result': 'n', error: 'e', failure: 'f', timeout: 't',
+};
+
+// Returns the worse of two characters.
+export function worse(one, other) {
+  return order.indexOf(one) > order.indexOf(other) ? one : other;
+}
+
+// Returns the strip with a character in a column, or null if the column is not there.
+export function withMark(strip, column, character) {
+  if (column < 0 || column >= strip.length) return null;
+  return strip.slice(0, column) + worse(strip[column], character) + strip.slice(column + 1);
+}
+
+// Returns the drawn path of each kind that is in a strip.
+function paths(strip) {
+  const found = new Map();
+  for (let at = 0; at < strip.length; ) {
+    const character = strip[at];
+    let end = at + 1;
+    while (strip[end] === character) end += 1;
+    if (character !== '.') {
+      const { height } = kinds[character];
+      found.set(character, `${found.get(character) ?? ''}M${at} 16v-${height}h${end - at}v${height}z`);
+    }
+    at = end;
+  }
+  return found;
+}
+
+// Draws a strip, and changes only what has changed.
+export class Strip {
+  constructor() {
+    this.drawing = drawing('svg', { class: 'strip', preserveAspectRatio: 'none', role: 'img' });
+    this.marks = element('span', { class: 'marks', 'aria-hidden': 'true' });
+    this.root = element('span', { class: 'track' }, this.marks, this.drawing);
+    this.parts = new Map();
+    this.shown = '';
+  }
+
+  update(strip, label) {
+    setAttribute(this.drawing, 'aria-label', label);
+    if (strip === this.shown) return;
+    if (strip.length !== this.shown.length) this.drawing.setAttribute('viewBox', `0 0 ${strip.length || 1} 16`);
+    const wanted = paths(strip);
+    for (const [character, path] of this.parts) {
+      if (wanted.has(character)) continue;
+      path.remove();
+      this.parts.delete(character);
+    }
+    for (const [character, d] of wanted) {
+      let path = this.parts.get(character);
+      if (!path) {
+        path = drawing('path', { class: `mark-${character === '-' ? 'gap' : character}` });
+        this.parts.set(character, path);
+        this.drawing.append(path);
+      }
+      setAttribute(path, 'd', d);
+    }
+    const kills = killsOf(strip);
+    if (kills !== killsOf(this.shown) || strip.length !== this.shown.length) this.showMarks(strip);
+    this.shown = strip;
+  }
+
+  showMarks(strip) {
+    const marks = [...strip].flatMap((character, column) =>
+      'kw'.includes(character)
+        ? [element('i', { class: character === 'k' ? 'killed' : 'would', 'left%': (100 * (column + 0.5)) / strip.length }, character === 'k' ? '▼' : '▽')]
+        : []);
+    this.marks.replaceChildren(...marks);
+  }
+}
+
+function killsOf(strip) {
+  return /[kw]/.test(strip) ? strip.replace(/[^kw]/g, '.') : '';
+}
+
+// Creates the legend of strips.
+export function legend() {
+  const item = (character) => {
+    const sample = new Strip();
+    sample.update(character, kinds[character].name);
+    sample.drawing.setAttribute('aria-hidden', 'true');
+    return element('li', null, sample.root, ` ${kinds[character].name}`);
+  };
+  return element('ul', { class: 'legend' }, order.filter((character) => character !== '.').map(item));
+}

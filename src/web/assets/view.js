@@ -1,0 +1,59 @@
+// What all views have in common.
+
+import { element, show } from './dom.js';
+
+// An answer other than success, with the reason that probeshim gave.
+export class AnswerError extends Error {}
+
+// No answer.
+export class ConnectionError extends Error {
+  constructor() {
+    super('probeshim does not answer.');
+  }
+}
+
+// Loads JSON.
+export async function load(url, signal) {
+  const response = await fetch(url, { signal }).catch((error) => {
+    throw signal?.aborted ? error : new ConnectionError();
+  });
+  if (response.ok) return response.json();
+  const reason = await response.json().then((answer) => answer.error, () => response.statusText);
+  throw new AnswerError(reason);
+}
+
+// Creates a section with a heading and the command line that shows the same.
+export function section(id, title, command, ...content) {
+  return element('section', { id, 'aria-labelledby': `${id}-title` },
+    element('h2', { id: `${id}-title` }, title), commandLineOf(command), ...content);
+}
+
+// Creates the table of a view, with its heading, the command line that shows the same, and a note.
+export function tableView(title, command, note, columns, rows) {
+  const head = columns.map((column) => element('th', { scope: 'col' }, column));
+  return [
+    element('h1', { id: 'title' }, title), commandLineOf(command), note,
+    element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': 'title' },
+      element('table', null, element('thead', null, element('tr', null, head)), rows)),
+  ];
+}
+
+function commandLineOf(command) {
+  return command ? element('p', { class: 'command' }, element('code', null, command)) : null;
+}
+
+// Replaces the content of an element if the value that it shows has changed. An open selection or
+// the focus in it stay otherwise.
+export class Part {
+  constructor(root, create) {
+    this.root = root;
+    this.create = create;
+  }
+
+  update(value) {
+    const shown = JSON.stringify(value);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    show(this.root, this.create(value));
+  }
+}

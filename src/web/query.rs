@@ -1,0 +1,160 @@
+//! The query of the page: a period and a selection, in the words of `probeshim calls`.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+
+use super::answer::PageError;
+use crate::admin::Admin;
+use crate::admin::api::{CallsQuery, StatusPod};
+use crate::execsync::CallRecord;
+use crate::history::timeline::{Period, ProbeSeries};
+use crate::history::{Filter, TimeArg};
+use crate::lint::LintSubject;
+use crate::overview::ProbeKey;
+use crate::report::Selection;
+
+/// Length of the period if the query has none.
+const DEFAULT_LENGTH: Duration = Duration::from_secs(60 * 60);
+
+/// Maximum number of calls in an answer.
+pub(super) const MAX_CALLS: usize = 500;
+
+/// Query string of the page. The fields are those of `/v1/calls`, except the period.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    /// Begin of the period: a duration before the present, or a time in RFC 3339.
+    since: Option<String>,
+    /// End of the period in the same formats; absent for the present.
+    until: Option<String>,
+    method: Option<String>,
+    namespace: Option<String>,
+    pod: Option<String>,
+    container: Option<String>,
+    probe: Option<String>,
+    peer: Option<String>,
+    code: Option<String>,
+    #[serde(default)]
+    failed: bool,
+    last: Option<usize>,
+    slowest: Option<usize>,
+}
+
+/// The period and the selection of a query.
+#[derive(Clone, Debug)]
+pub(super) struct PageSelection {
+    pub(super) from: SystemTime,
+    pub(super) to: SystemTime,
+    /// Whether the period ends now.
+    pub(super) is_live: bool,
+    /// The pods.
+    pub(super) pods: Selection,
+    /// Conditions of calls, without the period.
+    pub(super) filter: Filter,
+    container: Option<String>,
+    probe: Option<String>,
+    peer: Option<String>,
+    /// Number and order of calls.
+    pub(super) order: crate::history::Selection,
+}
+
+impl PageQuery {
+    /// Validates the query.
+    pub(super) fn select(self, admin: &Admin) -> Result<PageSelection, PageError> {
+        let now = SystemTime::now();
+        let time = |field: &str, text: &Option<String>| {
+            let text = text.as_deref().filter(|text| !text.is_empty());
+            let parsed = text.map(|text| {
+                text.parse::<TimeArg>()
+                    .map_err(|error| PageError::BadRequest(format!("{field} {text:?} {error}")))
+            });
+            parsed.transpose()
+        };
+        let since = time("since", &self.since)?.unwrap_or(TimeArg::Before(DEFAULT_LENGTH));
+        let until = time("until", &self.until)?;
+        let (from, to) = (since.before(now), until.map_or(now, |until| until.before(now)).min(now));
+        if from >= to {
+            return Err(PageError::BadRequest(
+                "since must be before until and before the present".to_owned(),
+            ));
+        }
+        let query = CallsQuery {
+            method: self.method,
+            namespace: self.namespace,
+            pod: self.pod,
+            container: self.container,
+            // A probe of several types has no single name in a query of calls.
+            probe: self.probe.clone().filter(|probe| !probe.contains(" or ")),
+            peer: self.peer,
+            code: self.code,
+            failed: self.failed,
+            last: self.last.map(|last| last.min(MAX_CALLS)),
+            slowest: self.slowest.map(|slowest| slowest.min(MAX_CALLS)),
+            ..CallsQuery::default()
+        };
+        let filter = admin.call_filter(&query).map_err(PageError::BadRequest)?;
+        let order = match query.selection().map_err(PageError::BadRequest)? {
+            crate::history::Selection::All => crate::history::Selection::Last(MAX_CALLS),
+            order => order,
+        };
+        let CallsQuery { namespace, pod, container, peer, .. } = query;
+        let pods = Selection { namespace, pod };
+        let probe = self.probe;
+        Ok(PageSelection { from, to, is_live: until.is_none(), pods, filter, container, probe, peer, order })
+    }
+}
+
+impl PageSelection {
+    /// Removes all that is not selected. Gaps and facts about the node stay.
+    pub(super) fn apply(&self, period: &mut Period) {
+        self.pods.apply(period);
+        period.probes.retain(|probe| self.has_series(&probe.series));
+        period.calls.retain(|record| self.has_call(record));
+        if let Some(container) = &self.container {
+            period.events.retain(|event| event.container.as_ref() == Some(container));
+        }
+    }
+
+    /// Returns whether a probe is selected.
+    pub(super) fn has_series(&self, series: &ProbeSeries) -> bool {
+        self.pods.has_series(series)
+            && self.has_names(Some(&series.container), Some(&series.probe), Some(series.prober.name()))
+    }
+
+    /// Returns whether a call of the records is selected.
+    pub(super) fn has_call(&self, record: &CallRecord) -> bool {
+        self.filter.matches(record)
+    }
+
+    /// Returns whether a pod of the node is selected.
+    pub(super) fn has_pod(&self, pod: &StatusPod) -> bool {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        self.pods.has_subject(&LintSubject { namespace, pod: name, ..LintSubject::NODE })
+    }
+
+    /// Returns whether a row of a probe is selected.
+    pub(super) fn has_row(&self, key: &ProbeKey) -> bool {
+        // The prober of a probe without results may be unknown.
+        let prober = Some(key.prober.as_str()).filter(|prober| !prober.is_empty());
+        self.has_names(Some(&key.container), Some(&key.probe), prober)
+    }
+
+    /// Returns whether the object of a finding is selected.
+    pub(super) fn has_subject(&self, subject: &LintSubject) -> bool {
+        let LintSubject { container, probe, prober, .. } = subject;
+        self.pods.has_subject(subject)
+            && self.has_names(container.as_deref(), probe.as_deref(), prober.as_deref())
+    }
+
+    /// Returns whether names are selected. A name that an object does not have is no condition.
+    fn has_names(&self, container: Option<&str>, probe: Option<&str>, peer: Option<&str>) -> bool {
+        let is = |wanted: &Option<String>, name: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| name.is_none_or(|name| name == wanted))
+        };
+        let is_probe = |wanted: &str| {
+            probe.is_none_or(|name| name == wanted || name.split(" or ").any(|name| name == wanted))
+        };
+        is(&self.container, container) && is(&self.peer, peer) && self.probe.as_deref().is_none_or(is_probe)
+    }
+}

@@ -1,0 +1,45 @@
+//! State that changes results: the enforcement mode, faults, pauses and recent kills.
+
+use serde::Serialize;
+
+use crate::admin::Admin;
+use crate::admin::api::{ActiveFault, ExecPolicies, KillTotals, Pause};
+use crate::kubelet::Kubelet;
+use crate::prober::ProbeManager;
+
+/// State that changes results, as the page shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageState {
+    /// Enforcement mode: `off`, `dry-run`, `kill` or `restart`.
+    mode: &'static str,
+    faults: Vec<ActiveFault>,
+    pauses: Vec<Pause>,
+    exec_policies: ExecPolicies,
+    /// Recent kills and their limit; null if the enforcement mode is `off`.
+    kills: Option<KillTotals>,
+    /// Whether the built-in kubelet is paused because a kubelet uses the runtime.
+    paused: bool,
+}
+
+impl PageState {
+    pub(super) fn of(admin: &Admin) -> Self {
+        let policies = &admin.state.policies;
+        let mut faults: Vec<ActiveFault> =
+            policies.faults.list().into_iter().map(ActiveFault::from).collect();
+        if !admin.shows_commands() {
+            // A rule can have the pattern of a command.
+            for fault in &mut faults {
+                fault.rule.clear();
+            }
+        }
+        Self {
+            mode: admin.mode().name(),
+            faults,
+            pauses: policies.pauses.list().into_iter().map(Pause::from).collect(),
+            exec_policies: ExecPolicies::new(policies.exec(), policies.waiting()),
+            kills: admin.state.prober.as_ref().map(ProbeManager::kills).map(KillTotals::from),
+            paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
+        }
+    }
+}

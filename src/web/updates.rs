@@ -1,0 +1,227 @@
+//! Updates of the page as server-sent events: results, events, and what changes results.
+//!
+//! Each message has an id. A browser that reconnects sends the last one, and gets what has happened
+//! since. A response ends after a while, which makes the browser reconnect: a connection to the
+//! loopback address may not last longer, and a browser that is gone is noticed.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::answer::PageError;
+use super::state::PageState;
+use crate::admin::Admin;
+use crate::history::json::{Event, milliseconds, time};
+use crate::history::recorder::{LiveResult, LiveResults};
+use crate::history::timeline::redacted_message;
+use crate::report::ResultKind;
+
+/// Time between two messages.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Duration of a response. It is shorter than the longest connection to the loopback address.
+const MAX_DURATION: Duration = Duration::from_secs(15);
+
+/// Time after which a browser reconnects, in milliseconds.
+const RETRY_MS: u32 = 250;
+
+/// Query string of a request for updates.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdatesQuery {
+    /// Id of the last update that the page has.
+    after: Option<String>,
+}
+
+/// Id of an update: the run of probeshim, and the numbers of the next result and event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UpdateId {
+    run: u32,
+    result: u64,
+    event: u64,
+}
+
+/// A result as the page gets it.
+#[derive(Debug, Serialize)]
+struct UpdatedResult {
+    namespace: String,
+    pod: String,
+    container: String,
+    #[serde(rename = "type")]
+    kind: String,
+    prober: String,
+    result: Option<ResultKind>,
+    ms: f64,
+    call: Option<u64>,
+    time: String,
+}
+
+/// Reads the updates of one browser.
+struct UpdateReader {
+    admin: Arc<Admin>,
+    last: UpdateId,
+    state: Option<PageState>,
+}
+
+/// Streams updates for a while.
+pub(super) async fn updates(
+    State(admin): State<Arc<Admin>>,
+    headers: HeaderMap,
+    query: Result<Query<UpdatesQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    let Query(UpdatesQuery { after }) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
+    let last = match last.filter(|id| !id.is_empty()) {
+        None => UpdateId::now(&admin),
+        Some(id) => id.parse().map_err(|()| {
+            PageError::BadRequest(format!("after {id:?} must be the id of an update, such as 1-2-3"))
+        })?,
+    };
+    let (messages, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+    let mut reader = UpdateReader { admin, last, state: None };
+    tokio::spawn(async move {
+        let end = Instant::now() + MAX_DURATION;
+        let mut ticks = interval(INTERVAL);
+        let mut text = format!("retry: {RETRY_MS}\n\n");
+        while Instant::now() < end {
+            ticks.tick().await;
+            text += &reader.next();
+            // A browser that is gone or does not read ends the task, or delays it.
+            if !text.is_empty() && messages.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
+                return;
+            }
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    Ok((headers, Body::from_stream(ReceiverStream::new(received))).into_response())
+}
+
+impl UpdateReader {
+    /// Returns the messages since the last call; empty if nothing has changed.
+    fn next(&mut self) -> String {
+        let timeline = &self.admin.state.timeline;
+        let mut text = String::new();
+        if self.last.run != timeline.run() {
+            self.last = UpdateId::now(&self.admin);
+            text += &message(self.last, "missed", &"probeshim has restarted");
+        }
+        let LiveResults { results, next, has_missed } = timeline.results_after(Some(self.last.result));
+        let (events, next_event) = self.admin.state.events.after(self.last.event);
+        self.last = UpdateId { result: next, event: next_event, ..self.last };
+        if has_missed {
+            text += &message(self.last, "missed", &"results are no longer kept");
+        }
+        if !results.is_empty() {
+            let results: Vec<UpdatedResult> = results.into_iter().map(UpdatedResult::from).collect();
+            text += &message(self.last, "results", &results);
+        }
+        if !events.is_empty() {
+            let events: Vec<Event> = events.iter().map(|event| self.shown(event)).collect();
+            text += &message(self.last, "events", &events);
+        }
+        let state = PageState::of(&self.admin);
+        if self.state.as_ref() != Some(&state) {
+            text += &message(self.last, "state", &state);
+            self.state = Some(state);
+        }
+        text
+    }
+
+    fn shown(&self, event: &crate::events::Event) -> Event {
+        let event = Event::from(event);
+        if self.admin.shows_commands() {
+            return event;
+        }
+        Event { message: redacted_message(&event.message), ..event }
+    }
+}
+
+/// Returns a server-sent event.
+fn message(id: UpdateId, name: &str, data: &impl Serialize) -> String {
+    // JSON has no line breaks, and values of these types can always be written.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
+}
+
+impl UpdateId {
+    /// Returns the id of the present: the next update is the first one after it.
+    pub(super) fn now(admin: &Admin) -> Self {
+        let timeline = &admin.state.timeline;
+        let (_, event) = admin.state.events.after(u64::MAX);
+        Self { run: timeline.run(), result: timeline.results_after(None).next, event }
+    }
+}
+
+impl fmt::Display for UpdateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { run, result, event } = self;
+        write!(f, "{run}-{result}-{event}")
+    }
+}
+
+impl FromStr for UpdateId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let numbers: Result<Vec<u64>, _> = text.split('-').map(str::parse).collect();
+        match numbers.map_err(drop)?[..] {
+            [run, result, event] => Ok(Self { run: run.try_into().map_err(drop)?, result, event }),
+            _ => Err(()),
+        }
+    }
+}
+
+impl From<LiveResult> for UpdatedResult {
+    fn from(result: LiveResult) -> Self {
+        let LiveResult { series, row, duration, ended, call } = result;
+        Self {
+            namespace: series.namespace,
+            pod: series.pod,
+            container: series.container,
+            kind: series.probe,
+            prober: series.prober.name().to_owned(),
+            result: ResultKind::worst(&row),
+            ms: milliseconds(duration),
+            call,
+            time: time(ended),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_update_is_read_as_it_is_written() {
+        let id = UpdateId { run: 7, result: 123, event: u64::MAX };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for invalid in ["", "1", "1-2", "1-2-3-4", "a-2-3", "-1-2-3", "4294967296-1-1"] {
+            assert_eq!(invalid.parse::<UpdateId>(), Err(()), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line_whatever_its_texts_contain() {
+        let id = UpdateId { run: 1, result: 2, event: 3 };
+        let text = message(id, "events", &"a\n\nevent: results\ndata: x\r");
+        assert_eq!(text.lines().count(), 4);
+        assert!(!text.contains('\r'));
+        assert!(text.ends_with("\n\n"));
+    }
+}

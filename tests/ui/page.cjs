@@ -1,0 +1,185 @@
+// Uses the web page of a running demo as a person does, and prints what it saw as JSON.
+//
+//   node page.cjs TOOLS '{"chromium": FILE, "url": URL, "shots": DIRECTORY, "part": NAME}'
+//
+// TOOLS is the directory with node_modules.
+const fs = require('node:fs');
+const path = require('node:path');
+const { desktop, examineView, phone, setView, views, withPage } = require('./browser.cjs');
+
+const [tools, job] = process.argv.slice(2);
+const { chromium, url, shots, part, hostile } = JSON.parse(job);
+
+// Reports the requests to other hosts, and the bytes that the page transfers.
+async function observe(page) {
+  const seen = { bytes: 0, foreign: [], refused: [] };
+  const client = await page.createCDPSession();
+  await client.send('Network.enable');
+  client.on('Network.loadingFinished', ({ encodedDataLength }) => {
+    seen.bytes += encodedDataLength;
+  });
+  page.on('request', (request) => {
+    const to = request.url();
+    if (!to.startsWith(url) && !to.startsWith('data:')) seen.foreign.push(to);
+    if (request.method() !== 'GET') seen.refused.push(`${request.method()} ${to}`);
+  });
+  page.on('response', (response) => {
+    if (!response.ok()) seen.refused.push(`${response.status()} ${response.url()}`);
+  });
+  return seen;
+}
+
+const heading = (page) => page.$eval('h1', (element) => element.textContent);
+const query = (page) => Object.fromEntries(new URL(page.url()).searchParams);
+const texts = (page, selector) => page.$$eval(selector, (found) => found.map((element) => element.textContent));
+
+async function open(page, address = '') {
+  await page.goto(url + address);
+  await page.waitForSelector('main h1');
+}
+
+// Waits until the heading has a text.
+async function waitForHeading(page, text) {
+  await page.waitForFunction((wanted) => document.querySelector('main')?.textContent.includes(wanted), {}, text);
+}
+
+const parts = {
+  // Opens the overview, and sees a kill arrive without loading the page again.
+  async kill(page, { seen }) {
+    await open(page);
+    await page.waitForSelector('.probe');
+    await page.waitForFunction(() => document.querySelector('#live').textContent === 'live');
+    const transferred = seen.bytes;
+    await page.evaluate(() => { globalThis.sameDocument = true; });
+    await page.waitForFunction(() => [...document.querySelectorAll('.changes .bad')].some((item) => item.textContent.includes('Killing')));
+    await page.waitForFunction(() => document.querySelector('.probe .marks .killed'));
+    await page.waitForFunction(() => Number(document.querySelector('.tiles .bad:nth-child(5) dd')?.textContent) > 0);
+    return {
+      transferred,
+      isSameDocument: await page.evaluate(() => globalThis.sameDocument === true),
+      pods: await texts(page, '.pod h3 a'),
+      commands: await texts(page, '.command code'),
+    };
+  },
+
+  // Follows the slowest call to its explanation, and goes back.
+  async slow(page) {
+    await open(page);
+    const link = await page.waitForSelector('#slowest article h3 a');
+    const call = await link.evaluate((element) => element.textContent);
+    await link.click();
+    await waitForHeading(page, 'Explanation');
+    const explained = { heading: await heading(page), sentences: await texts(page, '.sentences li'), command: await texts(page, '.command code'), phases: await texts(page, '.phases li') };
+    await page.goBack();
+    await page.waitForSelector('.probe');
+    return { call, ...explained };
+  },
+
+  // Filters the overview, and then the calls. The filter is in the address.
+  async filter(page) {
+    await open(page);
+    await page.waitForSelector('.probe');
+    await page.type('input[name=pod]', 'steady');
+    await page.click('#filters button');
+    await page.waitForFunction(() => document.querySelectorAll('.pod').length === 1);
+    const overview = { pods: await texts(page, '.pod h3 a'), query: query(page), commands: await texts(page, '.command code') };
+    await page.click('.probe .values a');
+    await page.waitForSelector('main table tbody tr');
+    const calls = { query: query(page), pods: await texts(page, 'main table tbody td:nth-child(7)'), probes: await texts(page, 'main table tbody td:nth-child(8)'), commands: await texts(page, '.command code') };
+    await page.goto(`${url}?view=calls&code=NO_SUCH_CODE`);
+    await page.waitForSelector('[role=alert]');
+    return { overview, calls, error: await page.$eval('[role=alert]', (element) => element.textContent) };
+  },
+
+  // Uses only the keyboard: from the link to the content to a probe, to its calls, and a filter.
+  async keyboard(page) {
+    await open(page);
+    await page.waitForSelector('.probe');
+    const focused = () => page.evaluate(() => {
+      const element = document.activeElement;
+      const style = getComputedStyle(element);
+      return { text: element.textContent.trim().slice(0, 60), name: element.getAttribute('name'), href: element.getAttribute('href') ?? '', outline: style.outlineStyle !== 'none' || ['main', 'body'].includes(element.localName) };
+    });
+    const invisible = [];
+    const tabTo = async (is) => {
+      for (let steps = 0; steps < 400; steps += 1) {
+        await page.keyboard.press('Tab');
+        const now = await focused();
+        if (!now.outline) invisible.push(now);
+        if (is(now)) return now;
+      }
+      throw new Error('the keyboard does not reach an element');
+    };
+    const first = await tabTo(() => true);
+    await page.keyboard.press('Enter');
+    await tabTo(({ href }) => href.includes('view=probe'));
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('#numbers dt');
+    const probe = await heading(page);
+    await tabTo(({ href }) => href.includes('view=calls'));
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('main table tbody tr');
+    const calls = query(page);
+    await page.evaluate(() => document.activeElement.blur());
+    await tabTo(({ name }) => name === 'failed');
+    await page.keyboard.press('Space');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => new URLSearchParams(location.search).get('failed') === 'true');
+    await page.waitForFunction(() => document.querySelector('main').getAttribute('aria-busy') === null);
+    return { first: first.text, probe, calls, failed: query(page), invisible };
+  },
+
+  // Examines each view on a desktop and a phone, light and dark.
+  async views(page, { axe }) {
+    const examined = [];
+    await open(page);
+    const call = await page.waitForSelector('#slowest article h3 a').then((link) => link.evaluate((element) => element.getAttribute('href')));
+    const probe = await page.$eval('.probe .who a', (element) => element.getAttribute('href'));
+    const pages = { overview: '', calls: '?view=calls', events: '?view=events', call: call.slice(1), probe: probe.slice(1), error: '?view=calls&code=NO_SUCH_CODE' };
+    for (const view of views) {
+      await setView(page, view);
+      for (const [name, address] of Object.entries(pages)) {
+        await open(page, address);
+        examined.push(await examineView(page, axe, { ...view, name: `${name}-${view.name}` }, shots));
+      }
+    }
+    return { examined };
+  },
+
+  // Shows hostile names: each answer of probeshim has them in place of the name of a pod.
+  async hostile(page) {
+    await page.setRequestInterception(true);
+    page.on('request', async (request) => {
+      const { pathname } = new URL(request.url());
+      if (!/^\/page\/(view|calls|events)$/.test(pathname)) return request.continue();
+      const answer = await fetch(request.url());
+      const text = (await answer.text()).replaceAll('moody', JSON.stringify(hostile).slice(1, -1));
+      return request.respond({ status: answer.status, contentType: 'application/json', body: text });
+    });
+    const shown = {};
+    for (const [name, address] of Object.entries({ overview: '', calls: '?view=calls', events: '?view=events' })) {
+      await open(page, address);
+      await page.waitForSelector('.probe, tbody tr');
+      shown[name] = await page.evaluate(() => ({
+        text: document.body.textContent,
+        elements: [...new Set([...document.querySelectorAll('main *')].map((element) => element.localName))].sort(),
+        handlers: [...document.querySelectorAll('*')].flatMap((element) => element.getAttributeNames().filter((attribute) => attribute.startsWith('on'))),
+      }));
+    }
+    return { shown };
+  },
+};
+
+async function run(page, { messages, axe }) {
+  if (shots) fs.mkdirSync(shots, { recursive: true });
+  await setView(page, { viewport: part === 'slow' ? phone : desktop, scheme: 'light' });
+  const seen = await observe(page);
+  const result = await parts[part](page, { seen, axe });
+  if (shots) await page.screenshot({ path: path.join(shots, `${part}.png`) });
+  console.log(JSON.stringify({ messages, foreign: seen.foreign, refused: seen.refused, ...result }));
+}
+
+withPage(tools, chromium, run).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});
