@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test ui-test vm-test chaos-install cluster-test soak attack bench generate fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test ui-test vm-test chaos-install cluster-test soak attack bench generate pictures fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential image ui vm cluster soak attack
@@ -69,8 +69,8 @@ conformance:
 image-test:
 	@tests/run image
 
-# Pages in Debian's Chromium, on a desktop and a phone, light and dark: no requests, no messages on the console, no violations of
-# axe's rules. Screenshots are in target/ui. Needs Node.js.
+# The report and the web page in Debian's Chromium, on a desktop and a phone, light and dark: live kills, filters, the keyboard,
+# hostile names, no requests to other hosts, no violations of axe's rules. Screenshots are in target/ui. Needs Node.js.
 ui-test:
 	@tests/run ui
 
@@ -141,6 +141,11 @@ bench:
 generate:
 	PROBESHIM_GENERATE=1 cargo test --test it -- generated:: reference::
 	PROBESHIM_GENERATE=1 cargo test --lib metric_reference
+
+# The pictures of the README, in docs/images, from a demo that runs for six minutes. Needs Node.js.
+pictures: build
+	@tests/tools/install ui
+	@tools=$$(tests/tools/build puppeteer-24) && node docs/images/render.cjs "$$tools" $(PROGRAM) "$$(command -v chromium)" docs/images
 
 # A minute of arbitrary bytes into the authority rewriter. Needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -16,6 +16,7 @@ mod case;
 mod history;
 mod load;
 mod memory;
+mod page;
 mod probing;
 mod raw;
 mod reclaim;
@@ -28,8 +29,8 @@ mod turns;
 use std::path::PathBuf;
 
 /// Names of the parts that can be measured.
-const PARTS: [&str; 10] =
-    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history", "top"];
+const PARTS: [&str; 11] =
+    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history", "top", "page"];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -55,6 +56,7 @@ fn main() {
                 "storm" => storm::storm(),
                 "history" => history::history(),
                 "top" => top::top(),
+                "page" => page::page().await,
                 "memory" => {
                     reclaim::rest().await;
                     reclaim::attacks().await;

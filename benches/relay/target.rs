@@ -75,10 +75,13 @@ impl Target {
     /// another.
     fn run(name: &'static str, program: &OsStr, runtime: &Path, folder: &Path, config: &str) -> Self {
         let (socket, file) = (folder.join("probeshim.sock"), folder.join("config.yaml"));
-        fs::write(&file, config).unwrap();
+        // A configuration without an address closes it.
+        let has_address = config.lines().any(|line| line.starts_with("http:"));
+        let address = if has_address { "" } else { "http: off\n" };
+        fs::write(&file, format!("{address}{config}")).unwrap();
         let mut command = Command::new(program);
         command
-            .args(["run", "--log", "warn", "--http", "off", "--admin"])
+            .args(["run", "--log", "warn", "--admin"])
             .arg(folder.join("admin.sock"))
             .arg("--state-dir")
             .arg(folder.join("state"))

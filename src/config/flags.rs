@@ -68,15 +68,15 @@ pub struct Flags {
     #[arg(long, value_name = "UID", allow_hyphen_values = true, value_parser = whole_number::<u32, 0, MAX_UID>)]
     pub allow_uid: Vec<u32>,
 
-    /// Loopback address and port of /metrics, /metrics/probes, /healthz, /readyz and, with
-    /// --http-pods, /pods, or off;
+    /// Loopback address and port of the web page, /metrics, /metrics/probes, /healthz, /readyz and,
+    /// with --http-pods, /pods, or off;
     /// port 0 selects a free port [default: 127.0.0.1:9754, with --instance a free port]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
 
-    /// Serve /pods on --http too, as a kubelet does on its read-only port. Every user of this
-    /// machine can then read the commands, annotations and query strings of pods. The admin socket
-    /// always serves /pods
+    /// Serve /pods on --http too, as a kubelet does on its read-only port, and show commands, output
+    /// and query strings on the web page. Every user of this machine can then read the commands,
+    /// annotations and query strings of pods. The admin socket always serves /pods
     #[arg(long)]
     pub http_pods: bool,
 
