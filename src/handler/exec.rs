@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic::Status;
 
 use super::{ContainerNames, Executor};
-use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget};
+use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget, ProbeTry};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::gofmt::{format_duration, quote, rpc_error};
@@ -17,22 +17,22 @@ pub(super) async fn attempt(
     target: &ProbeTarget<'_>,
     command: &[String],
     timeout_seconds: u32,
-) -> Result<ProbeOutcome, ProbeError> {
+) -> ProbeTry {
     let request = ExecSyncRequest {
         container_id: target.container_id.to_owned(),
         cmd: command.to_vec(),
         timeout: timeout_seconds.into(),
     };
     let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(timeout_seconds.into());
-    let mut answered = executor.exec_sync(names, request, Some(limit)).await;
+    let (mut answered, call) = executor.exec_sync(names, request, Some(limit)).await;
     if !executor.redacts() {
-        return interpret(answered, command, timeout_seconds);
+        return ProbeTry { result: interpret(answered, command, timeout_seconds), call };
     }
     // The output of a command may contain its arguments.
     if let Ok(response) = &mut answered {
         (response.stdout, response.stderr) = (Vec::new(), Vec::new());
     }
-    interpret(answered, &command[..1], timeout_seconds)
+    ProbeTry { result: interpret(answered, &command[..1], timeout_seconds), call }
 }
 
 /// Returns the probe outcome for a response of the runtime.
@@ -85,8 +85,10 @@ pub(crate) mod tests {
         let (executor, begin) = (Executor::fake(move |_| (day, answer(0, "", ""))), Instant::now());
         let spec = crate::manifest::ContainerSpec::named("main");
         let target = ProbeTarget { container_id: "c", container: &spec, pod_ip: "" };
-        let attempted =
-            attempt(&executor, &ContainerNames::default(), &target, &["true".to_owned()], 3).await.unwrap();
+        let attempted = attempt(&executor, &ContainerNames::default(), &target, &["true".to_owned()], 3)
+            .await
+            .result
+            .unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(123));
         assert!(matches!(attempted, ProbeOutcome::Failure(_)), "{attempted:?}");
     }
@@ -105,7 +107,7 @@ pub(crate) mod tests {
                 Executor::fake(move |_| (Duration::ZERO, Err(Status::unknown(message)))).redacting();
             let attempted = attempt(&executor, &ContainerNames::default(), &target, &command, 1).await;
             let error = format!("rpc error: code = Unknown desc = {expected}");
-            assert_eq!(attempted, Err(ProbeError::Exec(error)), "{message}");
+            assert_eq!(attempted.result, Err(ProbeError::Exec(error)), "{message}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::cri::{
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::policy::Policies;
 use crate::relay::MarkSet;
-use crate::tap::{InternalCall, InternalCalls, KillRecord};
+use crate::tap::{EndedCall, InternalCall, InternalCalls, KillRecord};
 
 /// Names of a container and its pod.
 #[derive(Clone, Debug, Default)]
@@ -63,12 +63,13 @@ impl Executor {
 
     /// Runs a command. `limit` is the timeout of the call; `None` for no timeout. The status of an
     /// executor that redacts has only the known cause: some runtimes add the output to the message.
+    /// The call is returned too, if it is recorded.
     pub(super) async fn exec_sync(
         &self,
         names: &ContainerNames,
         request: ExecSyncRequest,
         limit: Option<Duration>,
-    ) -> Result<ExecSyncResponse, Status> {
+    ) -> (Result<ExecSyncResponse, Status>, Option<EndedCall>) {
         let ContainerNames { pod, container } = names.clone();
         let internal_calls = self.internal_calls.as_ref();
         let mut internal_call =
@@ -83,10 +84,8 @@ impl Executor {
         };
         let call = self.policies.apply_to_own(info.as_ref(), request, &marks, exec);
         let result = with_timeout(limit, call).await;
-        if let Some(call) = internal_call {
-            call.marked(marks.take()).end_exec(result.as_ref());
-        }
-        if self.redacts { result.map_err(|status| redacted(&status)) } else { result }
+        let ended = internal_call.map(|call| call.marked(marks.take()).end_exec(result.as_ref()));
+        (if self.redacts { result.map_err(|status| redacted(&status)) } else { result }, ended)
     }
 
     /// Stops a container: the runtime sends SIGTERM, and SIGKILL after `grace_period` seconds.
@@ -194,6 +193,11 @@ mod tests {
                 redacts: false,
                 policies: Policies::default(),
             }
+        }
+
+        /// Returns the executor as one that records its calls as internal calls.
+        pub(crate) fn with_internal_calls(self, internal_calls: InternalCalls) -> Self {
+            Self { internal_calls: Some(internal_calls), ..self }
         }
 
         /// Returns the executor as one that redacts.

@@ -97,7 +97,7 @@ async fn run_command(
 ) -> Result<(), String> {
     let request =
         ExecSyncRequest { container_id: target.container_id.to_owned(), cmd: command.to_vec(), timeout: 0 };
-    let answered = executor.exec_sync(names, request, None).await;
+    let (answered, _) = executor.exec_sync(names, request, None).await;
     let shown = if executor.redacts() { &command[..command.len().min(1)] } else { command };
     let (error, output) = match answered {
         Ok(response) if response.exit_code == 0 => return Ok(()),

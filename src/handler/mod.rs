@@ -12,8 +12,10 @@ mod http;
 pub(crate) mod meter;
 mod tcp;
 
-use crate::manifest::{ContainerSpec, Handler, Probe};
 use std::time::Duration;
+
+use crate::manifest::{ContainerSpec, Handler, Probe};
+use crate::tap::EndedCall;
 
 pub use address::PortError;
 #[cfg(test)]
@@ -56,6 +58,15 @@ pub enum ProbeError {
     Body(String),
 }
 
+/// A try of an attempt that has ended.
+#[derive(Debug)]
+pub struct ProbeTry {
+    /// The outcome. An error means that the outcome is unknown.
+    pub result: Result<ProbeOutcome, ProbeError>,
+    /// The ExecSync of an exec handler, if it is recorded. It is reported when it is dropped.
+    pub call: Option<EndedCall>,
+}
+
 /// Container to which an attempt is directed.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget<'a> {
@@ -67,28 +78,36 @@ pub struct ProbeTarget<'a> {
     pub pod_ip: &'a str,
 }
 
-/// Makes one attempt (`prober/prober.go`: `runProbe`). An error means that the outcome is unknown.
+/// Tries an attempt once (`prober/prober.go`: `runProbe`).
 pub async fn attempt(
     probe: &Probe,
     target: &ProbeTarget<'_>,
     names: &ContainerNames,
     executor: &Executor,
-) -> Result<ProbeOutcome, ProbeError> {
+) -> ProbeTry {
     let timeout = Duration::from_secs(probe.timeout.into());
-    match &probe.handler {
-        Handler::Exec(command) => exec::attempt(executor, names, target, command, probe.timeout).await,
-        Handler::Http(get) => {
-            let port = address::port(&get.port, &target.container.ports)?;
-            let host = get.host.as_deref().unwrap_or(target.pod_ip);
-            http::attempt(get, host, port, timeout, executor.redacts()).await
+    let ports = &target.container.ports;
+    let result = match &probe.handler {
+        Handler::Exec(command) => {
+            return exec::attempt(executor, names, target, command, probe.timeout).await;
         }
-        Handler::Tcp(socket) => {
-            let port = address::port(&socket.port, &target.container.ports)?;
-            let host = socket.host.as_deref().unwrap_or(target.pod_ip);
-            Ok(tcp::attempt(host, port, timeout).await)
-        }
+        Handler::Http(get) => match address::port(&get.port, ports) {
+            Ok(port) => {
+                let host = get.host.as_deref().unwrap_or(target.pod_ip);
+                http::attempt(get, host, port, timeout, executor.redacts()).await
+            }
+            Err(error) => Err(error.into()),
+        },
+        Handler::Tcp(socket) => match address::port(&socket.port, ports) {
+            Ok(port) => {
+                let host = socket.host.as_deref().unwrap_or(target.pod_ip);
+                Ok(tcp::attempt(host, port, timeout).await)
+            }
+            Err(error) => Err(error.into()),
+        },
         Handler::Grpc(health) => Ok(grpc::attempt(health, target.pod_ip, timeout).await),
-    }
+    };
+    ProbeTry { result, call: None }
 }
 
 impl ProbeError {

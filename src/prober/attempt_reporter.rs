@@ -71,7 +71,7 @@ impl AttemptReporter {
     }
 
     /// Reports an attempt that has ended now. Attempts by exec are ExecSyncs, which are observed
-    /// like those of clients. They are reported only if they are discarded.
+    /// like those of clients, and are not reported.
     pub(super) fn report(
         &self,
         task: &AttemptContext,
@@ -80,7 +80,7 @@ impl AttemptReporter {
         duration: Duration,
     ) {
         let Some(queue) = &self.queue else { return };
-        if matches!(task.probe.handler, Handler::Exec(_)) && !is_discarded {
+        if matches!(task.probe.handler, Handler::Exec(_)) {
             return;
         }
         let attempt = ProbeAttempt {
@@ -129,14 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn attempts_by_exec_are_reported_only_if_they_are_discarded() {
+    fn attempts_by_exec_are_not_reported_and_others_have_the_verdict_of_the_last_try() {
         let (reporter, mut received) = AttemptReporter::new();
         let exec = task(Handler::Exec(vec!["true".to_owned()]));
         let grpc = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new() }));
         let failure = Ok(ProbeOutcome::Failure("bad".to_owned()));
-        reporter.report(&exec, &failure, false, Duration::ZERO);
-        assert!(received.try_recv().is_err());
-        reporter.report(&exec, &failure, true, Duration::ZERO);
+        for is_discarded in [false, true] {
+            reporter.report(&exec, &failure, is_discarded, Duration::ZERO);
+            assert!(received.try_recv().is_err());
+        }
+        reporter.report(&grpc, &failure, true, Duration::ZERO);
         assert!(received.try_recv().unwrap().is_discarded);
         for (result, seconds, verdict) in [
             (Ok(ProbeOutcome::Warning(String::new())), 3, AttemptVerdict::Success),

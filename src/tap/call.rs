@@ -78,6 +78,8 @@ pub struct ExecCall {
     /// Beginning of the output, stdout before stderr, if probeshim executed the command. The output
     /// of the commands of clients is not kept.
     pub output: Option<Box<str>>,
+    /// Whether the prober discarded the attempt of which this is the last try.
+    pub is_discarded: bool,
 }
 
 /// Result of the command of an ExecSync.

@@ -61,6 +61,15 @@ pub struct InternalCall {
     sent: Option<Instant>,
 }
 
+/// An internal call that has ended. It is reported when this value is dropped, so that the prober
+/// can decide first whether it discards the attempt.
+#[derive(Debug)]
+pub struct EndedCall {
+    calls: InternalCalls,
+    /// The end of the call; `None` if the call is not reported.
+    end: Option<Box<DecodedCall>>,
+}
+
 impl InternalCalls {
     pub(super) fn new(
         queue: mpsc::WeakSender<QueueItem>,
@@ -197,8 +206,9 @@ impl InternalCall {
         self
     }
 
-    /// Reports the end of an `ExecSync`. The first part of its output is kept.
-    pub fn end_exec(mut self, result: Result<&ExecSyncResponse, &Status>) {
+    /// Ends an `ExecSync`. The first part of its output is kept.
+    #[must_use]
+    pub fn end_exec(mut self, result: Result<&ExecSyncResponse, &Status>) -> EndedCall {
         if let (Some(exec), Ok(response)) = (&mut self.call.exec, result) {
             exec.result = Some(ExecResult {
                 exit_code: response.exit_code,
@@ -209,14 +219,18 @@ impl InternalCall {
             let output: Vec<u8> = output.take(MAX_OUTPUT_BYTES).collect();
             exec.output = Some(String::from_utf8_lossy(&output).into());
         }
-        self.end(result.map(drop));
+        self.into_ended(result.map(drop))
     }
 
     /// Reports the end of the call.
     pub fn end(self, result: Result<(), &Status>) {
+        drop(self.into_ended(result));
+    }
+
+    fn into_ended(self, result: Result<(), &Status>) -> EndedCall {
         let Self { calls, info, mut call, is_reported, sent } = self;
         if !is_reported {
-            return;
+            return EndedCall { calls, end: None };
         }
         let code = result.map_or_else(|status| Code::from(status.code()), |()| Code::OK);
         let message = result.err().map(Status::message).filter(|message| !message.is_empty());
@@ -225,7 +239,7 @@ impl InternalCall {
         let times = sent.map(|sent| SendTimes { received: info.since, sent });
         let observations = Observations { observed_since: info.since, items: Vec::new() };
         calls.in_flight.remove_internal(info.id);
-        calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
+        let end = DecodedCall {
             received: Some(info.since),
             info,
             times,
@@ -233,6 +247,24 @@ impl InternalCall {
             observations,
             request: None,
             bodies: None,
-        })));
+        };
+        EndedCall { calls, end: Some(Box::new(end)) }
+    }
+}
+
+impl EndedCall {
+    /// Marks an `ExecSync` as the last try of an attempt that the prober discards.
+    pub fn discard(&mut self) {
+        if let Some(exec) = self.end.as_mut().and_then(|end| end.call.exec.as_mut()) {
+            exec.is_discarded = true;
+        }
+    }
+}
+
+impl Drop for EndedCall {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            self.calls.send(TapEvent::CallEnded(end));
+        }
     }
 }

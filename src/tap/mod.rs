@@ -33,7 +33,7 @@ pub use decoder::{
     DecodedCall, Decoder, ExecRequest, HeldRequest, Observations, SendTimes, StopRequest, TapEvent,
 };
 pub use in_flight::{CallsInFlight, ListedCall};
-pub use internal_calls::{InternalCall, InternalCalls};
+pub use internal_calls::{EndedCall, InternalCall, InternalCalls};
 pub use metrics::TapMetrics;
 pub use observation::Observation;
 

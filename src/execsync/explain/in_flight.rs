@@ -155,6 +155,7 @@ mod tests {
             timeout_seconds: 1,
             result: None,
             output: None,
+            is_discarded: false,
         };
         let progress = CommandProgress {
             pid: Some(13_060),

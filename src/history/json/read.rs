@@ -91,7 +91,7 @@ impl From<Exec> for tap::ExecCall {
         });
         let Exec { command, command_truncated: truncated, timeout_seconds, output, .. } = exec;
         let output = output.map(String::into_boxed_str);
-        Self { command, truncated, timeout_seconds, result, output }
+        Self { command, truncated, timeout_seconds, result, output, is_discarded: false }
     }
 }
 

@@ -4,10 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::execsync::{Assessment, CallRecord, ExecVerdict, ProbeMatch};
-use crate::history::timeline::{Minute, ProbeSeries, Prober, SeriesMinute};
-use crate::manifest::Handler;
-use crate::prober::{AttemptVerdict, ProbeAttempt};
+use crate::execsync::{Assessment, CallRecord, ProbeMatch};
+use crate::history::timeline::{Minute, ProbeSeries, SeriesMinute};
+use crate::prober::ProbeAttempt;
 
 /// Maximum number of bytes of the series with open rows. There is less room for ExecSyncs that
 /// belong to no probe, so that clients that execute a different command in each call leave room for
@@ -52,8 +51,6 @@ struct OpenRow {
     minute: Minute,
     first_failed: Option<Arc<CallRecord>>,
     slowest: Option<Arc<CallRecord>>,
-    /// Verdicts of discarded attempts, which are also in the row as ExecSyncs.
-    discarded: Vec<AttemptVerdict>,
 }
 
 impl OpenRows {
@@ -76,18 +73,11 @@ impl OpenRows {
         self.notable += added;
     }
 
-    /// Adds an attempt of the prober. A discarded attempt by exec is an ExecSync too: its call is
-    /// counted as discarded instead.
+    /// Adds an attempt of the prober by HTTP, TCP or gRPC. An attempt by exec is added as an
+    /// ExecSync.
     pub(super) fn add_attempt(&mut self, attempt: &ProbeAttempt, redact: bool) {
         let number = Minute::number(attempt.ended);
         let series = ProbeSeries::of_attempt(attempt, redact);
-        if matches!(attempt.probe.handler, Handler::Exec(_)) {
-            let known = self.rows.keys().find(|known| is_same_exec(known, &series)).cloned();
-            if let Some(row) = self.row(known.as_deref().unwrap_or(&series), number) {
-                row.discarded.push(attempt.verdict);
-            }
-            return;
-        }
         let Some(row) = self.row(&series, number) else { return };
         row.minute.add_attempt(attempt);
     }
@@ -104,10 +94,7 @@ impl OpenRows {
             *minutes = open;
             for (number, row) in closed {
                 self.notable -= row.notable();
-                let OpenRow { mut minute, first_failed, slowest, discarded } = row;
-                for verdict in discarded {
-                    discard(&mut minute, verdict);
-                }
+                let OpenRow { minute, first_failed, slowest } = row;
                 let calls = first_failed.into_iter().chain(slowest);
                 notable.extend(calls.map(|record| (series.clone(), number, record)));
                 rows.push((series.clone(), minute));
@@ -195,8 +182,12 @@ impl OpenRow {
         usize::from(self.first_failed.is_some()) + usize::from(self.slowest.is_some())
     }
 
-    /// Remembers a call if it is notable. Without room it can only take the place of another call.
+    /// Remembers a call if it is notable, which one that the prober discarded is not. Without room
+    /// it can only take the place of another call.
     fn add_notable(&mut self, record: &Arc<CallRecord>, has_room: bool) {
+        if record.call.exec.as_ref().is_some_and(|exec| exec.is_discarded) {
+            return;
+        }
         let assessment = record.analysis.as_ref().map(|analysis| analysis.assessment);
         if assessment == Some(Assessment::Failed) && self.first_failed.is_none() && has_room {
             self.first_failed = Some(record.clone());
@@ -209,28 +200,4 @@ impl OpenRow {
             self.slowest = Some(record.clone());
         }
     }
-}
-
-/// Returns whether an attempt belongs to a series of ExecSyncs, which may not know the exact probe.
-fn is_same_exec(known: &ProbeSeries, attempt: &ProbeSeries) -> bool {
-    let names = |series: &ProbeSeries| {
-        [&series.namespace, &series.pod, &series.container, &series.handler].map(Clone::clone)
-    };
-    known.prober == Prober::Probeshim && names(known) == names(attempt)
-}
-
-/// Counts an ExecSync of a row as discarded.
-fn discard(minute: &mut Minute, verdict: AttemptVerdict) {
-    let all = [
-        verdict.into(),
-        ExecVerdict::Failure,
-        ExecVerdict::TimedOut,
-        ExecVerdict::Error,
-        ExecVerdict::Success,
-    ];
-    // The record of the call may be in the row of the next minute.
-    if let Some(counted) = all.into_iter().find(|verdict| *minute.count_mut(*verdict) > 0) {
-        *minute.count_mut(counted) -= 1;
-    }
-    minute.discarded += 1;
 }

@@ -16,7 +16,6 @@ use crate::history::timeline::{CallSample, GapCause, Period, ProbeSeries, Timeli
 use crate::manifest::{Handler, HttpGet, Port, Probe, ProbeType, Source};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::AttemptVerdict;
-use crate::relay::Peer;
 
 /// Begin of the recorded time: the begin of a minute.
 const START: Duration = Duration::from_secs(29_000_000 * 60);
@@ -59,12 +58,8 @@ fn http_attempt(ended: SystemTime, verdict: AttemptVerdict, is_discarded: bool) 
         is_https: false,
         headers: Vec::new(),
     };
-    attempt(Handler::Http(get), ended, verdict, is_discarded)
-}
-
-fn attempt(handler: Handler, ended: SystemTime, verdict: AttemptVerdict, is_discarded: bool) -> ProbeAttempt {
     let probe = Probe {
-        handler,
+        handler: Handler::Http(get),
         initial_delay: 0,
         timeout: 1,
         period: 10,
@@ -227,28 +222,40 @@ fn events_are_read_once_with_their_last_count() {
 }
 
 #[test]
-fn attempts_of_the_prober_are_rows_and_discarded_ones_by_exec_count_once() {
+fn attempts_of_the_prober_by_the_network_are_rows() {
     let run = Run::start(None, 0, at(0), false);
     run.timeline.add_attempt(&http_attempt(at(1), AttemptVerdict::Success, false));
     run.timeline.add_attempt(&http_attempt(at(2), AttemptVerdict::TimedOut, false));
     run.timeline.add_attempt(&http_attempt(at(3), AttemptVerdict::Failure, true));
-    let mut call = exec(1, at(4), Duration::from_millis(30), 1);
-    let mut changed = (*call.call).clone();
-    let pid = i32::try_from(std::process::id()).unwrap();
-    changed.peer = Some(Arc::new(Peer { uid: 0, pid: Some(pid), program: None }));
-    call.call = Arc::new(changed);
-    run.timeline.add_call(&Arc::new(call), Some(3));
-    let command = Handler::Exec(["cat", "/s3cret"].map(str::to_owned).into());
-    run.timeline.add_attempt(&attempt(command, at(4), AttemptVerdict::Failure, true));
     let period = period_of(&run, at(10));
-    let [exec, http] = &period.probes[..] else { panic!("{period:?}") };
+    let [http] = &period.probes[..] else { panic!("{period:?}") };
     assert_eq!(http.series.handler, "httpGet http://:8080/healthz?token=s3cret");
     assert_eq!((http.series.prober.name(), http.series.failure_threshold), ("probeshim", Some(3)));
     let row = http.total();
     assert_eq!((row.successes, row.timeouts, row.failures, row.discarded), (1, 1, 0, 1));
     assert_eq!((row.attempts(), row.durations.count()), (3, 3));
-    let row = exec.total();
-    assert_eq!((row.failures, row.discarded, row.attempts()), (0, 1, 1));
+}
+
+#[test]
+fn a_discarded_exec_attempt_counts_once_whenever_a_minute_ends_or_a_reader_asks() {
+    let run = Run::start(None, 0, at(0), false);
+    let add = |id, end, is_discarded| {
+        let mut record = exec(id, end, Duration::from_millis(30), 1);
+        let mut call = (*record.call).clone();
+        call.exec.as_mut().unwrap().is_discarded = is_discarded;
+        record.call = Arc::new(call);
+        run.timeline.add_call(&Arc::new(record), Some(3));
+    };
+    add(1, at(58), true);
+    assert_eq!(period_of(&run, at(59)).probes[0].total().discarded, 1);
+    add(2, at(59), false);
+    run.until(at(63));
+    add(3, at(60), true);
+    let period = period_of(&run, at(64));
+    let row = period.probes[0].total();
+    assert_eq!((row.discarded, row.failures, row.attempts(), row.durations.count()), (2, 1, 3, 3));
+    let kept: Vec<u64> = period.calls.iter().map(|record| record.call.id).collect();
+    assert_eq!((kept, row.failed_calls), (vec![2], vec![2]), "a discarded call is no evidence");
 }
 
 /// Returns the last hour of a run that records in memory.
@@ -296,8 +303,6 @@ fn redacted_results_have_no_arguments_and_query_strings() {
     let run = Run::start(Some(dir.path()), 64 << 20, at(0), true);
     run.timeline.add_attempt(&http_attempt(at(1), AttemptVerdict::Failure, false));
     run.timeline.add_call(&Arc::new(exec(1, at(2), Duration::from_millis(90), 1).redacted()), None);
-    let command = Handler::Exec(["cat", "/s3cret"].map(str::to_owned).into());
-    run.timeline.add_attempt(&attempt(command, at(4), AttemptVerdict::Failure, true));
     run.end(Some(at(10)));
     let lines = lines(dir.path());
     assert!(lines.contains("httpGet http://:8080/healthz") && lines.contains("\"cat\""), "{lines}");

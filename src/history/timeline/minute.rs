@@ -105,14 +105,19 @@ impl Minute {
             return;
         };
         let (id, duration) = (record.call.id, record.call.duration);
+        self.durations.add(duration);
+        if self.slowest.is_none_or(|slowest| slowest.duration < duration) {
+            self.slowest = Some(CallSample { id, duration });
+        }
+        // The prober was late, so the attempt says nothing about the probe.
+        if exec.is_discarded {
+            self.discarded += 1;
+            return;
+        }
         let verdict = ExecVerdict::of(&record.call, exec);
         *self.count_mut(verdict) += 1;
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);
-        }
-        self.durations.add(duration);
-        if self.slowest.is_none_or(|slowest| slowest.duration < duration) {
-            self.slowest = Some(CallSample { id, duration });
         }
         let causes = cause_names(record);
         for cause in causes.iter().copied().chain(cause_name::own_result(record, verdict)) {

@@ -13,13 +13,14 @@ use crate::events::{Event, reason};
 use crate::handler::ContainerNames;
 use crate::handler::meter::AttemptMeter;
 use crate::handler::meter::Series;
-use crate::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
+use crate::handler::{ProbeError, ProbeOutcome, ProbeTarget, ProbeTry, attempt};
 use crate::manifest::Probe;
 use crate::prober::enforcement::EnforcementMode;
 use crate::prober::lateness::{Delay, timed};
 use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
 use crate::prober::probe_state::NextAction;
 use crate::prober::threshold::ProbeResult;
+use crate::tap::EndedCall;
 
 /// Maximum number of tries of an attempt whose outcome is an error, one right after the other
 /// (`prober/prober.go`: `maxProbeRetries`).
@@ -41,6 +42,9 @@ pub(super) struct Worker {
 /// The last try of an attempt.
 struct Tried {
     result: Result<ProbeOutcome, ProbeError>,
+    /// The ExecSync of an exec probe, which is reported once it is decided whether the attempt is
+    /// discarded.
+    call: Option<EndedCall>,
     /// Duration of the try.
     took: Duration,
     delay: Delay,
@@ -117,7 +121,7 @@ impl Worker {
         let new_meter = || AttemptMeter::new(Series::new(task), &self.shared.thread_use);
         let meter = self.meter.get_or_insert_with(new_meter).clone();
         let started = Instant::now();
-        let tried = self.shared.attempt_with_retries(task, &meter).await;
+        let mut tried = self.shared.attempt_with_retries(task, &meter).await;
         let duration = started.elapsed();
         if self.shared.enforcement.mode() == EnforcementMode::Off {
             return;
@@ -125,6 +129,7 @@ impl Worker {
         let metrics = &self.shared.metrics;
         let (reason, message) = event_message(task, &tried.result);
         let is_discarded = tried.is_discarded(&task.probe, self.discarded);
+        tried.report_call(is_discarded);
         self.shared.attempts.report(task, &tried.result, is_discarded, duration);
         if is_discarded {
             self.discarded += 1;
@@ -175,6 +180,15 @@ impl Tried {
         let timeout = timeout_of(probe);
         let is_sure = result_of(&self.result) == Some(ProbeResult::Success) && self.took <= timeout;
         !is_sure && self.delay.discards(timeout, in_a_row, probe.failure_threshold)
+    }
+
+    /// Reports the ExecSync of an exec probe, with its mark if the attempt is discarded.
+    fn report_call(&mut self, is_discarded: bool) {
+        if let Some(mut call) = self.call.take()
+            && is_discarded
+        {
+            call.discard();
+        }
     }
 
     /// Returns the message of a discarded attempt. It has no number that changes, so that equal
@@ -242,9 +256,9 @@ impl ManagerInner {
         loop {
             let started = Instant::now();
             let attempt = attempt(&task.probe, &target, &names, &self.executor);
-            let (result, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
+            let (ProbeTry { result, call }, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
             if result.is_ok() || tries == MAX_PROBE_RETRIES {
-                return Tried { result, took: started.elapsed(), delay };
+                return Tried { result, call, took: started.elapsed(), delay };
             }
             tries += 1;
         }

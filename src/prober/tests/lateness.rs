@@ -9,7 +9,10 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::fixture::*;
 use crate::events::reason;
-use crate::prober::ProbeResult;
+use crate::handler::Executor;
+use crate::prober::{EnforcementMode, EnforcementSettings, ProbeResult};
+use crate::relay::CallIds;
+use crate::tap::{Tap, TapConfig, TapEvent, TapMetrics};
 
 /// Returns a pod whose commands take 300 ms each and succeed if the flag is set. Its first attempt
 /// starts now.
@@ -84,6 +87,33 @@ async fn a_success_after_the_timeout_is_discarded_if_the_prober_was_late() {
     advance(Duration::from_millis(1_500)).await;
     after(0.1).await;
     assert_eq!(kinds(&node, begin), [reason::PROBE_DISCARDED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_exec_sync_of_a_discarded_attempt_is_reported_once_and_as_discarded() {
+    let (tap, mut decoder) = Tap::new(TapConfig::default(), TapMetrics::default());
+    let executor = Executor::fake(|_| (Duration::from_millis(300), fail()))
+        .with_internal_calls(tap.internal_calls(CallIds::starting_at(1)));
+    let more = json!({"failureThreshold": 3});
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
+    let dry_run = EnforcementSettings { mode: EnforcementMode::DryRun, ..EnforcementSettings::default() };
+    let mut node = Node::enforcing(dry_run, &[web], executor);
+    node.prober.mark_listed();
+    sleep(SETTLED).await;
+    node.run_pod("web");
+    after(1.0).await;
+    late(2).await;
+    after(0.5).await;
+    drop((node, tap));
+    let mut ended = Vec::new();
+    let on_event = |event| {
+        if let TapEvent::CallEnded(call) = event {
+            ended.push((call.call.id, call.call.exec.unwrap().is_discarded));
+        }
+    };
+    let mut on_event = on_event;
+    while decoder.next(&mut on_event).await {}
+    assert_eq!(ended[..3], [(1, false), (2, true), (3, true)], "{ended:?}");
 }
 
 /// Returns the last event after the kubelet has stopped and restarted the container.
