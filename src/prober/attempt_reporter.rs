@@ -71,13 +71,15 @@ impl AttemptReporter {
     }
 
     /// Reports an attempt that has ended now. Attempts by exec are ExecSyncs, which are observed
-    /// like those of clients, and are not reported.
+    /// like those of clients, and are not reported. `duration` is that of all tries, and `took`
+    /// that of the last one.
     pub(super) fn report(
         &self,
         task: &AttemptContext,
         result: &Result<ProbeOutcome, ProbeError>,
         is_discarded: bool,
         duration: Duration,
+        took: Duration,
     ) {
         let Some(queue) = &self.queue else { return };
         if matches!(task.probe.handler, Handler::Exec(_)) {
@@ -88,7 +90,7 @@ impl AttemptReporter {
             container: task.container.clone(),
             probe: task.probe.clone(),
             probe_type: task.probe_type,
-            verdict: AttemptVerdict::new(result, duration, &task.probe),
+            verdict: AttemptVerdict::new(result, took, &task.probe),
             is_discarded,
             duration,
             ended: SystemTime::now(),
@@ -100,10 +102,11 @@ impl AttemptReporter {
 }
 
 impl AttemptVerdict {
-    fn new(result: &Result<ProbeOutcome, ProbeError>, duration: Duration, probe: &Probe) -> Self {
+    /// Returns the verdict of a try that took this time.
+    fn new(result: &Result<ProbeOutcome, ProbeError>, took: Duration, probe: &Probe) -> Self {
         match result {
             Ok(ProbeOutcome::Success(_) | ProbeOutcome::Warning(_)) => Self::Success,
-            Ok(ProbeOutcome::Failure(_)) if duration.as_secs() >= u64::from(probe.timeout) => Self::TimedOut,
+            Ok(ProbeOutcome::Failure(_)) if took.as_secs() >= u64::from(probe.timeout) => Self::TimedOut,
             Ok(ProbeOutcome::Failure(_)) => Self::Failure,
             Err(_) => Self::Error,
         }
@@ -135,19 +138,22 @@ mod tests {
         let grpc = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new() }));
         let failure = Ok(ProbeOutcome::Failure("bad".to_owned()));
         for is_discarded in [false, true] {
-            reporter.report(&exec, &failure, is_discarded, Duration::ZERO);
+            reporter.report(&exec, &failure, is_discarded, Duration::ZERO, Duration::ZERO);
             assert!(received.try_recv().is_err());
         }
-        reporter.report(&grpc, &failure, true, Duration::ZERO);
+        reporter.report(&grpc, &failure, true, Duration::ZERO, Duration::ZERO);
         assert!(received.try_recv().unwrap().is_discarded);
-        for (result, seconds, verdict) in [
-            (Ok(ProbeOutcome::Warning(String::new())), 3, AttemptVerdict::Success),
-            (failure.clone(), 1, AttemptVerdict::Failure),
-            (failure.clone(), 2, AttemptVerdict::TimedOut),
-            (Err(ProbeError::Exec("gone".to_owned())), 9, AttemptVerdict::Error),
+        for (result, duration, took, verdict) in [
+            (Ok(ProbeOutcome::Warning(String::new())), 3, 3, AttemptVerdict::Success),
+            (failure.clone(), 1, 1, AttemptVerdict::Failure),
+            (failure.clone(), 2, 2, AttemptVerdict::TimedOut),
+            (failure.clone(), 5, 1, AttemptVerdict::Failure),
+            (Err(ProbeError::Exec("gone".to_owned())), 9, 9, AttemptVerdict::Error),
         ] {
-            reporter.report(&grpc, &result, false, Duration::from_secs(seconds));
-            assert_eq!(received.try_recv().unwrap().verdict, verdict);
+            let [duration, took] = [duration, took].map(Duration::from_secs);
+            reporter.report(&grpc, &result, false, duration, took);
+            let attempt = received.try_recv().unwrap();
+            assert_eq!((attempt.verdict, attempt.duration), (verdict, duration));
         }
     }
 
@@ -155,15 +161,11 @@ mod tests {
     fn attempts_that_find_the_queue_full_are_dropped_and_counted() {
         let (reporter, received) = AttemptReporter::new();
         let task = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new() }));
+        let success = Ok(ProbeOutcome::Success(String::new()));
         for _ in 0..QUEUE_CAPACITY + 3 {
-            reporter.report(&task, &Ok(ProbeOutcome::Success(String::new())), false, Duration::ZERO);
+            reporter.report(&task, &success, false, Duration::ZERO, Duration::ZERO);
         }
         assert_eq!((received.len(), reporter.dropped()), (QUEUE_CAPACITY, 3));
-        AttemptReporter::default().report(
-            &task,
-            &Ok(ProbeOutcome::Success(String::new())),
-            false,
-            Duration::ZERO,
-        );
+        AttemptReporter::default().report(&task, &success, false, Duration::ZERO, Duration::ZERO);
     }
 }

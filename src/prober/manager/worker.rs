@@ -130,7 +130,7 @@ impl Worker {
         let (reason, message) = event_message(task, &tried.result);
         let is_discarded = tried.is_discarded(&task.probe, self.discarded);
         tried.report_call(is_discarded);
-        self.shared.attempts.report(task, &tried.result, is_discarded, duration);
+        self.shared.attempts.report(task, &tried.result, is_discarded, duration, tried.took);
         if is_discarded {
             self.discarded += 1;
             metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
