@@ -60,6 +60,15 @@ fn strips_become_coarser_rather_than_the_page_too_large() {
 }
 
 #[test]
+fn the_lead_counts_kills_and_not_containers() {
+    let mut period = periods::hour();
+    let kill = period.events.iter_mut().find(|event| event.reason == "Killing").unwrap();
+    kill.count = 3;
+    let page = page_of(&period);
+    assert!(page.contains("3 kills were made because of a probe."), "{page}");
+}
+
+#[test]
 fn a_page_has_neither_scripts_nor_references_to_other_files() {
     for period in [periods::hour(), periods::day(), periods::empty()] {
         let page = page_of(&period);

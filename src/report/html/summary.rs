@@ -62,7 +62,7 @@ fn lead(report: &Report) -> String {
         (all, failed) => format!("{failed} of {all} probes failed."),
     }];
     for (count, one, several, end) in [
-        (totals.kills, "container was killed", "containers were killed", "because of a probe"),
+        (totals.kills, "kill was made", "kills were made", "because of a probe"),
         (totals.would_be_kills, "kill would have been made", "kills would have been made", "in another mode"),
         (totals.counts.slow, "attempt", "attempts", "took long"),
     ] {
