@@ -44,7 +44,7 @@ pub struct Report {
     pub totals: Totals,
     /// Findings of the lints, the worst first.
     pub findings: Vec<LintFinding>,
-    /// Probes, the worst first.
+    /// Probes, the worst first, and at the end other ExecSyncs, whose type is `unknown`.
     pub probes: Vec<ProbeReport>,
     /// Pods, the worst first.
     pub pods: Vec<PodReport>,

@@ -22,12 +22,14 @@ pub struct PodReport {
     pub containers: Vec<String>,
     /// Number of probes.
     pub probes: usize,
-    /// Number of attempts.
+    /// Number of attempts of the probes.
     pub attempts: u64,
     /// Number of failures, timeouts and errors.
     pub failed: u64,
     /// Number of attempts that were slow and did not fail.
     pub slow: u64,
+    /// Number of other ExecSyncs, which belong to no known probe.
+    pub other_execs: u64,
     /// Kills because of a probe.
     pub kills: u64,
     /// Starts of containers after an exit in the period.
@@ -40,6 +42,11 @@ pub(super) fn pods(probes: &[ProbeReport], lifecycle: &[LifecycleEvent]) -> Vec<
     for probe in probes {
         let (pod, containers) = pods.entry((&probe.namespace, &probe.pod)).or_default();
         containers.insert(&probe.container);
+        if !probe.is_probe() {
+            // The command of a person makes no pod bad.
+            pod.other_execs += u64::from(probe.results.attempts());
+            continue;
+        }
         pod.probes += 1;
         pod.attempts += u64::from(probe.results.attempts());
         pod.failed += u64::from(probe.failed());
@@ -50,8 +57,12 @@ pub(super) fn pods(probes: &[ProbeReport], lifecycle: &[LifecycleEvent]) -> Vec<
         if !event.container.is_empty() {
             containers.insert(&event.container);
         }
-        pod.kills += if event.kind == LifecycleKind::Killed { event.count } else { 0 };
-        pod.restarts += if event.is_restart { event.count } else { 0 };
+        if event.kind == LifecycleKind::Killed {
+            pod.kills = pod.kills.saturating_add(event.count);
+        }
+        if event.is_restart {
+            pod.restarts = pod.restarts.saturating_add(event.count);
+        }
     }
     let mut pods: Vec<PodReport> = pods
         .into_iter()

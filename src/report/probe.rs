@@ -9,7 +9,7 @@ use super::axis::Axis;
 use super::lifecycle::{LifecycleEvent, LifecycleKind};
 use super::serialize::{milliseconds, name, optional_milliseconds};
 use super::spans::{ResultSpan, spans};
-use crate::execsync::cause_name;
+use crate::execsync::{ProbeMatch, cause_name};
 use crate::history::timeline::{Minute, ProbeHistory};
 use crate::object_ref::pod_name;
 
@@ -24,7 +24,7 @@ pub struct ProbeReport {
     pub pod: String,
     /// Name of the container.
     pub container: String,
-    /// Type of the probe.
+    /// Type of the probe; `unknown` for ExecSyncs that belong to no known probe.
     #[serde(rename = "type")]
     pub kind: String,
     /// Program that makes the attempts.
@@ -97,7 +97,7 @@ impl ProbeReport {
                     && event.is_about(&series.namespace, &series.pod, &series.container)
                     && event.is_because_of(&series.probe)
             });
-            its.map(|event| event.count).sum()
+            its.map(|event| event.count).fold(0, u64::saturating_add)
         };
         let mut causes: Vec<CauseCount> = results
             .causes
@@ -129,7 +129,7 @@ impl ProbeReport {
     /// Returns the number of failures, timeouts and errors.
     #[must_use]
     pub fn failed(&self) -> u32 {
-        self.results.failures + self.results.timeouts + self.results.errors
+        self.results.failed()
     }
 
     /// Returns whether the probe has no failures, no kills, and few slow attempts: less than 5 %.
@@ -145,14 +145,21 @@ impl ProbeReport {
         pod_name(&self.namespace, &self.pod)
     }
 
-    /// Returns a key by which probes are ordered from the best to the worst.
+    /// Returns whether the ExecSyncs belong to a probe. Others may be commands of people.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        self.kind != ProbeMatch::UNKNOWN
+    }
+
+    /// Returns a key by which probes are ordered from the best to the worst. ExecSyncs that belong
+    /// to no probe are the best.
     pub(super) fn badness(&self) -> impl Ord + use<> {
         let results = &self.results;
-        let failed = results.failures + results.timeouts;
+        let failed = results.failures.saturating_add(results.timeouts);
         // Share of the timeout, or the time itself, that the slowest attempts take.
         let slowness = self.latency.p99.unwrap_or_default().as_millis() * 1000
             / self.timeout.unwrap_or(Duration::from_secs(1)).as_millis().max(1);
-        (self.kills, self.would_be_kills, failed, results.errors, results.slow, slowness)
+        (self.is_probe(), self.kills, self.would_be_kills, failed, results.errors, results.slow, slowness)
     }
 }
 

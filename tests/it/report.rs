@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fixtures::periods::{self, PROBES_OF_DAY};
-use probeshim::history::timeline::Period;
+use probeshim::history::timeline::{Period, Prober};
 use probeshim::report::{Report, ReportInput, ResultKind, Selection, html, redacted, report};
 use serde_json::Value;
 
@@ -69,6 +69,39 @@ fn the_lead_counts_kills_and_not_containers() {
 }
 
 #[test]
+fn commands_of_people_are_neither_probes_with_problems_nor_make_a_pod_bad() {
+    let mut period = periods::hour();
+    let mut command = period.probes.iter().find(|it| it.series.container == "redis").unwrap().clone();
+    command.series.probe = "unknown".to_owned();
+    command.series.handler = "rm -r /data".to_owned();
+    command.series.prober = Prober::named("crictl");
+    let attempts = command.total().attempts();
+    for minute in &mut command.minutes {
+        (minute.failures, minute.successes) = (minute.successes, 0);
+    }
+    let before = report_of(&period);
+    period.probes.push(command);
+    let report = report_of(&period);
+    assert_eq!(report.probes.last().unwrap().kind, "unknown", "it is behind healthy probes");
+    assert_eq!((report.totals.probes, report.totals.failed_probes), (before.totals.probes, 2));
+    let failed = u64::from(attempts);
+    assert_eq!(report.totals.counts.attempts, before.totals.counts.attempts + failed);
+    assert_eq!(report.totals.counts.failures, before.totals.counts.failures + failed);
+    assert_eq!((report.totals.other_execs, report.totals.failed_other_execs), (failed, failed));
+    let pods = |report: &Report| report.pods.iter().map(|pod| pod.name.clone()).collect::<Vec<_>>();
+    assert_eq!(pods(&report), pods(&before), "the order of the pods is the same");
+    let cache = report.pods.iter().find(|pod| pod.name == "cache-5d8c7").unwrap();
+    assert_eq!((cache.probes, cache.failed, cache.other_execs), (1, 0, failed));
+    let pods = report.pods.iter().map(|pod| pod.attempts + pod.other_execs);
+    assert_eq!(pods.sum::<u64>(), report.totals.counts.attempts);
+    let page = html(&report);
+    let (main, others) = page.split_once("<h2 id=\"other-execs\">Other execs</h2>").unwrap();
+    assert!(!main.contains("rm -r /data") && others.contains("rm -r /data"), "{page}");
+    assert!(page.contains(&format!("{attempts} of {attempts} other execs failed.")), "{page}");
+    assert_elements_are_closed(&page);
+}
+
+#[test]
 fn a_page_has_neither_scripts_nor_references_to_other_files() {
     for period in [periods::hour(), periods::day(), periods::empty()] {
         let page = page_of(&period);
@@ -83,22 +116,25 @@ fn a_page_has_neither_scripts_nor_references_to_other_files() {
 
 #[test]
 fn every_element_of_a_page_is_closed() {
-    let void = ["meta", "!doctype"];
     for period in [periods::hour(), periods::day(), periods::empty(), periods::hostile("</p><b>")] {
-        let page = page_of(&period);
-        let body = page.split_once("<body>").unwrap().1.rsplit_once("</body>").unwrap().0;
-        let mut open: Vec<&str> = Vec::new();
-        for tag in body.split('<').skip(1) {
-            let name = tag.split([' ', '>', '\n', '/']).find(|part| !part.is_empty()).unwrap();
-            match (tag.starts_with('/'), tag.split('>').next().unwrap().ends_with('/')) {
-                (true, _) => assert_eq!(open.pop(), Some(name), "{tag:.100}"),
-                (false, true) => {}
-                (false, false) if void.contains(&name) => {}
-                (false, false) => open.push(name),
-            }
-        }
-        assert_eq!(open, [""; 0]);
+        assert_elements_are_closed(&page_of(&period));
     }
+}
+
+fn assert_elements_are_closed(page: &str) {
+    let void = ["meta", "!doctype"];
+    let body = page.split_once("<body>").unwrap().1.rsplit_once("</body>").unwrap().0;
+    let mut open: Vec<&str> = Vec::new();
+    for tag in body.split('<').skip(1) {
+        let name = tag.split([' ', '>', '\n', '/']).find(|part| !part.is_empty()).unwrap();
+        match (tag.starts_with('/'), tag.split('>').next().unwrap().ends_with('/')) {
+            (true, _) => assert_eq!(open.pop(), Some(name), "{tag:.100}"),
+            (false, true) => {}
+            (false, false) if void.contains(&name) => {}
+            (false, false) => open.push(name),
+        }
+    }
+    assert_eq!(open, [""; 0]);
 }
 
 #[test]

@@ -88,6 +88,18 @@ impl Minute {
         counts.into_iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Returns the number of failures, timeouts and errors.
+    #[must_use]
+    pub fn failed(&self) -> u32 {
+        self.failures.saturating_add(self.timeouts).saturating_add(self.errors)
+    }
+
+    /// Returns the number of attempts without a result: discarded, or given up by their client.
+    #[must_use]
+    pub fn without_result(&self) -> u32 {
+        self.discarded.saturating_add(self.unknown)
+    }
+
     /// Returns the number of attempts with a verdict.
     pub(in crate::history) fn count_mut(&mut self, verdict: ExecVerdict) -> &mut u32 {
         match verdict {
@@ -131,7 +143,7 @@ impl Minute {
         if let Phases::Complete(parts) = &analysis.phases {
             self.phases.calls += 1;
             for (sum, (_, phase)) in self.phases.sums.iter_mut().zip(parts.named()) {
-                *sum += phase.unwrap_or_default();
+                *sum = sum.saturating_add(phase.unwrap_or_default());
             }
         }
         // The time of the node's processes explains no other cause.

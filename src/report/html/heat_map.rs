@@ -27,7 +27,7 @@ pub(super) fn write(page: &mut Page, report: &Report) {
     }
     page.markup(
         "<section aria-labelledby=\"latency\">\n<h2 id=\"latency\">Latency</h2>\n\
-         <p>Number of attempts by time and duration, over all probes. The table below has the percentiles.</p>\n",
+         <p>Number of attempts by time and duration, over all probes and other execs. The table below has the percentiles.</p>\n",
     );
     let max = map.rows.iter().flat_map(|row| &row.counts).copied().max().unwrap_or(0);
     drawing(page, report, max);

@@ -74,6 +74,7 @@ fn page(report: &Report, strips: &Strips) -> String {
     tables::write_gaps(&mut page, report);
     tables::write_pods(&mut page, report);
     probes::write_others(&mut page, report, strips);
+    probes::write_other_execs(&mut page, report, strips);
     tables::write_node(&mut page, report);
     page.markup("</main>\n");
     summary::write_footer(&mut page, report, strips);

@@ -14,6 +14,12 @@ use crate::terminal::format::{self, duration};
 /// Maximum number of probes in detail.
 const MAX_DETAILED: usize = 24;
 
+/// Heading and caption of a table of probes.
+struct ProbeTable {
+    heading: &'static str,
+    caption: &'static str,
+}
+
 /// Writes the probes with failures, kills or many slow attempts.
 pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips) {
     let ticks = Ticks::of_axis(&report.axis);
@@ -29,22 +35,42 @@ pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips) {
 
 /// Writes the other probes.
 pub(super) fn write_others(page: &mut Page, report: &Report, strips: &Strips) {
-    let others = others(report);
-    if others.is_empty() {
-        return;
-    }
-    page.markup(
-        r#"<section aria-labelledby="others">
+    let text = ProbeTable {
+        heading: r#"<section aria-labelledby="others">
 <h2 id="others">Other probes</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="others-caption"><table class="probes">
-<caption id="others-caption">Results and latencies of the other probes, the slowest first</caption>
+<caption id="others-caption">"#,
+        caption: "Results and latencies of the other probes, the slowest first",
+    };
+    table(page, &text, others(report), strips);
+}
+
+/// Writes the ExecSyncs that belong to no known probe.
+pub(super) fn write_other_execs(page: &mut Page, report: &Report, strips: &Strips) {
+    let text = ProbeTable {
+        heading: r#"<section aria-labelledby="other-execs">
+<h2 id="other-execs">Other execs</h2>
+<p>ExecSyncs that belong to no known probe, such as commands of people.</p>
+<div class="scroll" tabindex="0" role="region" aria-labelledby="execs-caption"><table class="probes">
+<caption id="execs-caption">"#,
+        caption: "Results and latencies of other execs, those with the most failures first",
+    };
+    table(page, &text, other_execs(report), strips);
+}
+
+fn table(page: &mut Page, text: &ProbeTable, probes: &[ProbeReport], strips: &Strips) {
+    if probes.is_empty() {
+        return;
+    }
+    page.markup(text.heading).markup(text.caption).markup(
+        r#"</caption>
 <thead><tr><th scope="col">Probe</th><th scope="col" class="wide">Results over time</th>
 <th scope="col" class="num">Attempts</th><th scope="col" class="num">Failed</th><th scope="col" class="num">p50</th>
 <th scope="col" class="num">p99</th><th scope="col" class="num">Timeout</th></tr></thead>
 <tbody>
 "#,
     );
-    page.each(others, |page, probe| {
+    page.each(probes, |page, probe| {
         page.markup("<tr><th scope=\"row\">");
         title(page, probe);
         page.markup("</th><td>");
@@ -57,7 +83,8 @@ pub(super) fn write_others(page: &mut Page, report: &Report, strips: &Strips) {
         }
         page.markup("</tr>\n");
     })
-    .markup("</tbody></table></div>\n</section>\n");
+    .markup("</tbody></table></div>\n");
+    page.markup("</section>\n");
 }
 
 /// Writes a cell with a number.
@@ -67,17 +94,33 @@ pub(super) fn cell(page: &mut Page, text: impl std::fmt::Display) {
 
 /// Returns the probes that are shown in detail: the first ones, which are the worst.
 fn detailed(report: &Report) -> &[ProbeReport] {
-    let healthy = report.probes.iter().position(ProbeReport::is_healthy);
-    &report.probes[..healthy.unwrap_or(report.probes.len()).min(MAX_DETAILED)]
+    let probes = known(report);
+    let healthy = probes.iter().position(ProbeReport::is_healthy);
+    &probes[..healthy.unwrap_or(probes.len()).min(MAX_DETAILED)]
 }
 
 /// Returns the probes that are not shown in detail.
 pub(super) fn others(report: &Report) -> &[ProbeReport] {
-    &report.probes[detailed(report).len()..]
+    &known(report)[detailed(report).len()..]
+}
+
+/// Returns the ExecSyncs that belong to no known probe, which follow the probes.
+pub(super) fn other_execs(report: &Report) -> &[ProbeReport] {
+    &report.probes[known(report).len()..]
+}
+
+/// Returns the probes without other ExecSyncs.
+fn known(report: &Report) -> &[ProbeReport] {
+    &report.probes[..report.probes.partition_point(ProbeReport::is_probe)]
 }
 
 fn title(page: &mut Page, probe: &ProbeReport) {
-    page.markup("<b>").text(&probe.kind).markup("</b> ").name(&probe.pod_name());
+    if probe.is_probe() {
+        page.markup("<b>").text(&probe.kind).markup("</b> ");
+    } else {
+        page.markup("<code>").name(&probe.handler).markup("</code> by ").name(&probe.prober).text(" in ");
+    }
+    page.name(&probe.pod_name());
     page.markup(" <span class=\"container\">").name(&probe.container).markup("</span>");
 }
 
@@ -121,7 +164,7 @@ fn facts(probe: &ProbeReport) -> Vec<String> {
         (results.failures, "failure", "failures"),
         (results.timeouts, "timeout", "timeouts"),
         (results.errors, "error", "errors"),
-        (results.discarded + results.unknown, "without a result", "without a result"),
+        (results.without_result(), "without a result", "without a result"),
         (results.not_sent, "answered by probeshim", "answered by probeshim"),
         (results.slow, "slow", "slow"),
     ] {

@@ -39,7 +39,8 @@ pub(super) fn write_header(page: &mut Page, report: &Report) {
 
 /// Writes the end of the page.
 pub(super) fn write_footer(page: &mut Page, report: &Report, strips: &Strips) {
-    page.markup("<footer>\n<p>Times are in UTC. A column of a strip has ")
+    page.markup("<footer>\n");
+    page.markup("<p>Times are in UTC. A column of a strip has ")
         .text(duration(strips.column_width()))
         .markup(
             " and shows the worst result in it. A percentile is the upper bound of a range of durations \
@@ -56,11 +57,16 @@ pub(super) fn write_footer(page: &mut Page, report: &Report, strips: &Strips) {
 fn lead(report: &Report) -> String {
     let totals = &report.totals;
     let mut sentences = vec![match (totals.probes, totals.failed_probes) {
+        (0, _) => "No ExecSync belongs to a known probe.".to_owned(),
         (1, 0) => "The probe did not fail.".to_owned(),
         (1, _) => "The probe failed.".to_owned(),
         (all, 0) => format!("None of {all} probes failed."),
         (all, failed) => format!("{failed} of {all} probes failed."),
     }];
+    if totals.failed_other_execs > 0 {
+        let all = counted(totals.other_execs, "other exec", "other execs");
+        sentences.push(format!("{} of {all} failed.", number(totals.failed_other_execs)));
+    }
     for (count, one, several, end) in [
         (totals.kills, "kill was made", "kills were made", "because of a probe"),
         (totals.would_be_kills, "kill would have been made", "kills would have been made", "in another mode"),
@@ -101,6 +107,7 @@ fn tiles(page: &mut Page, report: &Report) {
 fn contents(page: &mut Page, report: &Report) {
     let has_probes = report.empty_because.is_none();
     let has_others = !probes::others(report).is_empty();
+    let has_execs = !probes::other_execs(report).is_empty();
     page.markup("<nav aria-label=\"Contents\"><ul>");
     for (target, name, is_there) in [
         ("findings", "What is wrong", true),
@@ -111,6 +118,7 @@ fn contents(page: &mut Page, report: &Report) {
         ("gaps-title", "Gaps", !report.gaps.is_empty()),
         ("pods", "Pods", !report.pods.is_empty()),
         ("others", "Other probes", has_others),
+        ("other-execs", "Other execs", has_execs),
         ("node", "Node and settings", true),
     ] {
         if is_there {
