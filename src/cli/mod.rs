@@ -173,8 +173,9 @@ pub enum CliCommand {
     /// Write a report about the probes of a period: a page to read and send, or JSON
     ///
     /// The page is one file without scripts and without requests: what is wrong, results of each
-    /// probe over time, kills and restarts, the slowest calls with their explanation, latencies,
-    /// and the node. The guide docs/guides/report.md describes it.
+    /// probe over time, kills and restarts, the slowest of the slow and failed calls that were kept
+    /// with their explanation, latencies, and the node. The guide docs/guides/report.md describes
+    /// it.
     Report(ReportCommand),
 
     /// Show pods, as `kubectl get pods` does

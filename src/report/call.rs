@@ -27,7 +27,8 @@ impl SlowCall {
     }
 }
 
-/// Returns the slowest ExecSyncs of a period, the slowest first.
+/// Returns the slowest of the ExecSyncs that are kept of a period, the slowest first. Slower ones
+/// may not have been kept.
 pub(super) fn slowest_calls(period: &Period) -> Vec<SlowCall> {
     let mut calls: Vec<&CallRecord> = period.calls.iter().map(|record| &**record).collect();
     calls.retain(|record| record.call.exec.is_some());

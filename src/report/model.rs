@@ -52,7 +52,9 @@ pub struct Report {
     pub lifecycle: Vec<LifecycleEvent>,
     /// Latencies of all probes over time.
     pub latency: LatencyMap,
-    /// The slowest of the slow and failed calls, the slowest first.
+    /// The slowest of the ExecSyncs that were kept, the slowest first: at most 12, and at most 3 of
+    /// a container. Only some slow and failed ones are kept, at most 16 each time results are
+    /// written, so there may have been slower ones.
     pub slowest_calls: Vec<SlowCall>,
     /// Times of which nothing, or not everything, is known.
     pub gaps: Vec<Gap>,

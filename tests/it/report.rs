@@ -102,6 +102,14 @@ fn commands_of_people_are_neither_probes_with_problems_nor_make_a_pod_bad() {
 }
 
 #[test]
+fn a_page_says_that_its_slowest_calls_are_those_that_were_kept() {
+    let page = page_of(&periods::hour());
+    let calls = page.split_once("<h2 id=\"calls\">Slowest kept calls</h2>").unwrap().1;
+    assert!(calls.contains("at most 16 each time it writes results"), "{calls}");
+    assert!(calls.contains("others may have been slower"), "{calls}");
+}
+
+#[test]
 fn a_page_has_neither_scripts_nor_references_to_other_files() {
     for period in [periods::hour(), periods::day(), periods::empty()] {
         let page = page_of(&period);

@@ -1,4 +1,4 @@
-//! The slowest calls, with their phases and explanation.
+//! The slowest of the calls that are kept, with their phases and explanation.
 
 use super::page::Page;
 use super::phases;
@@ -8,13 +8,19 @@ use crate::report::call::SlowCall;
 use crate::report::model::Report;
 use crate::terminal::format;
 
-/// Writes the slowest calls.
+/// Writes the slowest of the calls that are kept.
 pub(super) fn write(page: &mut Page, report: &Report) {
-    page.markup("<section aria-labelledby=\"calls\">\n<h2 id=\"calls\">Slowest calls</h2>\n");
+    page.markup("<section aria-labelledby=\"calls\">\n<h2 id=\"calls\">Slowest kept calls</h2>\n");
+    page.markup(
+        "<p>probeshim keeps some of the slow and failed ExecSyncs: of each probe and minute the first failed and the \
+         slowest one, and at most 16 each time it writes results. These are the slowest of those that it kept; \
+         others may have been slower.</p>\n",
+    );
     if report.slowest_calls.is_empty() {
-        page.markup("<p class=\"fine\">No slow or failed call of a probe was kept in this period.</p>\n");
+        page.markup("<p class=\"fine\">No slow or failed ExecSync was kept in this period.</p>\n");
     }
-    page.each(&report.slowest_calls, one);
+    let calls = &report.slowest_calls;
+    page.each(calls, one);
     page.markup("</section>\n");
 }
 

@@ -113,7 +113,7 @@ fn contents(page: &mut Page, report: &Report) {
         ("findings", "What is wrong", true),
         ("worst", "Probes with problems", has_probes),
         ("restarts", "Kills and restarts", true),
-        ("calls", "Slowest calls", has_probes),
+        ("calls", "Slowest kept calls", has_probes),
         ("latency", "Latency", !report.latency.rows.is_empty()),
         ("gaps-title", "Gaps", !report.gaps.is_empty()),
         ("pods", "Pods", !report.pods.is_empty()),
