@@ -109,6 +109,54 @@ fn a_page_says_that_its_slowest_calls_are_those_that_were_kept() {
     assert!(calls.contains("others may have been slower"), "{calls}");
 }
 
+/// Returns the period with this number of copies of each probe, in pods with other names.
+fn copied(mut period: Period, copies: usize) -> Period {
+    let probes = std::mem::take(&mut period.probes);
+    for copy in 0..copies {
+        period.probes.extend(probes.iter().cloned().map(|mut probe| {
+            probe.series.pod = format!("{}-{copy}", probe.series.pod);
+            probe
+        }));
+    }
+    period
+}
+
+#[test]
+fn the_lists_of_a_page_end_early_rather_than_the_page_be_too_large() {
+    let mut period = copied(periods::day(), 20);
+    let other = period.probes.clone();
+    period.probes.extend(other.into_iter().take(1000).map(|mut probe| {
+        probe.series.probe = "unknown".to_owned();
+        probe
+    }));
+    let page = page_of(&period);
+    assert!(page.len() <= 300 << 10, "{} bytes", page.len());
+    assert_elements_are_closed(&page);
+    for rows in ["probes", "pods", "execs"] {
+        let left_out = format!(" more {rows}: a report in JSON (<code>-o FILE.json</code>) has all");
+        assert!(page.contains(&left_out), "{rows}");
+    }
+    assert!(page.contains("The lists of this page have at most "), "{page}");
+    let targets: Vec<&str> =
+        page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    for target in targets {
+        assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+    }
+}
+
+#[test]
+fn a_page_that_is_too_large_with_two_rows_in_each_list_is_complete() {
+    let mut report = report_of(&periods::hour());
+    report.source = "&".repeat(1 << 20);
+    report.pods[0].containers = (0..100_000).map(|number| format!("container-{number}")).collect();
+    for finding in &mut report.findings {
+        finding.lint = Box::leak("x".repeat(400 << 10).into_boxed_str());
+    }
+    let page = html(&report);
+    assert!(page.len() > 300 << 10 && page.ends_with("</html>\n"), "{} bytes", page.len());
+    assert_elements_are_closed(&page);
+}
+
 #[test]
 fn a_page_has_neither_scripts_nor_references_to_other_files() {
     for period in [periods::hour(), periods::day(), periods::empty()] {

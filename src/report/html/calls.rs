@@ -9,7 +9,7 @@ use crate::report::model::Report;
 use crate::terminal::format;
 
 /// Writes the slowest of the calls that are kept.
-pub(super) fn write(page: &mut Page, report: &Report) {
+pub(super) fn write(page: &mut Page, report: &Report, max_rows: usize) {
     page.markup("<section aria-labelledby=\"calls\">\n<h2 id=\"calls\">Slowest kept calls</h2>\n");
     page.markup(
         "<p>probeshim keeps some of the slow and failed ExecSyncs: of each probe and minute the first failed and the \
@@ -20,7 +20,8 @@ pub(super) fn write(page: &mut Page, report: &Report) {
         page.markup("<p class=\"fine\">No slow or failed ExecSync was kept in this period.</p>\n");
     }
     let calls = &report.slowest_calls;
-    page.each(calls, one);
+    page.each(calls.iter().take(max_rows), one);
+    page.left_out(calls.len(), max_rows, "calls");
     page.markup("</section>\n");
 }
 

@@ -11,15 +11,14 @@ const MAX_FINDINGS: usize = 40;
 const MAX_EVIDENCE: usize = 6;
 
 /// Writes the problems.
-pub(super) fn write(page: &mut Page, report: &Report) {
+pub(super) fn write(page: &mut Page, report: &Report, max_rows: usize) {
+    let shown = MAX_FINDINGS.min(max_rows);
     page.markup("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">What is wrong</h2>\n");
     if report.findings.is_empty() {
         page.markup("<p class=\"fine\">The lints found nothing in this period.</p>\n");
     }
-    page.each(report.findings.iter().take(MAX_FINDINGS), |page, finding| one(page, report, finding));
-    if let Some(more @ 1..) = report.findings.len().checked_sub(MAX_FINDINGS) {
-        page.markup("<p>").text(more).markup(" more findings: <code>probeshim lint</code></p>\n");
-    }
+    page.each(report.findings.iter().take(shown), |page, finding| one(page, report, finding));
+    page.left_out(report.findings.len(), shown, "findings");
     page.markup("</section>\n");
 }
 

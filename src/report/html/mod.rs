@@ -16,28 +16,37 @@ use strip::Strips;
 
 use super::model::Report;
 
-/// Size of the page of a day of 200 probes, in bytes. Strips of a larger page become coarser.
+/// Size of the page of a day of 200 probes, in bytes. A larger page gets coarser strips, and then
+/// shorter lists.
 const MAX_BYTES: usize = 300 << 10;
 
 /// Numbers of columns of the report in a column of a strip.
 const FACTORS: [usize; 4] = [1, 2, 4, 8];
 
+/// Maximum lengths of the lists of a page that is too large with the coarsest strips.
+const MAX_ROWS: [usize; 6] = [500, 200, 60, 20, 6, 2];
+
 const STYLE: &str = include_str!("style.css");
 
-/// Returns the report as a page in HTML.
+/// Returns the report as a page in HTML. A page that is too large gets coarser strips. If these are
+/// not enough, its lists end early, and say how many rows are left out.
 #[must_use]
 pub fn html(report: &Report) -> String {
-    let mut pages = FACTORS.into_iter().map(|factor| page(report, &Strips::new(report, factor)));
-    let first = pages.next().unwrap_or_default();
-    if first.len() <= MAX_BYTES {
-        return first;
+    let [.., coarsest] = FACTORS;
+    let complete = FACTORS.into_iter().map(|factor| (factor, usize::MAX));
+    let shortened = MAX_ROWS.into_iter().map(|rows| (coarsest, rows));
+    let mut written = String::new();
+    for (factor, max_rows) in complete.chain(shortened) {
+        written = page(report, &Strips::new(report, factor), max_rows);
+        if written.len() <= MAX_BYTES {
+            break;
+        }
     }
-    let coarser: Vec<String> = pages.collect();
-    let fitting = coarser.iter().position(|page| page.len() <= MAX_BYTES);
-    coarser.into_iter().nth(fitting.unwrap_or(0)).unwrap_or(first)
+    written
 }
 
-fn page(report: &Report, strips: &Strips) -> String {
+/// Writes a page, with at most `max_rows` in each list.
+fn page(report: &Report, strips: &Strips, max_rows: usize) -> String {
     let mut page = Page::default();
     page.markup(
         r#"<!doctype html>
@@ -55,29 +64,29 @@ fn page(report: &Report, strips: &Strips) -> String {
     .markup(STYLE)
     .markup("</style>\n</head>\n<body>\n");
     strips.write_definitions(&mut page);
-    summary::write_header(&mut page, report);
+    summary::write_header(&mut page, report, max_rows);
     page.markup("<main>\n");
     if let Some(reason) = &report.empty_because {
         page.markup("<p class=\"empty\"><strong>Nothing was observed.</strong> ")
             .sentence(reason)
             .markup("</p>\n");
     }
-    findings::write(&mut page, report);
+    findings::write(&mut page, report, max_rows);
     if report.empty_because.is_none() {
-        probes::write_worst(&mut page, report, strips);
+        probes::write_worst(&mut page, report, strips, max_rows);
     }
-    tables::write_restarts(&mut page, report);
+    tables::write_restarts(&mut page, report, max_rows);
     if report.empty_because.is_none() {
-        calls::write(&mut page, report);
+        calls::write(&mut page, report, max_rows);
     }
     heat_map::write(&mut page, report);
-    tables::write_gaps(&mut page, report);
-    tables::write_pods(&mut page, report);
-    probes::write_others(&mut page, report, strips);
-    probes::write_other_execs(&mut page, report, strips);
-    tables::write_node(&mut page, report);
+    tables::write_gaps(&mut page, report, max_rows);
+    tables::write_pods(&mut page, report, max_rows);
+    probes::write_others(&mut page, report, strips, max_rows);
+    probes::write_other_execs(&mut page, report, strips, max_rows);
+    tables::write_node(&mut page, report, max_rows);
     page.markup("</main>\n");
-    summary::write_footer(&mut page, report, strips);
+    summary::write_footer(&mut page, report, strips, max_rows);
     page.markup("</body>\n</html>\n");
     page.finish()
 }

@@ -48,6 +48,15 @@ impl Page {
         self
     }
 
+    /// Appends the number of rows that a list leaves out, if it leaves out some: `7 more pods: a
+    /// report in JSON has all`.
+    pub(super) fn left_out(&mut self, all: usize, shown: usize, rows: &'static str) {
+        if let Some(more @ 1..) = all.checked_sub(shown) {
+            self.markup("<p>").text(more).markup(" more ").markup(rows).markup(": ");
+            self.markup("a report in JSON (<code>-o FILE.json</code>) has all</p>\n");
+        }
+    }
+
     /// Returns the markup.
     pub(super) fn finish(self) -> String {
         self.written

@@ -18,14 +18,16 @@ const MAX_DETAILED: usize = 24;
 struct ProbeTable {
     heading: &'static str,
     caption: &'static str,
+    /// Name of the rows that are left out.
+    rows: &'static str,
 }
 
 /// Writes the probes with failures, kills or many slow attempts.
-pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips) {
+pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips, max_rows: usize) {
     let ticks = Ticks::of_axis(&report.axis);
     page.markup("<section aria-labelledby=\"worst\">\n<h2 id=\"worst\">Probes with problems</h2>\n");
     legend(page, strips);
-    let worst = detailed(report);
+    let worst = detailed(report, max_rows);
     if worst.is_empty() {
         page.markup("<p class=\"fine\">No probe failed, and none was slow.</p>\n");
     }
@@ -34,19 +36,20 @@ pub(super) fn write_worst(page: &mut Page, report: &Report, strips: &Strips) {
 }
 
 /// Writes the other probes.
-pub(super) fn write_others(page: &mut Page, report: &Report, strips: &Strips) {
+pub(super) fn write_others(page: &mut Page, report: &Report, strips: &Strips, max_rows: usize) {
     let text = ProbeTable {
         heading: r#"<section aria-labelledby="others">
 <h2 id="others">Other probes</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="others-caption"><table class="probes">
 <caption id="others-caption">"#,
         caption: "Results and latencies of the other probes, the slowest first",
+        rows: "probes",
     };
-    table(page, &text, others(report), strips);
+    table(page, &text, others(report, max_rows), strips, max_rows);
 }
 
 /// Writes the ExecSyncs that belong to no known probe.
-pub(super) fn write_other_execs(page: &mut Page, report: &Report, strips: &Strips) {
+pub(super) fn write_other_execs(page: &mut Page, report: &Report, strips: &Strips, max_rows: usize) {
     let text = ProbeTable {
         heading: r#"<section aria-labelledby="other-execs">
 <h2 id="other-execs">Other execs</h2>
@@ -54,11 +57,12 @@ pub(super) fn write_other_execs(page: &mut Page, report: &Report, strips: &Strip
 <div class="scroll" tabindex="0" role="region" aria-labelledby="execs-caption"><table class="probes">
 <caption id="execs-caption">"#,
         caption: "Results and latencies of other execs, those with the most failures first",
+        rows: "execs",
     };
-    table(page, &text, other_execs(report), strips);
+    table(page, &text, other_execs(report), strips, max_rows);
 }
 
-fn table(page: &mut Page, text: &ProbeTable, probes: &[ProbeReport], strips: &Strips) {
+fn table(page: &mut Page, text: &ProbeTable, probes: &[ProbeReport], strips: &Strips, max_rows: usize) {
     if probes.is_empty() {
         return;
     }
@@ -70,7 +74,7 @@ fn table(page: &mut Page, text: &ProbeTable, probes: &[ProbeReport], strips: &St
 <tbody>
 "#,
     );
-    page.each(probes, |page, probe| {
+    page.each(probes.iter().take(max_rows), |page, probe| {
         page.markup("<tr><th scope=\"row\">");
         title(page, probe);
         page.markup("</th><td>");
@@ -84,6 +88,7 @@ fn table(page: &mut Page, text: &ProbeTable, probes: &[ProbeReport], strips: &St
         page.markup("</tr>\n");
     })
     .markup("</tbody></table></div>\n");
+    page.left_out(probes.len(), max_rows, text.rows);
     page.markup("</section>\n");
 }
 
@@ -93,15 +98,15 @@ pub(super) fn cell(page: &mut Page, text: impl std::fmt::Display) {
 }
 
 /// Returns the probes that are shown in detail: the first ones, which are the worst.
-fn detailed(report: &Report) -> &[ProbeReport] {
+fn detailed(report: &Report, max_rows: usize) -> &[ProbeReport] {
     let probes = known(report);
     let healthy = probes.iter().position(ProbeReport::is_healthy);
-    &probes[..healthy.unwrap_or(probes.len()).min(MAX_DETAILED)]
+    &probes[..healthy.unwrap_or(probes.len()).min(MAX_DETAILED).min(max_rows)]
 }
 
 /// Returns the probes that are not shown in detail.
-pub(super) fn others(report: &Report) -> &[ProbeReport] {
-    &known(report)[detailed(report).len()..]
+pub(super) fn others(report: &Report, max_rows: usize) -> &[ProbeReport] {
+    &known(report)[detailed(report, max_rows).len()..]
 }
 
 /// Returns the ExecSyncs that belong to no known probe, which follow the probes.

@@ -14,7 +14,7 @@ pub(super) fn title(report: &Report) -> String {
 }
 
 /// Writes the head of the page.
-pub(super) fn write_header(page: &mut Page, report: &Report) {
+pub(super) fn write_header(page: &mut Page, report: &Report, max_rows: usize) {
     page.markup("<header>\n<p class=\"brand\">probeshim report</p>\n<h1>Probes");
     if let Some(node) = &report.node {
         page.text(" of ").name(&node.host);
@@ -33,13 +33,18 @@ pub(super) fn write_header(page: &mut Page, report: &Report) {
         page.markup("<p class=\"lead\">").text(lead(report)).markup("</p>\n");
         tiles(page, report);
     }
-    contents(page, report);
+    contents(page, report, max_rows);
     page.markup("</header>\n");
 }
 
 /// Writes the end of the page.
-pub(super) fn write_footer(page: &mut Page, report: &Report, strips: &Strips) {
+pub(super) fn write_footer(page: &mut Page, report: &Report, strips: &Strips, max_rows: usize) {
     page.markup("<footer>\n");
+    if max_rows < usize::MAX {
+        page.markup("<p>The lists of this page have at most ")
+            .text(max_rows)
+            .markup(" rows, because it would be too large with all of them. A report in JSON has all.</p>\n");
+    }
     page.markup("<p>Times are in UTC. A column of a strip has ")
         .text(duration(strips.column_width()))
         .markup(
@@ -104,9 +109,9 @@ fn tiles(page: &mut Page, report: &Report) {
     page.markup("</dl>\n");
 }
 
-fn contents(page: &mut Page, report: &Report) {
+fn contents(page: &mut Page, report: &Report, max_rows: usize) {
     let has_probes = report.empty_because.is_none();
-    let has_others = !probes::others(report).is_empty();
+    let has_others = !probes::others(report, max_rows).is_empty();
     let has_execs = !probes::other_execs(report).is_empty();
     page.markup("<nav aria-label=\"Contents\"><ul>");
     for (target, name, is_there) in [

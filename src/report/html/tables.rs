@@ -8,7 +8,7 @@ use crate::history::timeline::NodeFacts;
 use crate::object_ref::pod_name;
 use crate::report::lifecycle::{LifecycleEvent, LifecycleKind};
 use crate::report::model::Report;
-use crate::terminal::format;
+use crate::terminal::{MAX_NAME_WIDTH, format, shortened};
 
 /// Maximum number of rows of the table of restarts.
 const MAX_EVENTS: usize = 100;
@@ -16,16 +16,19 @@ const MAX_EVENTS: usize = 100;
 /// Maximum number of rows of the table of gaps.
 const MAX_GAPS: usize = 40;
 
+/// Maximum number of settings.
+const MAX_SETTINGS: usize = 100;
+
 /// Writes the kills, exits and restarts of containers, the most recent first.
-pub(super) fn write_restarts(page: &mut Page, report: &Report) {
+pub(super) fn write_restarts(page: &mut Page, report: &Report, max_rows: usize) {
     page.markup("<section aria-labelledby=\"restarts\">\n<h2 id=\"restarts\">Kills and restarts</h2>\n");
     let is_shown = |event: &&LifecycleEvent| event.kind != LifecycleKind::Started || event.is_restart;
     let mut events: Vec<&LifecycleEvent> = report.lifecycle.iter().filter(is_shown).collect();
-    let all = events.len();
-    if all > MAX_EVENTS {
+    let (all, shown) = (events.len(), MAX_EVENTS.min(max_rows));
+    if all > shown {
         // Kills are the ones that a reader looks for.
         events.sort_by_key(|event| matches!(event.kind, LifecycleKind::Exited | LifecycleKind::Started));
-        events.truncate(MAX_EVENTS);
+        events.truncate(shown);
         events.sort_by_key(|event| event.time);
     }
     if events.is_empty() {
@@ -58,15 +61,12 @@ pub(super) fn write_restarts(page: &mut Page, report: &Report) {
         page.sentence(&event.message).markup("</td></tr>\n");
     })
     .markup("</tbody></table></div>\n");
-    if all > MAX_EVENTS {
-        page.markup("<p>").text(all - MAX_EVENTS);
-        page.markup(" more changes: <code>probeshim events</code></p>\n");
-    }
+    page.left_out(all, shown, "changes");
     page.markup("</section>\n");
 }
 
 /// Writes the pods.
-pub(super) fn write_pods(page: &mut Page, report: &Report) {
+pub(super) fn write_pods(page: &mut Page, report: &Report, max_rows: usize) {
     if report.pods.is_empty() {
         return;
     }
@@ -81,7 +81,7 @@ pub(super) fn write_pods(page: &mut Page, report: &Report) {
 <tbody>
 "#,
     );
-    page.each(&report.pods, |page, pod| {
+    page.each(report.pods.iter().take(max_rows), |page, pod| {
         page.markup("<tr><th scope=\"row\">").name(&pod_name(&pod.namespace, &pod.name)).markup("</th><td>");
         page.sentence(&pod.containers.join(", ")).markup("</td>");
         cell(page, pod.probes);
@@ -90,11 +90,13 @@ pub(super) fn write_pods(page: &mut Page, report: &Report) {
         }
         page.markup("</tr>\n");
     })
-    .markup("</tbody></table></div>\n</section>\n");
+    .markup("</tbody></table></div>\n");
+    page.left_out(report.pods.len(), max_rows, "pods");
+    page.markup("</section>\n");
 }
 
 /// Writes the times that were not, or not completely, observed.
-pub(super) fn write_gaps(page: &mut Page, report: &Report) {
+pub(super) fn write_gaps(page: &mut Page, report: &Report, max_rows: usize) {
     if report.gaps.is_empty() {
         return;
     }
@@ -107,34 +109,45 @@ pub(super) fn write_gaps(page: &mut Page, report: &Report) {
 <tbody>
 "#,
     );
-    page.each(report.gaps.iter().take(MAX_GAPS), |page, gap| {
+    page.each(report.gaps.iter().take(MAX_GAPS.min(max_rows)), |page, gap| {
         page.markup("<tr><td class=\"time\">").text(span(gap.from, gap.to)).markup("</td><td>");
         page.sentence(&gap.cause).markup("</td></tr>\n");
     })
     .markup("</tbody></table></div>\n");
-    if let Some(more @ 1..) = report.gaps.len().checked_sub(MAX_GAPS) {
-        page.markup("<p>").text(more).markup(" more gaps</p>\n");
-    }
+    page.left_out(report.gaps.len(), MAX_GAPS.min(max_rows), "gaps");
     page.markup("</section>\n");
 }
 
 /// Writes the facts about the node, and the settings of probeshim.
-pub(super) fn write_node(page: &mut Page, report: &Report) {
+pub(super) fn write_node(page: &mut Page, report: &Report, max_rows: usize) {
+    let mut settings = 0;
     page.markup(
         "<section aria-labelledby=\"node\">\n<h2 id=\"node\">Node and settings</h2>\n<dl class=\"facts\">",
     );
     match &report.node {
-        Some(node) => page
-            .each(facts(node), |page, (name, value)| fact(page, name, &value))
-            .each(&node.settings, |page, (name, value)| fact(page, &format!("--{name}"), value)),
+        Some(node) => {
+            settings = node.settings.len();
+            page.each(facts(node), |page, (name, value)| fact(page, name, &value)).each(
+                node.settings.iter().take(MAX_SETTINGS.min(max_rows)),
+                |page, (name, value)| {
+                    fact(page, &format!("--{name}"), value);
+                },
+            )
+        }
         None => page.markup("<dt>node</dt><dd>not recorded</dd>"),
     };
     fact(page, "source", &report.source);
-    page.markup("</dl>\n</section>\n");
+    page.markup("</dl>\n");
+    page.left_out(settings, MAX_SETTINGS.min(max_rows), "settings");
+    page.markup("</section>\n");
 }
 
 fn fact(page: &mut Page, name: &str, value: &str) {
-    page.markup("<dt>").text(name).markup("</dt><dd>").sentence(value).markup("</dd>");
+    page.markup("<dt>")
+        .text(shortened(name, MAX_NAME_WIDTH))
+        .markup("</dt><dd>")
+        .sentence(value)
+        .markup("</dd>");
 }
 
 fn facts(node: &NodeFacts) -> Vec<(&'static str, String)> {
