@@ -15,7 +15,7 @@ use super::admin_args::OutputFormat;
 use super::period_args::{PeriodArgs, check_selection};
 use super::pod_arg::NamespaceArg;
 use crate::history::timeline::Period;
-use crate::lint::{LINTS, LintFinding, Severity, lint};
+use crate::lint::{LINTS, LintFinding, Severity};
 use crate::report::Selection;
 use crate::terminal::format::{counted, wrapped};
 use crate::terminal::harmless_text;
@@ -62,10 +62,8 @@ impl LintCommand {
         let period = period.read().await?;
         let selection = Selection { pod, namespace: namespace.namespace };
         check_selection(&selection, &period)?;
-        let mut findings = lint(&period);
-        findings.retain(|found| {
-            selection.has_subject(&found.subject) && !ignore.iter().any(|name| name == found.lint)
-        });
+        let mut findings = selection.lint(&period);
+        findings.retain(|found| !ignore.iter().any(|name| name == found.lint));
         if let OutputFormat::Json | OutputFormat::Yaml = output {
             let items: Result<Vec<Box<RawValue>>, _> = findings.iter().map(to_raw_value).collect();
             let items = items.context("a finding cannot be written as JSON")?;

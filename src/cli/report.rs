@@ -13,7 +13,6 @@ use tempfile::NamedTempFile;
 use super::CliError;
 use super::period_args::{PeriodArgs, check_selection};
 use super::pod_arg::NamespaceArg;
-use crate::lint::lint;
 use crate::report::{Report, ReportInput, Selection, html, redacted, report};
 use crate::terminal::format;
 use crate::terminal::{harmless_text, print};
@@ -69,9 +68,7 @@ impl ReportCommand {
         if self.redact_commands {
             period = redacted(period);
         }
-        // Lints examine all pods, because one pod can be slow because of others.
-        let mut findings = lint(&period);
-        findings.retain(|finding| selection.has_subject(&finding.subject));
+        let findings = selection.lint(&period);
         check_selection(&selection, &period)?;
         selection.apply(&mut period);
         let input = ReportInput { generated: SystemTime::now(), source, selection, findings };

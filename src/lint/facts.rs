@@ -26,6 +26,8 @@ pub(super) struct PeriodFacts<'a> {
     pub(super) probes: Vec<ProbeFacts<'a>>,
     /// The attempts of each container.
     pub(super) containers: Vec<Attempts<'a>>,
+    /// Whether one finding about the node has the place of equal ones about several containers.
+    pub(super) grouped: bool,
 }
 
 /// The attempts of a probe.
@@ -75,12 +77,12 @@ impl<'a> PeriodFacts<'a> {
             }
         }
         let containers = containers(&probes);
-        Self { period, probes, containers }
+        Self { period, probes, containers, grouped: true }
     }
 
     /// Returns the number of ExecSyncs with a cause, by its name.
     pub(super) fn with_cause(&self, cause: &str) -> u32 {
-        self.probes.iter().map(|probe| probe.attempts.with_cause(cause)).sum()
+        self.probes.iter().map(|probe| probe.attempts.with_cause(cause)).fold(0, u32::saturating_add)
     }
 
     /// Returns the calls that are kept and have a cause, by its name.
@@ -104,7 +106,8 @@ impl<'a> Attempts<'a> {
     /// Returns the number of ExecSyncs that were slow or failed, and were sent to the runtime.
     pub(super) fn slow_or_failed(&self) -> u32 {
         let Minute { slow, failures, timeouts, errors, unknown, not_sent, .. } = &self.total;
-        (slow + failures + timeouts + errors + unknown).saturating_sub(*not_sent)
+        let counts = [slow, failures, timeouts, errors, unknown];
+        counts.into_iter().copied().fold(0, u32::saturating_add).saturating_sub(*not_sent)
     }
 
     /// Returns the number of ExecSyncs with a cause, by its name.
@@ -145,6 +148,11 @@ pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
 pub(super) fn has_verdict(record: &CallRecord, verdict: ExecVerdict) -> bool {
     let exec = record.call.exec.as_deref();
     exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == verdict)
+}
+
+/// Returns the sum of durations, at most the longest duration.
+pub(super) fn sum(durations: impl Iterator<Item = Duration>) -> Duration {
+    durations.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 /// Returns the number of items.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, has_verdict, ids, is_share, part};
+use super::facts::{
+    Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, has_verdict, ids, is_share, part, sum,
+};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::execsync::{CallRecord, Cause, ExecVerdict, PressureStall, cause_name, cause_names};
 use crate::terminal::format::{counted, duration};
@@ -17,6 +19,9 @@ const NOTABLE_TIME: f64 = 0.3;
 /// Number of probes with the most attempts that are named.
 const NAMED_PROBES: usize = 3;
 
+/// Maximum number of containers that a finding about several of them names.
+const NAMED_CONTAINERS: usize = 20;
+
 /// Causes for which stalls are counted.
 const CAUSES: [Cause; 3] = [Cause::Start, Cause::Run, Cause::UnknownPhase];
 
@@ -27,6 +32,24 @@ struct Resource {
     index: usize,
     name: &'static str,
     remedy: &'static str,
+    /// Whether the containers of a node share the resource, so that one cause can affect several.
+    is_shared: bool,
+}
+
+/// Slow calls of a container, or of several, during which processes waited for a resource.
+struct Stalled<'a> {
+    /// Containers, with the number of their calls in which processes waited.
+    containers: Vec<(LintSubject, u32)>,
+    /// Number of slow calls, and of those in which processes waited.
+    slow: u32,
+    affected: u32,
+    /// Time for which processes waited, and for which they were measured, in the calls that are
+    /// kept.
+    waited: Duration,
+    window: Duration,
+    /// The calls that are kept, and the number of those whose processes are those of the container.
+    calls: Vec<&'a CallRecord>,
+    of_container: u32,
 }
 
 const RESOURCES: [Resource; 3] = [
@@ -36,6 +59,7 @@ const RESOURCES: [Resource; 3] = [
         name: "a processor",
         remedy: "Find out what uses the CPU of the node; httpGet, tcpSocket and grpc probes need less of it than \
                  exec probes.",
+        is_shared: true,
     },
     Resource {
         lint: "slow-disk",
@@ -43,22 +67,20 @@ const RESOURCES: [Resource; 3] = [
         name: "I/O",
         remedy: "Find out what uses the disk, with `iostat -x` and the io.stat files of the cgroups; raise the I/O \
                  limit if there is one, or let the handler read less from the disk.",
+        is_shared: true,
     },
     Resource {
         lint: "memory-pressure",
         index: 2,
         name: "memory",
         remedy: "Raise the memory limit of the container, or reduce the memory that its processes use.",
+        is_shared: false,
     },
 ];
 
 /// Returns the findings about load.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let stalled = facts
-        .containers
-        .iter()
-        .flat_map(|container| RESOURCES.iter().filter_map(|resource| stalled(resource, container)));
-    probe_storm(facts).into_iter().chain(stalled).collect()
+    probe_storm(facts).into_iter().chain(RESOURCES.iter().flat_map(|it| waits(facts, it))).collect()
 }
 
 /// More ExecSyncs ran at the same time than the node has CPU for.
@@ -71,8 +93,8 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let timed_out =
         u32::try_from(calls.iter().filter(|call| has_verdict(call, ExecVerdict::TimedOut)).count())
             .unwrap_or(u32::MAX);
-    let phases: Duration = calls.iter().filter_map(|call| queue_and_start(call)).sum();
-    let time: Duration = calls.iter().map(|call| call.call.duration).sum();
+    let phases = sum(calls.iter().filter_map(|call| queue_and_start(call)));
+    let time = sum(calls.iter().map(|call| call.call.duration));
     let sample = (!calls.is_empty()).then(|| {
         format!(
             "In the calls that are kept ({}), the phases queue, prepare and start took {} of {}, and {timed_out} timed out.",
@@ -113,7 +135,8 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
 fn busiest(facts: &PeriodFacts<'_>) -> String {
     let mut rows: BTreeMap<u64, u32> = BTreeMap::new();
     for row in facts.period.probes.iter().flat_map(|probe| &probe.minutes) {
-        *rows.entry(row.minute).or_default() += row.attempts();
+        let attempts = rows.entry(row.minute).or_default();
+        *attempts = attempts.saturating_add(row.attempts());
     }
     let most = rows.into_values().max().unwrap_or_default();
     let minutes = facts.period.resolution.max(1);
@@ -137,46 +160,117 @@ fn most_frequent(facts: &PeriodFacts<'_>) -> Option<String> {
     })
 }
 
-/// Processes waited for a resource while a call was slow.
-fn stalled(resource: &Resource, container: &Attempts<'_>) -> Option<LintFinding> {
-    let slow = CAUSES.iter().map(|cause| container.with_cause(cause.name())).sum();
+/// Processes waited for a resource while calls were slow. Several containers that wait for a
+/// resource of the node are one finding.
+fn waits(facts: &PeriodFacts<'_>, resource: &Resource) -> Vec<LintFinding> {
+    let found: Vec<Stalled<'_>> =
+        facts.containers.iter().filter_map(|container| stalled(resource, container)).collect();
+    if found.len() > 1 && facts.grouped && resource.is_shared {
+        return vec![Stalled::together(found).finding(resource)];
+    }
+    found.iter().map(|stalled| stalled.finding(resource)).collect()
+}
+
+/// Returns the slow calls of a container, if processes waited for a resource in many of them.
+fn stalled<'a>(resource: &Resource, container: &Attempts<'a>) -> Option<Stalled<'a>> {
+    let slow = CAUSES.iter().map(|cause| container.with_cause(cause.name())).fold(0, u32::saturating_add);
     let affected = container.total.stalls[resource.index];
     if affected < MIN_AFFECTED || !is_share(affected, slow, NOTABLE_SHARE) {
         return None;
     }
     let found: Vec<_> = container.calls.iter().filter_map(|call| stall(resource, call)).collect();
-    let (stalled, window): (Duration, Duration) =
-        found.iter().fold(Default::default(), |(stalled, window), it| (stalled + it.1, window + it.2));
-    let share = stalled.as_secs_f64() / window.as_secs_f64().max(f64::MIN_POSITIVE);
-    let of_container = count(&found.iter().filter(|it| it.3).collect::<Vec<_>>());
-    let calls: Vec<&CallRecord> = found.iter().map(|it| it.0).collect();
-    (share >= NOTABLE_TIME).then(|| LintFinding {
-        lint: resource.lint,
-        severity: Severity::Warning,
-        subject: container.subject.clone(),
-        sentence: format!(
-            "In {}, processes waited for {} for at least a tenth of the time.",
-            part(affected, slow, "slow attempts"),
-            resource.name
-        ),
-        evidence: vec![
-            format!(
-                "It was {} of {} ({:.0} %) in the calls that are kept: {}.",
-                duration(stalled),
-                duration(window),
-                100.0 * share,
-                count(&found)
-            ),
-            format!(
-                "The processes were those of the container in {}, and those of the node in {}.",
-                counted(of_container, "call"),
-                counted(count(&found) - of_container, "call")
-            ),
-        ],
-        remedy: resource.remedy.to_owned(),
+    let stalled = Stalled {
+        containers: vec![(container.subject.clone(), affected)],
+        slow,
         affected,
-        calls: ids(&calls),
-    })
+        waited: sum(found.iter().map(|it| it.1)),
+        window: sum(found.iter().map(|it| it.2)),
+        calls: found.iter().map(|it| it.0).collect(),
+        of_container: count(&found.iter().filter(|it| it.3).collect::<Vec<_>>()),
+    };
+    (stalled.share() >= NOTABLE_TIME).then_some(stalled)
+}
+
+impl Stalled<'_> {
+    /// Returns the slow calls of all these containers.
+    fn together(found: Vec<Self>) -> Self {
+        let add = |mut all: Self, more: Self| {
+            all.containers.extend(more.containers);
+            all.slow = all.slow.saturating_add(more.slow);
+            all.affected = all.affected.saturating_add(more.affected);
+            all.waited = all.waited.saturating_add(more.waited);
+            all.window = all.window.saturating_add(more.window);
+            all.calls.extend(more.calls);
+            all.of_container = all.of_container.saturating_add(more.of_container);
+            all
+        };
+        let none = Self {
+            containers: Vec::new(),
+            slow: 0,
+            affected: 0,
+            waited: Duration::ZERO,
+            window: Duration::ZERO,
+            calls: Vec::new(),
+            of_container: 0,
+        };
+        let mut all = found.into_iter().fold(none, add);
+        all.containers.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        all.calls.sort_by_key(|record| (record.call.start, record.call.id));
+        all
+    }
+
+    /// Returns the share of the measured time for which processes waited.
+    fn share(&self) -> f64 {
+        self.waited.as_secs_f64() / self.window.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn finding(&self, resource: &Resource) -> LintFinding {
+        let calls = count(&self.calls);
+        let (subject, of) = match &self.containers[..] {
+            [(container, _)] => (container.clone(), String::new()),
+            several => (LintSubject::NODE, format!(" of {}", counted(count(several), "container"))),
+        };
+        let evidence = [
+            Some(format!(
+                "It was {} of {} ({:.0} %) in the calls that are kept: {calls}.",
+                duration(self.waited),
+                duration(self.window),
+                100.0 * self.share(),
+            )),
+            Some(format!(
+                "The processes were those of the container in {}, and those of the node in {}.",
+                counted(self.of_container, "call"),
+                counted(calls.saturating_sub(self.of_container), "call")
+            )),
+            self.named(),
+        ];
+        LintFinding {
+            lint: resource.lint,
+            severity: Severity::Warning,
+            subject,
+            sentence: format!(
+                "In {}{of}, processes waited for {} for at least a tenth of the time.",
+                part(self.affected, self.slow, "slow attempts"),
+                resource.name
+            ),
+            evidence: evidence.into_iter().flatten().collect(),
+            remedy: resource.remedy.to_owned(),
+            affected: self.affected,
+            calls: ids(&self.calls),
+        }
+    }
+
+    /// Returns a sentence with the containers, if there are several.
+    fn named(&self) -> Option<String> {
+        let name = |(container, affected): &(LintSubject, u32)| format!("{} ({affected})", container.text());
+        let named: Vec<String> = self.containers.iter().take(NAMED_CONTAINERS).map(name).collect();
+        let more = match self.containers.len().saturating_sub(NAMED_CONTAINERS) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        (self.containers.len() > 1)
+            .then(|| format!("Containers with the number of these attempts: {}{more}.", named.join(", ")))
+    }
 }
 
 /// Returns a call whose processes were stalled, with the time for which they were, the time for
@@ -198,7 +292,7 @@ fn stall<'a>(
 
 fn queue_and_start(record: &CallRecord) -> Option<Duration> {
     let parts = record.analysis.as_deref()?.phases.parts();
-    Some(parts.queue + parts.prepare.unwrap_or_default() + parts.start.unwrap_or_default())
+    Some(sum([Some(parts.queue), parts.prepare, parts.start].into_iter().flatten()))
 }
 
 #[cfg(test)]

@@ -57,7 +57,19 @@ pub const LINTS: [&str; 26] = [
 /// Returns what is wrong in a period, the worst first.
 #[must_use]
 pub fn lint(period: &Period) -> Vec<LintFinding> {
-    let facts = PeriodFacts::new(period);
+    findings(&PeriodFacts::new(period))
+}
+
+/// Returns what is wrong with selected objects, the worst first. All objects are examined, and a
+/// problem that several containers have is a finding about each of them.
+#[must_use]
+pub fn lint_selected(period: &Period, is_selected: impl Fn(&LintSubject) -> bool) -> Vec<LintFinding> {
+    let mut found = findings(&PeriodFacts { grouped: false, ..PeriodFacts::new(period) });
+    found.retain(|finding| is_selected(&finding.subject));
+    found
+}
+
+fn findings(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let topics = [
         timing::lint,
         output::lint,
@@ -69,7 +81,7 @@ pub fn lint(period: &Period) -> Vec<LintFinding> {
         runtime::lint,
         coverage::lint,
     ];
-    let mut findings: Vec<LintFinding> = topics.into_iter().flat_map(|topic| topic(&facts)).collect();
+    let mut findings: Vec<LintFinding> = topics.into_iter().flat_map(|topic| topic(facts)).collect();
     LintFinding::sort(&mut findings);
     findings
 }

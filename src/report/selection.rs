@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::history::timeline::{Period, ProbeSeries};
-use crate::lint::LintSubject;
+use crate::lint::{LintFinding, LintSubject, lint, lint_selected};
 use crate::object_ref::PodRef;
 
 /// Pods to which a report is limited.
@@ -24,6 +24,16 @@ impl Selection {
         period.probes.retain(|probe| self.has_series(&probe.series));
         period.calls.retain(|record| self.has(record.call.pod.as_deref()));
         period.events.retain(|event| self.has_subject(&LintSubject::for_event(event)));
+    }
+
+    /// Returns what is wrong with the selected pods, the worst first. All pods are examined,
+    /// because one can be slow because of others.
+    #[must_use]
+    pub fn lint(&self, period: &Period) -> Vec<LintFinding> {
+        if *self == Self::default() {
+            return lint(period);
+        }
+        lint_selected(period, |subject| self.has_subject(subject))
     }
 
     /// Returns whether a probe, or an event, of a period is selected.

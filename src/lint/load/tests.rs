@@ -1,6 +1,7 @@
 //! Tests of the lints about load.
 
 use super::*;
+use crate::history::timeline::Period;
 use crate::lint::fixture::{CallDraft, Fixture, only};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -102,4 +103,46 @@ fn a_storm_is_no_busy_node() {
         call.evidence().in_flight = (1, 64);
     });
     assert_eq!(found(storm, "busy-node"), None);
+}
+
+#[test]
+fn containers_that_wait_for_the_same_disk_are_one_finding_about_the_node() {
+    let stalled = |stall: PressureStall| {
+        let slow = |facts: Fixture, container: &str, count| {
+            let facts = facts.probe("liveness", |probe| container.clone_into(&mut probe.container));
+            facts.attempts(20, 10).slow_with(count, 3000, move |call| {
+                call.evidence().container_pressure = Some(stall);
+            })
+        };
+        let facts = slow(slow(slow(Fixture::new(), "a", 4), "b", 6), "c", 2);
+        slow(facts, "d", 5).build()
+    };
+    let none = PressureStall::default();
+    let found = |period: &Period, lint: &str| -> Vec<LintFinding> {
+        crate::lint::lint(period).into_iter().filter(|finding| finding.lint == lint).collect()
+    };
+    for (stall, lint) in [
+        (PressureStall { io: SECOND, ..none }, "slow-disk"),
+        (PressureStall { cpu: SECOND, ..none }, "busy-node"),
+    ] {
+        let period = stalled(stall);
+        let [one] = &found(&period, lint)[..] else { panic!("{lint}") };
+        assert!(
+            one.sentence.starts_with("In 15 of 15 slow attempts (100 %) of 3 containers, processes waited")
+        );
+        assert_eq!((one.subject.clone(), one.affected, one.calls.len()), (LintSubject::NODE, 15, 10));
+        assert_eq!(
+            one.evidence[2],
+            "Containers with the number of these attempts: shop/web-0 b (6), shop/web-0 d (5), shop/web-0 a (4)."
+        );
+        assert!(one.calls.is_sorted(), "{:?}", one.calls);
+        let is_b = |subject: &LintSubject| subject.container.as_deref() == Some("b");
+        let mut selected = crate::lint::lint_selected(&period, is_b);
+        selected.retain(|finding| finding.lint == lint);
+        let [of_b] = &selected[..] else { panic!("{selected:?}") };
+        assert_eq!((of_b.lint, of_b.affected, of_b.subject.text().as_str()), (lint, 6, "shop/web-0 b"));
+    }
+    let memory = found(&stalled(PressureStall { memory: SECOND, ..none }), "memory-pressure");
+    let affected: Vec<u32> = memory.iter().map(|finding| finding.affected).collect();
+    assert_eq!(affected, [6, 5, 4], "each container has its own memory limit");
 }
