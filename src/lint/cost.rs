@@ -1,8 +1,8 @@
-//! Lint about the time for which exec probes occupy the runtime.
+//! Lint about the elapsed time for which exec probes occupy the runtime.
 
 use std::time::Duration;
 
-use super::facts::PeriodFacts;
+use super::facts::{PeriodFacts, count, evidence, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::history::timeline::{GapCause, Minute, PhaseSums};
 use crate::terminal::format::{counted, duration};
@@ -30,14 +30,14 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let mut phases = PhaseSums::default();
     for probe in facts.probes.iter().filter(|probe| probe.is_probe()) {
         let PhaseSums { calls, sums } = probe.attempts.total.phases;
-        phases.calls += calls;
-        phases.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+        phases.calls = phases.calls.saturating_add(calls);
+        phases.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
     let time = observed(facts);
     if phases.calls < MIN_CALLS || time.is_zero() {
         return None;
     }
-    let started = phases.sums[PREPARE] + phases.sums[START];
+    let started = phases.sums[PREPARE].saturating_add(phases.sums[START]);
     let cost = started.as_secs_f64() / time.as_secs_f64();
     let processors = facts.processors();
     let all = processors.map(|processors| f64::from(u32::try_from(processors).unwrap_or(u32::MAX)));
@@ -48,8 +48,8 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         severity: if is_high { Severity::Warning } else { Severity::Info },
         subject: LintSubject::NODE,
         sentence: format!(
-            "The commands of exec probes took {cost:.2} s per second to prepare and start{of}: as much CPU, if \
-             nothing else delayed them."
+            "Exec probes occupied the runtime for {cost:.2} s of each second{of}: the elapsed time in which it \
+             prepared and started their commands, summed over the calls."
         ),
         evidence: vec![
             format!(
@@ -59,12 +59,34 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
                 duration(time),
                 duration(started / phases.calls)
             ),
-            "CPU time was not measured; the phase run, and calls without known phases, are not included.".to_owned(),
+            "The phase run, and calls without known phases, are not included.".to_owned(),
+            cpu(facts),
         ],
-        remedy: "Raise periodSeconds, or use httpGet, tcpSocket or grpc probes, which start no process.".to_owned(),
+        remedy: "Raise periodSeconds, or use httpGet, tcpSocket or grpc probes, for which the runtime starts no process."
+            .to_owned(),
         affected: phases.calls,
         calls: Vec::new(),
     })
+}
+
+/// Returns a sentence about the CPU time that was measured.
+fn cpu(facts: &PeriodFacts<'_>) -> String {
+    let probes = facts.probes.iter().filter(|probe| probe.is_probe());
+    let measured: Vec<(Duration, Duration)> = probes
+        .flat_map(|probe| &probe.attempts.calls)
+        .filter_map(|call| evidence(call).and_then(|it| Some((it.cpu?.used?, it.window))))
+        .collect();
+    if measured.is_empty() {
+        return "It is no CPU time, which was not measured.".to_owned();
+    }
+    let used = sum(measured.iter().map(|(used, _)| *used));
+    let window = sum(measured.iter().map(|(_, window)| *window));
+    format!(
+        "It is no CPU time: in {} that are kept, the containers used {} of CPU within {}, with their applications.",
+        counted(count(&measured), "call"),
+        duration(used),
+        duration(window)
+    )
 }
 
 /// Returns the time from the first attempt to the last one, without times in which probeshim did
@@ -83,7 +105,7 @@ fn observed(facts: &PeriodFacts<'_>) -> Duration {
         .iter()
         .filter(|gap| matches!(gap.cause, GapCause::NotRunning | GapCause::NotRecorded));
     let missing: Duration =
-        gaps.filter_map(|gap| gap.to.min(to).duration_since(gap.from.max(from)).ok()).sum();
+        sum(gaps.filter_map(|gap| gap.to.min(to).duration_since(gap.from.max(from)).ok()));
     to.duration_since(from).unwrap_or_default().saturating_sub(missing)
 }
 
@@ -91,6 +113,7 @@ fn observed(facts: &PeriodFacts<'_>) -> Duration {
 mod tests {
     use super::super::fixture::{Fixture, only};
     use super::*;
+    use crate::execsync::CpuUsage;
 
     /// Returns the finding about a minute in which commands took this time to start.
     fn found(probe: &str, milliseconds: u64) -> Option<LintFinding> {
@@ -109,15 +132,41 @@ mod tests {
         let some = found("liveness", 12_000).unwrap();
         assert_eq!(
             some.sentence,
-            "The commands of exec probes took 0.20 s per second to prepare and start: as much CPU, if nothing else \
-             delayed them."
+            "Exec probes occupied the runtime for 0.20 s of each second: the elapsed time in which it prepared and \
+             started their commands, summed over the calls."
         );
         assert_eq!(
-            some.evidence[0],
-            "The phases prepare and start of 600 calls took 12.0s within 60.0s, 20.0ms per call."
+            some.evidence,
+            [
+                "The phases prepare and start of 600 calls took 12.0s within 60.0s, 20.0ms per call.",
+                "The phase run, and calls without known phases, are not included.",
+                "It is no CPU time, which was not measured.",
+            ]
         );
         assert_eq!(some.severity, Severity::Info);
         assert_eq!(found("liveness", 24_000).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn cpu_time_that_was_measured_is_named_beside_the_elapsed_time() {
+        let facts = Fixture::new().probe("liveness", |_| {}).row(|row| {
+            row.phases.calls = 600;
+            row.phases.sums[START] = Duration::from_secs(60);
+        });
+        let measured = facts.slow_with(2, 3000, |call| {
+            call.evidence().cpu = Some(CpuUsage {
+                quota: None,
+                used: Some(Duration::from_millis(450)),
+                periods: 0,
+                throttled_periods: 0,
+                throttled: Duration::ZERO,
+            });
+        });
+        assert_eq!(
+            only(super::lint, measured, "exec-cost").unwrap().evidence[2],
+            "It is no CPU time: in 2 calls that are kept, the containers used 900ms of CPU within 6.00s, with their \
+             applications."
+        );
     }
 
     #[test]
