@@ -62,7 +62,8 @@ fn exec_limit(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 fn affected(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let counts = MARKS.map(|(cause, name)| (attempts.with_cause(cause), name));
-    let affected = attempts.total.not_sent.max(counts.iter().map(|(count, _)| count).sum());
+    let affected =
+        attempts.total.not_sent.max(counts.iter().map(|(count, _)| *count).fold(0, u32::saturating_add));
     let named: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
@@ -105,7 +106,7 @@ fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let dropped = gaps
         .iter()
         .filter_map(|gap| if let GapCause::Dropped(count) = gap.cause { Some(count) } else { None });
-    let dropped: u64 = dropped.sum();
+    let dropped = dropped.fold(0, u64::saturating_add);
     (!gaps.is_empty()).then(|| LintFinding {
         lint: "incomplete",
         severity: if first.is_none() { Severity::Warning } else { Severity::Info },

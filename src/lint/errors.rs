@@ -23,7 +23,7 @@ fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
     let errors = total.errors.saturating_sub(attempts.with_cause(cause_name::OWN_ERROR));
-    let has_result = total.successes + total.failures + total.timeouts > 0;
+    let has_result = [total.successes, total.failures, total.timeouts].into_iter().any(|count| count > 0);
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
@@ -63,7 +63,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 
 /// Returns whether most of the time of calls was drain.
 pub(super) fn is_mostly_drain(total: &Minute) -> bool {
-    let time: Duration = total.phases.sums.iter().sum();
+    let time = sum(total.phases.sums.into_iter());
     !time.is_zero() && total.phases.sums[DRAIN] >= time.mul_f64(NOTABLE_DRAIN)
 }
 
@@ -79,7 +79,7 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
     let holds = "a process that the command started holds stdout or stderr open";
     let share = format!(
         "{} % of the time of {} was drain",
-        percent(total.phases.sums[DRAIN], total.phases.sums.iter().sum()),
+        percent(total.phases.sums[DRAIN], sum(total.phases.sums.into_iter())),
         counted(total.phases.calls, "attempt")
     );
     let longest = format!("drain was the longest phase of {}", part(drained, all, "slow or failed attempts"));

@@ -1,6 +1,6 @@
 //! Lints about the limits of containers: CPU, memory, processes, and the freezer.
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, part};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, part, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CpuUsage, cpu_limit};
@@ -27,14 +27,14 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
     let calls = container.calls_with_cause(Cause::Throttled.name());
     let cpu: Vec<CpuUsage> = calls.iter().filter_map(|call| evidence(call)?.cpu).collect();
     let limit = cpu.iter().rev().find_map(|cpu| cpu.quota).map(cpu_limit);
-    let sum = |value: fn(&CpuUsage) -> u64| cpu.iter().map(value).sum::<u64>();
+    let all = |value: fn(&CpuUsage) -> u64| cpu.iter().map(value).fold(0, u64::saturating_add);
     let measured = (!cpu.is_empty()).then(|| {
         format!(
             "In {}, it was throttled in {} of {} CFS periods, for {} summed over its processors.",
             counted(count(&cpu), "call"),
-            sum(|cpu| cpu.throttled_periods),
-            sum(|cpu| cpu.periods),
-            duration(cpu.iter().map(|cpu| cpu.throttled).sum())
+            all(|cpu| cpu.throttled_periods),
+            all(|cpu| cpu.periods),
+            duration(sum(cpu.iter().map(|cpu| cpu.throttled)))
         )
     });
     let by = limit.as_ref().map(|limit| format!(" by its limit of {limit}")).unwrap_or_default();
@@ -66,7 +66,8 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
     let is_event = |event: &&Event| {
         event.reason == reason::CONTAINER_OUT_OF_MEMORY && LintSubject::for_event(event) == container.subject
     };
-    let events: u64 = facts.period.events.iter().filter(is_event).map(|event| event.count).sum();
+    let events = facts.period.events.iter().filter(is_event).map(|event| event.count);
+    let events = events.fold(0, u64::saturating_add);
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     (in_calls > 0 || events > 0).then(|| LintFinding {
         lint: "out-of-memory",

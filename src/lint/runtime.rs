@@ -53,7 +53,7 @@ fn hanging_runtime(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
 /// The runtime, or its connection, was unavailable.
 fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let events = events(facts, reason::RUNTIME_UNAVAILABLE);
-    let events: u64 = events.map(|event| event.count).sum();
+    let events = events.map(|event| event.count).fold(0, u64::saturating_add);
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     let lost = facts.with_cause(Cause::RuntimeLost.name());
     let calls = facts.calls_with_cause(Cause::RuntimeLost.name());
@@ -86,7 +86,7 @@ fn leaked_processes(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let finding = |(subject, events): (LintSubject, Vec<&Event>)| {
         let calls: BTreeSet<u64> =
             events.iter().filter_map(|event| StuckExec::call_of(&event.message)).collect();
-        let affected: u64 = events.iter().map(|event| event.count).sum();
+        let affected = events.iter().map(|event| event.count).fold(0, u64::saturating_add);
         let affected = u32::try_from(affected).unwrap_or(u32::MAX);
         LintFinding {
             lint: "leaked-process",

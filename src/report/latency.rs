@@ -102,7 +102,12 @@ fn rows(columns: &[Minute]) -> Vec<LatencyRow> {
             let to = from + width;
             let counts = columns.iter().map(|column| {
                 let has = |bucket: &&(u8, u32)| (from..to).contains(&bucket.0);
-                column.durations.buckets().iter().filter(has).map(|(_, count)| count).sum()
+                column
+                    .durations
+                    .buckets()
+                    .iter()
+                    .filter(has)
+                    .fold(0_u32, |sum, (_, count)| sum.saturating_add(*count))
             });
             LatencyRow {
                 from: if from == 0 { Duration::ZERO } else { Durations::lower_bound(from) },
@@ -122,7 +127,7 @@ fn summaries(period: &Period, axis: &Axis) -> Vec<LatencySummary> {
             from: axis.start_of(column).max(period.from),
             to: axis.start_of(column + 1).min(period.to),
             attempts: results.durations.count(),
-            failed: results.failures + results.timeouts + results.errors,
+            failed: results.failed(),
             p50: quantile(0.5)?,
             p90: quantile(0.9)?,
             p99: quantile(0.99)?,

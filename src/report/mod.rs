@@ -15,6 +15,8 @@ mod redacted;
 mod selection;
 mod serialize;
 mod spans;
+#[cfg(test)]
+mod tests;
 mod totals;
 
 pub use attempt_counts::{AttemptCounts, LatencyPercentiles};

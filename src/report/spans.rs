@@ -72,7 +72,7 @@ impl ResultKind {
             Self::Success => results.successes,
             Self::Slow => results.slow,
             Self::NotSent => results.not_sent,
-            Self::NoResult => results.discarded + results.unknown,
+            Self::NoResult => results.without_result(),
             Self::Error => results.errors,
             Self::Failure => results.failures,
             Self::Timeout => results.timeouts,
@@ -119,8 +119,8 @@ pub(super) fn spans(minutes: &[Minute], axis: &Axis, period: Option<Duration>) -
         match spans.last_mut() {
             Some(last) if last.result == result && end == *column => {
                 last.to = axis.start_of(until);
-                last.attempts += attempts;
-                last.count += count;
+                last.attempts = last.attempts.saturating_add(attempts);
+                last.count = last.count.saturating_add(count);
             }
             _ => {
                 let (from, to) = (axis.start_of(*column), axis.start_of(until));

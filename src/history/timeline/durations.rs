@@ -59,7 +59,7 @@ impl Durations {
     /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.0.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+        self.0.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Returns the lower bound of a bucket.
@@ -73,9 +73,9 @@ impl Durations {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank of a count")]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = ((f64::from(self.count()) * quantile).ceil() as u32).max(1);
-        let mut seen = 0;
+        let mut seen = 0_u32;
         let found = self.0.iter().find(|(_, count)| {
-            seen += count;
+            seen = seen.saturating_add(*count);
             seen >= rank
         });
         found.map(|(bucket, _)| Self::lower_bound(bucket.saturating_add(1)))
@@ -86,7 +86,8 @@ impl Durations {
     #[must_use]
     pub fn count_from(&self, duration: Duration) -> u32 {
         let is_beyond = |bucket: u8| Self::lower_bound(bucket) >= duration;
-        self.0.iter().filter(|(bucket, _)| is_beyond(*bucket)).map(|(_, count)| count).sum()
+        let beyond = self.0.iter().filter(|(bucket, _)| is_beyond(*bucket));
+        beyond.fold(0_u32, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     fn add_to(&mut self, bucket: u8, count: u32) {
@@ -129,6 +130,18 @@ mod tests {
             assert!((exact..exact * 1.2).contains(&found), "{quantile}: {found}");
         }
         assert_eq!(Durations::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn counts_of_damaged_records_saturate() {
+        let mut huge = Durations::from_counts(&[39, u32::MAX, u32::MAX, 7]);
+        assert_eq!((huge.count(), huge.count_from(Duration::from_secs(1))), (u32::MAX, u32::MAX));
+        assert_eq!(huge.quantile(1.0), Some(Durations::lower_bound(40)));
+        huge.merge(&huge.clone());
+        assert_eq!(huge.buckets(), [(39, u32::MAX), (40, u32::MAX), (41, 14)]);
+        for (counts, expected) in [(&[u32::MAX, 1][..], &[][..]), (&[78, 1, 0, 3], &[(78, 1)]), (&[5], &[])] {
+            assert_eq!(Durations::from_counts(counts).buckets(), expected, "{counts:?}");
+        }
     }
 
     #[test]

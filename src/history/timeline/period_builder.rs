@@ -57,7 +57,7 @@ impl PeriodBuilder {
 
     /// Adds a call that is not in any row, and keeps it if it was slow or failed.
     pub fn add_call(&mut self, record: &Arc<CallRecord>) {
-        let end = record.call.start + record.call.duration;
+        let end = record.call.start.checked_add(record.call.duration).unwrap_or(record.call.start);
         let Some(series) = ProbeSeries::of_call(record).filter(|_| self.has(end)) else { return };
         let mut minute = Minute { minute: Minute::number(end), ..Minute::default() };
         minute.add_call(record);
@@ -72,7 +72,8 @@ impl PeriodBuilder {
 
     /// Adds a row.
     pub fn add_minute(&mut self, series: ProbeSeries, minute: &Minute) {
-        if self.has(minute.start()) || self.has(minute.start() + Duration::from_secs(59)) {
+        let last = minute.start().checked_add(Duration::from_secs(59));
+        if self.has(minute.start()) || last.is_some_and(|last| self.has(last)) {
             let index = self.index_of(series);
             self.add_row(index, minute);
         }

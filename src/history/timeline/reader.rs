@@ -167,7 +167,7 @@ fn occurrences(versions: BTreeMap<u64, json::Event>, from: SystemTime) -> Vec<js
         match before {
             None if first.is_some_and(|first| SystemTime::from(first) < from) => event.count = 1,
             None => {}
-            Some(before) => event.count = total - before,
+            Some(before) => event.count = total.saturating_sub(before),
         }
         if event.count == 1 {
             event.first_time = Some(event.time.clone());
@@ -181,7 +181,7 @@ fn occurrences(versions: BTreeMap<u64, json::Event>, from: SystemTime) -> Vec<js
         return found;
     }
     // Of other events, the numbers matter, and not each time.
-    let count = found.iter().map(|event| event.count).sum();
+    let count = found.iter().map(|event| event.count).fold(0, u64::saturating_add);
     let first_time = found.first().and_then(|event| event.first_time.clone());
     found.pop().map(|last| json::Event { count, first_time, ..last }).into_iter().collect()
 }

@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for RowVisitor {
 
 /// Returns a duration in units, rounded to the nearest.
 fn units(duration: Duration) -> u64 {
-    u64::try_from((duration + UNIT / 2).as_nanos() / UNIT.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(duration.saturating_add(UNIT / 2).as_nanos() / UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn duration(units: u64) -> Duration {

@@ -79,7 +79,7 @@ fn missing(mut runs: Vec<Run>, to: SystemTime) -> Vec<Gap> {
     let is_known = cause == GapCause::NotRunning;
     if is_known && has_ended && to > covered {
         gaps.push(Gap { from: covered, to, cause });
-    } else if to > covered + MAX_WRITE_DELAY {
+    } else if to.duration_since(covered).is_ok_and(|since| since > MAX_WRITE_DELAY) {
         gaps.push(Gap { from: covered, to, cause: GapCause::NotRecorded });
     }
     gaps
