@@ -38,7 +38,8 @@ pub(super) struct PeriodArgs {
     #[arg(long, value_name = "TIME", default_value = "1h", allow_hyphen_values = true)]
     since: TimeArg,
 
-    /// End of the period, in the same formats as --since [default: now]
+    /// End of the period, in the same formats as --since. A time after the present counts as the
+    /// present [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<TimeArg>,
 }
@@ -54,20 +55,28 @@ impl PeriodArgs {
 
     /// Reads what is known about the period.
     pub(super) async fn read(self) -> Result<Period, CliError> {
-        let now = SystemTime::now();
-        let from = self.since.before(now);
-        let to = self.until.map_or(now, |until| until.before(now));
-        if from >= to {
-            let [from, to] = [from, to].map(time);
-            return Err(CliError::Usage(format!(
-                "--since ({from}) must be before --until ({to}) and before the present"
-            )));
-        }
+        let (from, to) = bounds(self.since, self.until, SystemTime::now())?;
         match self.records {
             Some(DirPath(dir)) => read_records(dir, from, to).await,
             None => query(&self.admin.client()?, from, to).await,
         }
     }
+}
+
+/// Returns the begin and the end of a period. It ends at the present at the latest, because nothing
+/// is known about a later time.
+fn bounds(
+    since: TimeArg,
+    until: Option<TimeArg>,
+    now: SystemTime,
+) -> Result<(SystemTime, SystemTime), CliError> {
+    let (from, until) = (since.before(now), until.map_or(now, |until| until.before(now)));
+    let to = until.min(now);
+    if from < to {
+        return Ok((from, to));
+    }
+    let [from, until] = [from, until].map(time);
+    Err(CliError::Usage(format!("--since ({from}) must be before --until ({until}) and before the present")))
 }
 
 /// Returns an error if pods are selected, and none of them is in the period.
@@ -123,7 +132,31 @@ async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Peri
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_period_ends_at_the_present_at_the_latest() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let hour = Duration::from_secs(3600);
+        let (before, at) = (TimeArg::Before, TimeArg::At);
+        for (since, until, expected) in [
+            (before(hour), None, (now - hour, now)),
+            (before(2 * hour), Some(before(hour)), (now - 2 * hour, now - hour)),
+            (before(hour), Some(at(now + hour)), (now - hour, now)),
+        ] {
+            assert_eq!(bounds(since, until, now).unwrap(), expected);
+        }
+        for (since, until) in [
+            (before(Duration::ZERO), None),
+            (before(hour), Some(before(hour))),
+            (at(now + hour), Some(at(now + 2 * hour))),
+        ] {
+            let error = bounds(since, until, now).unwrap_err().to_string();
+            assert!(error.contains("before the present"), "{error}");
+        }
+    }
 
     #[test]
     fn records_must_be_a_directory_with_records() {
