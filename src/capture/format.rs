@@ -97,7 +97,8 @@ pub struct CaptureEnd {
     pub reason: CaptureEndReason,
     /// Number of calls in the capture.
     pub calls: u64,
-    /// Number of calls that are missing, because they arrived too fast for this capture.
+    /// Number of calls that are missing, because they arrived too fast for this capture. Those that
+    /// were not analyzed at its end count too, if their method and client match its filter.
     pub missed: u64,
     /// Number of calls that probeshim forwarded but did not observe; null if it is unknown.
     pub unobserved: Option<u64>,

@@ -17,9 +17,13 @@ const MAX_CAPTURES: usize = 4;
 /// counted.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// Maximum number of calls that have ended and are not analyzed yet. Further ones are dropped and
-/// counted.
+/// Maximum number of calls with messages that have ended and are not analyzed yet. Further ones are
+/// dropped, and counted if they match the filter.
 const MAX_PENDING: usize = 8192;
+
+/// Maximum number of all calls that have ended and are not analyzed yet. Further ones are dropped,
+/// and counted if they may match the filter.
+const MAX_COUNTED: usize = 8 * MAX_PENDING;
 
 /// Hub of the captures. Clones share it.
 #[derive(Clone, Debug)]
@@ -79,7 +83,8 @@ struct ActiveCapture {
 
 #[derive(Debug)]
 struct PendingCall {
-    bodies: Arc<CallBodies>,
+    /// The messages; `None` if there was no room for the call, which is only counted.
+    bodies: Option<Arc<CallBodies>>,
     timeout: Option<Duration>,
     /// The captures of the call.
     captures: Vec<u64>,
@@ -120,10 +125,12 @@ impl CaptureHub {
             return;
         }
         let table = &mut *self.lock();
-        let has_room = table.pending.len() < MAX_PENDING;
+        let waiting = table.pending.len();
+        let is_its =
+            |capture: &&mut ActiveCapture| !capture.finishing && capture.filter.may_match(&call.call);
         let mut captures = Vec::new();
-        for capture in table.active.iter_mut().filter(|capture| !capture.finishing) {
-            if has_room {
+        for capture in table.active.iter_mut().filter(is_its) {
+            if waiting < MAX_COUNTED {
                 capture.pending += 1;
                 captures.push(capture.id);
             } else {
@@ -131,7 +138,7 @@ impl CaptureHub {
             }
         }
         if !captures.is_empty() {
-            let bodies = Arc::new(bodies.map(|bodies| *bodies).unwrap_or_default());
+            let bodies = (waiting < MAX_PENDING).then(|| Arc::new(bodies.map(|it| *it).unwrap_or_default()));
             let pending = PendingCall { bodies, timeout: call.info.timeout, captures };
             table.pending.insert(call.call.id, pending);
         }
@@ -158,9 +165,12 @@ impl ActiveCapture {
     fn push(&mut self, record: &Arc<CallRecord>, call: &PendingCall) {
         if let Some(queue) = self.queue.as_ref().filter(|_| self.filter.matches(record)) {
             let PendingCall { bodies, timeout, .. } = call;
-            let (record, bodies) = (record.clone(), bodies.clone());
-            let item = CaptureItem { record, bodies, timeout: *timeout, missed: self.missed };
-            self.missed = queue.try_send(item).map_or(self.missed + 1, |()| 0);
+            let sent = bodies.as_ref().is_some_and(|bodies| {
+                let (record, bodies) = (record.clone(), bodies.clone());
+                let item = CaptureItem { record, bodies, timeout: *timeout, missed: self.missed };
+                queue.try_send(item).is_ok()
+            });
+            self.missed = if sent { 0 } else { self.missed + 1 };
         }
         self.pending -= 1;
         self.close_if_finished();
@@ -188,8 +198,8 @@ impl CaptureSession {
         }
     }
 
-    /// Returns the number of calls that were dropped after the last received one, including those
-    /// that are not analyzed yet.
+    /// Returns the number of calls that were dropped after the last received one. It includes those
+    /// that are not analyzed yet, and may match the filter.
     #[must_use]
     pub fn missed(&self) -> u64 {
         let table = self.hub.lock();
@@ -217,6 +227,7 @@ mod tests {
 
     use super::*;
     use crate::cri::MethodName;
+    use crate::object_ref::ContainerRef;
     use crate::relay::CallInfo;
     use crate::tap::{Call, Observations};
 
@@ -281,6 +292,36 @@ mod tests {
         assert_eq!(session.missed(), 1);
         hub.on_record(&unanalyzed);
         assert_eq!((received(&mut session).await, session.missed()), (vec![(5001, 0)], 0));
+    }
+
+    #[tokio::test]
+    async fn only_calls_that_match_the_filter_count_as_missed() {
+        let hub = CaptureHub::new(BodyCapture::default());
+        let filter = Filter {
+            method: Some(MethodName::of_path(VERSION)),
+            container: Some("main".to_owned()),
+            ..Filter::default()
+        };
+        let mut session = hub.start(filter).unwrap();
+        let in_container = |record: &CallRecord, name: &str| {
+            let mut call = (*record.call).clone();
+            call.container =
+                Some(Arc::new(ContainerRef { name: Some(name.to_owned()), ..ContainerRef::default() }));
+            Arc::new(CallRecord::unanalyzed(call, None, None))
+        };
+        let waiting: Vec<_> = (0..MAX_PENDING as u64).map(|id| ended(&hub, id, VERSION)).collect();
+        let [other_method, other, own] =
+            [(10_000, STATUS), (10_001, VERSION), (10_002, VERSION)].map(|(id, path)| ended(&hub, id, path));
+        for record in &waiting {
+            hub.on_record(&in_container(record, "other"));
+        }
+        hub.on_record(&in_container(&other_method, "main"));
+        hub.on_record(&in_container(&other, "other"));
+        assert_eq!(session.missed(), 1, "a call is not analyzed yet");
+        hub.on_record(&in_container(&own, "main"));
+        assert_eq!(session.missed(), 1, "there was no room for it");
+        hub.on_record(&in_container(&ended(&hub, 10_003, VERSION), "main"));
+        assert_eq!(received(&mut session).await, [(10_003, 1)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cri::MethodName;
 use crate::execsync::{CallInFlight, CallRecord, ProbeMatch};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::Peer;
-use crate::tap::is_stream;
+use crate::tap::{Call, is_stream};
 
 /// Conditions for the calls to be listed.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +63,17 @@ impl Filter {
                 call.container.as_deref(),
             )
             && self.probe.is_none_or(|wanted| is_probe(record, wanted))
+    }
+
+    /// Returns whether a call that has ended may match the filter once it is analyzed: whether its
+    /// method and its client match.
+    #[must_use]
+    pub fn may_match(&self, call: &Call) -> bool {
+        self.method.as_ref().is_none_or(|wanted| call.method == *wanted)
+            && self
+                .peer
+                .as_ref()
+                .is_none_or(|name| call.peer.as_ref().is_some_and(|peer| peer.is_named(name)))
     }
 
     /// Returns whether a call in flight matches the filter. It has no code, and has not failed yet.
