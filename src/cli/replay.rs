@@ -27,7 +27,12 @@ pub struct ReplayCommand {
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     upstream: SocketPath,
 
-    /// Factor by which the distances of the calls are shortened, 0.01 to 1000
+    /// Execute the commands of recorded hooks (postStart, preStop) again, too
+    #[arg(long)]
+    hooks: bool,
+
+    /// Factor by which the distances of the calls are shortened, 0.01 to 1000. A recorded distance
+    /// of more than 60 s counts as 60 s
     #[arg(long, value_name = "FACTOR", default_value = "1", allow_hyphen_values = true, value_parser = speed)]
     speed: f64,
 
@@ -46,7 +51,7 @@ impl ReplayCommand {
         let recording = CaptureFile::read(&self.file).map_err(|error| match error {
             ReadError::Invalid(_) | ReadError::System { .. } => CliError::Usage(error.to_string()),
         })?;
-        let spec = ReplaySpec { upstream: self.upstream, speed: self.speed };
+        let spec = ReplaySpec { upstream: self.upstream, speed: self.speed, hooks: self.hooks };
         let report = run_replay(&recording, &spec).await.map_err(CliError::from_display)?;
         match self.output {
             OutputFormat::Json | OutputFormat::Yaml => {

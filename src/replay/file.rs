@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::capture::{CaptureEnd, CaptureHeader, CapturedCall, FORMAT_VERSION, MessageJson};
 use crate::cri::{FieldMessage, MessageSide, Method, MethodName};
 use crate::history::json::{Container, Exec, Phases, Pod};
+use crate::manifest::ExecPurpose;
 use crate::relay::CallOutcome;
 
 /// Maximum number of bytes of a line. The messages of a call are limited to 1 and 4 MiB.
@@ -95,7 +96,7 @@ impl CaptureFile {
         Self::parse(BufReader::new(file), path)
     }
 
-    fn parse(mut lines: impl BufRead, path: &Path) -> Result<Self, ReadError> {
+    pub(super) fn parse(mut lines: impl BufRead, path: &Path) -> Result<Self, ReadError> {
         let mut problems = LineProblems { path, line: 0, found: Vec::new() };
         let (mut header, mut calls, mut missed, mut end) = (None, Vec::new(), 0, None);
         loop {
@@ -280,6 +281,17 @@ impl RecordedCall {
     #[must_use]
     pub fn phases(&self) -> Option<&Phases> {
         self.exec.as_ref()?.phases.as_ref().filter(|phases| phases.state == "complete")
+    }
+
+    /// Returns whether the call is the ExecSync of a hook, or of a probe or a hook that have the
+    /// same command.
+    #[must_use]
+    pub fn may_be_hook(&self) -> bool {
+        let probe = self.exec.as_ref().and_then(|exec| exec.probe.as_ref());
+        probe.is_some_and(|probe| {
+            let names = probe.candidates.iter().chain([&probe.r#type]);
+            names.filter_map(|name| ExecPurpose::named(name)).any(|purpose| !purpose.is_probe())
+        })
     }
 
     /// Returns the exit code of the command, if the call returned one.

@@ -1,5 +1,5 @@
 //! Sends the calls of a capture again, and compares codes, latencies and phases. Only calls that
-//! read the state, and ExecSyncs, are sent.
+//! read the state, and ExecSyncs, are sent. Those of hooks are sent on request.
 //!
 //! ```text
 //! file ──► CaptureFile ──► Targets (containers of this node) ──► run_replay ──► ReplayReport
@@ -13,6 +13,6 @@ mod targets;
 pub use file::{CaptureFile, ReadError, RecordedCall};
 pub use report::{
     CallDifference, LatencyPair, PhaseAverage, PhaseAverages, ReplayGroup, ReplayLatency, ReplayReport,
-    SkippedCalls, UnknownTarget,
+    ShortenedDistances, SkippedCalls, UnknownTarget,
 };
 pub use run::{ReplayError, ReplaySpec, run_replay};

@@ -33,6 +33,8 @@ pub struct ReplayReport {
     pub sent: usize,
     /// Longest delay of a call behind its time.
     pub late_ms: f64,
+    /// Distances between calls that were shortened.
+    pub shortened: ShortenedDistances,
     /// Numbers of calls that were not sent.
     pub skipped: SkippedCalls,
     /// Pods and containers that are not on this node.
@@ -43,12 +45,24 @@ pub struct ReplayReport {
     pub differences: Vec<CallDifference>,
 }
 
+/// Recorded distances between calls that are longer than a minute, and were shortened to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortenedDistances {
+    /// Number of distances.
+    pub count: usize,
+    /// Time by which all together were shortened.
+    pub total_ms: f64,
+}
+
 /// Numbers of calls that were not sent, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SkippedCalls {
     /// Calls that change the node, streams, and calls of unknown methods.
     pub not_read_only: usize,
+    /// ExecSyncs of hooks, or that may be of hooks.
+    pub hooks: usize,
     /// Calls whose request is not in the file.
     pub no_request: usize,
     /// ExecSyncs of which arguments of the command were removed.
@@ -159,6 +173,7 @@ pub(super) struct ReplayedCall<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SkipReason {
     NotReadOnly,
+    Hook,
     NoRequest,
     CommandRedacted,
     /// The object with this id is not on this node.
@@ -176,6 +191,7 @@ impl ReplayReport {
             cut_off: recording.end.is_none(),
             sent: 0,
             late_ms: 0.0,
+            shortened: ShortenedDistances::default(),
             skipped: SkippedCalls::default(),
             not_found: Vec::new(),
             groups: Vec::new(),
@@ -187,6 +203,7 @@ impl ReplayReport {
     pub(super) fn skip(&mut self, reason: SkipReason, targets: &Targets) {
         match reason {
             SkipReason::NotReadOnly => self.skipped.not_read_only += 1,
+            SkipReason::Hook => self.skipped.hooks += 1,
             SkipReason::NoRequest => self.skipped.no_request += 1,
             SkipReason::CommandRedacted => self.skipped.command_redacted += 1,
             SkipReason::NotFound(id) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -10,7 +10,7 @@ use tokio_stream::StreamExt as _;
 use tonic::Status;
 
 use super::file::{CaptureFile, RecordedCall};
-use super::report::{ReplayReport, ReplayedCall, SkipReason};
+use super::report::{ReplayReport, ReplayedCall, ShortenedDistances, SkipReason};
 use super::targets::Targets;
 use crate::capture::CaptureRuntime;
 use crate::containerd::{TaskEvents, TimestampedEvent};
@@ -18,7 +18,7 @@ use crate::cri::v1::{ExecSyncResponse, VersionRequest};
 use crate::cri::{Code, FieldClient, FieldMessage, Method, MethodName, lazy_channel, runtime_client};
 use crate::deadline;
 use crate::execsync::{ExecMeter, PendingExec, Phases};
-use crate::history::json;
+use crate::history::json::{self, milliseconds};
 use crate::inventory::RuntimeInfo;
 use crate::relay::CallOutcome;
 use crate::socket::SocketPath;
@@ -26,6 +26,9 @@ use crate::tap::is_read_only;
 
 /// Maximum number of calls in flight. Later calls wait, and are counted as late.
 const MAX_IN_FLIGHT: usize = 1000;
+
+/// Longest recorded distance between two calls that is kept. Longer ones are shortened.
+const MAX_DISTANCE: Duration = Duration::from_secs(60);
 
 /// Time to wait for events after the last call.
 const LATE_EVENTS: Duration = Duration::from_millis(1500);
@@ -37,6 +40,8 @@ pub struct ReplaySpec {
     pub upstream: SocketPath,
     /// Factor by which the distances of calls are shortened.
     pub speed: f64,
+    /// Whether the commands of hooks are executed again.
+    pub hooks: bool,
 }
 
 /// Error of a replay.
@@ -60,6 +65,16 @@ struct PlannedCall {
     request: FieldMessage,
     /// Time from the start of the replay.
     due: Duration,
+}
+
+/// Times at which calls are sent.
+#[derive(Debug, Default)]
+struct Schedule {
+    /// Recorded start of the last call.
+    last: Option<SystemTime>,
+    /// Time of the last call, from the start of the replay.
+    due: Duration,
+    shortened: ShortenedDistances,
 }
 
 /// Result of a call that was sent.
@@ -93,17 +108,17 @@ pub async fn run_replay(recording: &CaptureFile, spec: &ReplaySpec) -> Result<Re
     let targets = phases.observe(Targets::list(&mut client, &recording.calls)).await.map_err(failed)?;
     let runtime = CaptureRuntime { name: runtime.name, version: runtime.version };
     let mut report = ReplayReport::new(recording, &spec.upstream, runtime);
-    let mut planned = Vec::new();
-    let began = recording.calls.first().map(|call| call.start);
+    let (mut planned, mut schedule) = (Vec::new(), Schedule::default());
     for (index, call) in recording.calls.iter().enumerate() {
-        match plan(call, &targets) {
+        match plan(call, &targets, spec.hooks) {
             Ok((method, request)) => {
-                let after = began.and_then(|began| call.start.duration_since(began).ok()).unwrap_or_default();
-                planned.push(PlannedCall { index, method, request, due: after.div_f64(spec.speed) });
+                let due = schedule.next(call.start, spec.speed);
+                planned.push(PlannedCall { index, method, request, due });
             }
             Err(reason) => report.skip(reason, &targets),
         }
     }
+    report.shortened = schedule.shortened;
     let (sent, late) = send_all(recording, planned, &spec.upstream, &mut phases).await;
     phases.wait_for_late_events().await;
     report.late(late);
@@ -121,10 +136,13 @@ pub async fn run_replay(recording: &CaptureFile, spec: &ReplaySpec) -> Result<Re
 }
 
 /// Returns the request to send for a recorded call, or the reason why none is sent.
-fn plan(call: &RecordedCall, targets: &Targets) -> Result<(Method, FieldMessage), SkipReason> {
+fn plan(call: &RecordedCall, targets: &Targets, hooks: bool) -> Result<(Method, FieldMessage), SkipReason> {
     let MethodName::Known(method) = call.method else { return Err(SkipReason::NotReadOnly) };
     if !is_read_only(&call.method) && method.name() != "ExecSync" {
         return Err(SkipReason::NotReadOnly);
+    }
+    if call.may_be_hook() && !hooks {
+        return Err(SkipReason::Hook);
     }
     if call.has_no_command {
         return Err(SkipReason::CommandRedacted);
@@ -132,6 +150,22 @@ fn plan(call: &RecordedCall, targets: &Targets) -> Result<(Method, FieldMessage)
     let mut request = call.request.clone().ok_or(SkipReason::NoRequest)?;
     targets.resolve(&call.method, &mut request).map_err(SkipReason::NotFound)?;
     Ok((method, request))
+}
+
+impl Schedule {
+    /// Returns the time, from the start of the replay, at which the next call is sent. It was
+    /// recorded at `start`.
+    fn next(&mut self, start: SystemTime, speed: f64) -> Duration {
+        let recorded = self.last.and_then(|last| start.duration_since(last).ok()).unwrap_or_default();
+        self.last = Some(start);
+        let excess = recorded.saturating_sub(MAX_DISTANCE);
+        if !excess.is_zero() {
+            self.shortened.count += 1;
+            self.shortened.total_ms += milliseconds(excess);
+        }
+        self.due += recorded.min(MAX_DISTANCE).div_f64(speed);
+        self.due
+    }
 }
 
 /// Sends all calls, each at its time. Returns their results, in the order of their ends, and the
@@ -294,5 +328,70 @@ impl PhaseMeters {
             self.on_event(event);
         }
         self.collect(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::UNIX_EPOCH;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_distance_of_more_than_a_minute_is_shortened_and_counted() {
+        let mut schedule = Schedule::default();
+        let year = 365 * 24 * 60 * 60;
+        let due: Vec<u64> = [100, 130, 190, 190 + year, 150, 151, 300]
+            .into_iter()
+            .map(|start| schedule.next(UNIX_EPOCH + Duration::from_secs(start), 0.5).as_secs())
+            .collect();
+        assert_eq!(due, [0, 60, 180, 300, 300, 302, 422]);
+        assert_eq!(schedule.shortened.count, 2);
+        let shortened = Duration::from_secs_f64(schedule.shortened.total_ms / 1e3);
+        assert_eq!(shortened, Duration::from_secs(year - 60 + 89));
+    }
+
+    #[test]
+    fn the_command_of_a_hook_is_executed_only_on_request() {
+        let call = |id: u64, probe: Value| {
+            json!({
+                "id": id, "start": "2026-01-31T13:09:32Z", "method": "ExecSync", "durationMs": 2.5, "code": "OK",
+                "requestBytes": 1, "responseBytes": 1, "peer": null, "pod": null, "container": null,
+                "timeoutMs": 1000, "response": null, "request": {"message": {"cmd": ["rm", "-r", "/data"]}},
+                "exec": {
+                    "command": ["rm"], "commandTruncated": false, "timeoutSeconds": 1, "exitCode": 0,
+                    "stdoutBytes": 0, "stderrBytes": 0, "probe": probe, "marginMs": null, "phases": null,
+                    "assessment": null, "slowBecause": null, "startedMs": null, "exitedMs": null,
+                    "exitStatus": null, "killed": null, "evidence": null,
+                },
+            })
+            .to_string()
+        };
+        let purpose = |kind: &str, candidates: &[&str]| json!({"type": kind, "candidates": candidates, "source": "manifest", "confidence": 1.0, "periodMs": null});
+        let header = json!({
+            "probeshimCapture": 1, "version": "0", "started": "2026-01-31T13:09:32Z", "forMs": 1000,
+            "runtime": null, "redactCommands": false,
+        });
+        let lines = [
+            header.to_string(),
+            call(1, purpose("preStop", &[])),
+            call(2, purpose("postStart", &[])),
+            call(3, purpose("ambiguous", &["liveness", "preStop"])),
+            call(4, purpose("liveness", &[])),
+            call(5, purpose("ambiguous", &["liveness", "readiness"])),
+            call(6, Value::Null),
+        ];
+        let recording = CaptureFile::parse(lines.join("\n").as_bytes(), Path::new("file")).unwrap();
+        let targets = Targets::new(Vec::new(), Vec::new(), &recording.calls);
+        let skipped = |hooks| -> Vec<u64> {
+            let is_skipped = |call: &&RecordedCall| plan(call, &targets, hooks).is_err();
+            recording.calls.iter().filter(is_skipped).map(|call| call.id).collect()
+        };
+        assert_eq!(skipped(false), [1, 2, 3], "a call that may be a hook is not sent");
+        assert_eq!(skipped(true), [0; 0]);
+        assert_eq!(plan(&recording.calls[0], &targets, false).unwrap_err(), SkipReason::Hook);
     }
 }

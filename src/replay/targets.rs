@@ -46,7 +46,11 @@ impl Targets {
         Ok(Self::new(sandboxes, containers.containers, calls))
     }
 
-    fn new(sandboxes: Vec<PodSandbox>, containers: Vec<Container>, calls: &[RecordedCall]) -> Self {
+    pub(super) fn new(
+        sandboxes: Vec<PodSandbox>,
+        containers: Vec<Container>,
+        calls: &[RecordedCall],
+    ) -> Self {
         let (mut recorded_pods, mut recorded_containers) = (HashMap::new(), HashMap::new());
         for call in calls {
             let Some(pod) = &call.pod else { continue };

@@ -215,7 +215,7 @@ async fn a_replay_sends_calls_that_read_and_execs_again_and_compares_their_resul
     assert_eq!((&report["calls"], &report["sent"]), (&json!(6), &json!(4)), "{report:#}");
     assert_eq!(
         report["skipped"],
-        json!({"notReadOnly": 1, "noRequest": 0, "commandRedacted": 0, "notFound": 1})
+        json!({"notReadOnly": 1, "hooks": 0, "noRequest": 0, "commandRedacted": 0, "notFound": 1})
     );
     assert_eq!(report["notFound"], json!([{"name": "c0ffee", "calls": 1}]));
     assert_eq!(report["differences"], json!([]));

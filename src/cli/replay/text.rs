@@ -7,7 +7,9 @@ use anstyle::AnsiColor;
 use crate::capture::CaptureRuntime;
 use crate::cli::calls::subject;
 use crate::cli::table::{Cell, Column, Table};
-use crate::replay::{CallDifference, LatencyPair, ReplayGroup, ReplayReport, SkippedCalls};
+use crate::replay::{
+    CallDifference, LatencyPair, ReplayGroup, ReplayReport, ShortenedDistances, SkippedCalls,
+};
 use crate::terminal::format;
 use crate::terminal::harmless_lines;
 use crate::terminal::screen::Screen;
@@ -143,9 +145,10 @@ fn totals(report: &ReplayReport) -> String {
         format::counted(report.calls, "call"),
         report.differences.len()
     );
-    let SkippedCalls { not_read_only, no_request, command_redacted, not_found } = report.skipped;
+    let SkippedCalls { not_read_only, hooks, no_request, command_redacted, not_found } = report.skipped;
     for (count, reason) in [
         (not_read_only, "they change the node, are streams, or have unknown methods"),
+        (hooks, "they are, or may be, those of hooks; --hooks executes their commands again"),
         (no_request, "the capture has no request of them"),
         (command_redacted, "arguments of their commands were removed from the capture"),
         (not_found, "their pod or container is not on this node"),
@@ -156,6 +159,11 @@ fn totals(report: &ReplayReport) -> String {
     }
     for unknown in &report.not_found {
         let _ = writeln!(text, "  {}: {}", unknown.name, format::counted(unknown.calls, "call"));
+    }
+    let ShortenedDistances { count, total_ms } = report.shortened;
+    if count > 0 {
+        let (count, total) = (format::counted(count, "distance"), format::milliseconds(total_ms));
+        let _ = writeln!(text, "{count} of more than 60 s shortened, by {total} in all");
     }
     if report.late_ms >= REPORTED_DELAY_MS {
         let _ = writeln!(text, "calls were sent up to {} late", format::milliseconds(report.late_ms));
@@ -227,7 +235,14 @@ mod tests {
             cut_off: true,
             sent: 24,
             late_ms: 12.5,
-            skipped: SkippedCalls { not_read_only: 10, no_request: 2, command_redacted: 1, not_found: 3 },
+            shortened: ShortenedDistances { count: 2, total_ms: 3_722_000.0 },
+            skipped: SkippedCalls {
+                not_read_only: 10,
+                hooks: 1,
+                no_request: 2,
+                command_redacted: 1,
+                not_found: 3,
+            },
             not_found: vec![UnknownTarget { name: "shop/web-0 main".to_owned(), calls: 3 }],
             groups: vec![
                 group("ContainerStatus", None, None),
