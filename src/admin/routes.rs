@@ -27,7 +27,7 @@ use super::api::{self, ErrorBody};
 use super::listener::Caller;
 use super::readiness;
 use super::slots::ConnectionSlot;
-use super::state::{Admin, MAX_FOLLOWERS};
+use super::state::{Admin, MAX_FOLLOWERS, MAX_TIMELINE_READERS};
 use crate::build_info;
 use crate::capture::TooManyCaptures;
 use crate::history::Counts;
@@ -46,6 +46,8 @@ enum RequestError {
     BadRequest(String),
     /// The limit of clients that follow calls or events is reached.
     TooManyFollowers,
+    /// The limit of requests for results over time is reached.
+    TooManyTimelineReaders,
     /// The limit of captures is reached.
     TooManyCaptures(TooManyCaptures),
 }
@@ -304,6 +306,13 @@ impl IntoResponse for RequestError {
         match self {
             Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
             Self::TooManyCaptures(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            Self::TooManyTimelineReaders => {
+                let reason = format!(
+                    "{MAX_TIMELINE_READERS} requests for results over time are being answered, which is the limit; \
+                     try again once one has ended"
+                );
+                refusal(StatusCode::SERVICE_UNAVAILABLE, reason)
+            }
             Self::TooManyFollowers => {
                 let reason =
                     format!("{MAX_FOLLOWERS} clients already follow calls or events, which is the limit");

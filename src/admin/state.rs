@@ -28,6 +28,10 @@ use crate::{execsync, metrics, relay, tap};
 /// connections of the admin socket, so that connections remain for other requests.
 pub(super) const MAX_FOLLOWERS: usize = 192;
 
+/// Maximum number of requests for results over time that are answered at the same time. Each reads
+/// all recorded results from disk.
+pub(super) const MAX_TIMELINE_READERS: usize = 4;
+
 /// Facts about probeshim that do not change at run time.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
@@ -119,7 +123,7 @@ impl ApiMetrics {
     }
 }
 
-/// State of the API servers: data sources, metrics and permits of followers.
+/// State of the API servers: data sources, metrics and permits of requests.
 #[derive(Debug)]
 pub struct Admin {
     pub(crate) info: ServerInfo,
@@ -129,6 +133,8 @@ pub struct Admin {
     pub(super) probe_metrics: Vec<Registry>,
     /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
+    /// Permits of requests for results over time.
+    pub(super) timeline_readers: Arc<Semaphore>,
     /// Addresses of the API that cannot be opened yet, with the reasons.
     failures: Mutex<BTreeMap<&'static str, String>>,
 }
@@ -142,7 +148,8 @@ impl Admin {
         state.policies.register(&mut metrics);
         let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
-        Self { info, state, metrics, probe_metrics, followers, failures: Mutex::default() }
+        let timeline_readers = Arc::new(Semaphore::new(MAX_TIMELINE_READERS));
+        Self { info, state, metrics, probe_metrics, followers, timeline_readers, failures: Mutex::default() }
     }
 
     /// Records why an address of the API cannot be opened; `None` once it is open.

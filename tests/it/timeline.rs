@@ -2,6 +2,7 @@
 //! directory.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::time::{Duration, SystemTime};
 
 use probeshim::admin::Client;
@@ -12,7 +13,7 @@ use probeshim::history::timeline::{GapCause, Period, TimelineReader};
 use probeshim::socket::SocketPath;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixStream};
 
 use crate::playing::{POLITE, begin, start};
 use crate::procrun::{Runtime, until};
@@ -117,4 +118,36 @@ async fn an_invalid_time_of_a_period_is_refused() {
     let query = TimelineQuery { since: "yesterday".to_owned(), until: now };
     let error = client.timeline(&query).await.unwrap_err().to_string();
     assert!(error.contains("since \"yesterday\" must be a time in RFC 3339"), "{error}");
+}
+
+#[tokio::test]
+async fn a_fifth_request_for_results_at_the_same_time_is_refused_until_one_has_ended() {
+    let place = Place::new();
+    let records = place.at("state/calls");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&records).unwrap();
+    // A client that does not read them keeps its request open.
+    let now = SystemTime::now();
+    let tick = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    fs::write(
+        records.join("probes-v1-00000001.jsonl"),
+        format!("{{\"tick\":[{tick},7,[]]}}\n").repeat(200_000),
+    )
+    .unwrap();
+    let (_shim, _runtime) = place.start_with_runtime(&[]).await;
+    let client = Client::new(SocketPath::new(&place.at("admin.sock")).unwrap());
+    let query = TimelineQuery { since: time(now - Duration::from_secs(60)), until: time(now) };
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
+        let path = format!("/v1/timeline?since={}&until={}", query.since, query.until);
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await.unwrap();
+        let mut head = [0; 15];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+        streams.push(stream);
+    }
+    let error = client.timeline(&query).await.unwrap_err().to_string();
+    assert!(error.contains("4 requests for results over time are being answered"), "{error}");
+    streams.pop();
+    until(async || client.timeline(&query).await.ok()).await;
 }

@@ -1,7 +1,7 @@
 //! Route of the results of probes over time.
 
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -9,7 +9,9 @@ use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -22,9 +24,13 @@ use crate::history::timeline::Line;
 /// Size of the pieces of a response, in bytes.
 const CHUNK_BYTES: usize = 1 << 18;
 
+/// Time after which a client that does not read its response loses its permit.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Sends the lines of a response in pieces.
 struct LineSender {
     chunks: mpsc::Sender<io::Result<Bytes>>,
+    runtime: Handle,
     pending: Vec<u8>,
 }
 
@@ -35,14 +41,18 @@ pub(super) async fn timeline(
 ) -> Result<Response, RequestError> {
     let Query(TimelineQuery { since, until }) = query?;
     let (from, to) = (parse("since", &since)?, parse("until", &until)?);
+    // Each request reads all recorded results.
+    let permit = admin.timeline_readers.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| RequestError::TooManyTimelineReaders)?;
     let (chunks, received) = mpsc::channel(2);
     let timeline = admin.state.timeline.clone();
     spawn_blocking(move || {
-        let mut sender = LineSender { chunks, pending: Vec::new() };
+        let mut sender = LineSender { chunks, runtime: Handle::current(), pending: Vec::new() };
         // An error means that the client has disconnected, or that the response ends incomplete.
         if let Err(error) = send_lines(&timeline, from, to, &mut sender) {
-            let _ = sender.chunks.blocking_send(Err(error));
+            let _ = sender.chunks.try_send(Err(error));
         }
+        drop(permit);
     });
     let body = Body::from_stream(ReceiverStream::new(received));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
@@ -83,7 +93,11 @@ impl LineSender {
 
     fn flush(&mut self) -> io::Result<()> {
         let chunk = Bytes::from(std::mem::take(&mut self.pending));
-        self.chunks.blocking_send(Ok(chunk)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sent = self.runtime.block_on(self.chunks.send_timeout(Ok(chunk), STALL_TIMEOUT));
+        sent.map_err(|error| match error {
+            SendTimeoutError::Timeout(_) => io::ErrorKind::TimedOut.into(),
+            SendTimeoutError::Closed(_) => io::ErrorKind::BrokenPipe.into(),
+        })
     }
 }
 
