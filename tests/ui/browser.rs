@@ -9,6 +9,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+/// Maximum size of a printed page, in bytes.
+const MAX_PRINTED_BYTES: usize = 12 << 20;
+
+/// Maximum number of sheets of a printed page. The page of a day of 200 probes has the most.
+const MAX_PRINTED_PAGES: usize = 60;
+
 /// Programs that show a page.
 #[derive(Debug)]
 pub(crate) struct Browser {
@@ -35,6 +41,9 @@ pub(crate) struct Examination {
     pub(crate) messages: Vec<String>,
     /// Views of the page: on a desktop and a phone, light and dark.
     pub(crate) views: Vec<View>,
+    /// The printed page, as a PDF.
+    #[serde(skip)]
+    pub(crate) printed: Vec<u8>,
 }
 
 /// A view of a page.
@@ -74,7 +83,9 @@ impl Browser {
         let script = repository().join("tests/ui").join(script);
         let run = Command::new("node").arg(script).arg(&self.tools).arg(job.to_string()).output().unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        serde_json::from_slice(&run.stdout).unwrap()
+        let mut found: Examination = serde_json::from_slice(&run.stdout).unwrap();
+        found.printed = fs::read(shots.join("print.pdf")).unwrap();
+        found
     }
 }
 
@@ -90,5 +101,25 @@ impl Examination {
             assert!(violations.is_empty(), "{name}: axe found {violations:#?}");
             assert!(wide.is_empty(), "{name}: {wide:#?}");
         }
+        self.assert_is_printed();
     }
+
+    /// Fails unless the printed page is a complete PDF with pages that have text, and of a size
+    /// that can be sent to a colleague.
+    fn assert_is_printed(&self) {
+        assert!(self.printed.starts_with(b"%PDF-") && self.printed.trim_ascii_end().ends_with(b"%%EOF"));
+        assert!(self.printed.len() <= MAX_PRINTED_BYTES, "{} bytes", self.printed.len());
+        // The objects of the file are not compressed, but their streams are.
+        let text = String::from_utf8_lossy(&self.printed);
+        let objects: Vec<&str> = text.split("endobj").collect();
+        let pages: Vec<&&str> = objects.iter().filter(|object| is_page(object)).collect();
+        assert!((1..=MAX_PRINTED_PAGES).contains(&pages.len()), "{} pages", pages.len());
+        assert!(pages.iter().all(|page| page.contains("/Font")), "a page has no text: {pages:#?}");
+    }
+}
+
+/// Returns whether an object of a PDF is a page.
+fn is_page(object: &str) -> bool {
+    let mut types = object.split("/Type").skip(1).map(str::trim_start);
+    types.any(|name| name.strip_prefix("/Page").is_some_and(|rest| !rest.starts_with('s')))
 }
