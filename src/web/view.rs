@@ -20,7 +20,7 @@ use crate::admin::Admin;
 use crate::admin::api::{StatusContainer, StatusPod};
 use crate::history::json::{milliseconds, time};
 use crate::history::timeline::{NodeFacts, Period};
-use crate::lint::{LintFinding, lint};
+use crate::lint::LintFinding;
 use crate::overview::{CurrentPods, LastResults, ProbeRow, StripMark, rows};
 use crate::report::{
     AttemptCounts, Axis, CauseCount, Gap, LatencyMap, LatencyPercentiles, LifecycleEvent, MeanPhases, Report,
@@ -140,7 +140,7 @@ pub(super) async fn view(
 
 fn build(admin: &Admin, selection: &PageSelection, mut period: Period, updates: String) -> PageView {
     // Lints examine all pods, because one pod can be slow because of others.
-    let mut findings = lint(&period);
+    let mut findings = selection.pods.lint(&period);
     findings.retain(|finding| selection.has_subject(&finding.subject));
     selection.apply(&mut period);
     let source = "a running probeshim".to_owned();

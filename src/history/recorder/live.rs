@@ -112,14 +112,14 @@ mod tests {
     use super::*;
     use crate::history::timeline::Prober;
 
-    fn result(call: u64) -> Option<LiveResult> {
-        Some(LiveResult {
+    fn result(call: u64) -> LiveResult {
+        LiveResult {
             series: series(),
             row: Minute::default(),
             duration: Duration::ZERO,
             ended: SystemTime::UNIX_EPOCH,
             call: Some(call),
-        })
+        }
     }
 
     fn series() -> ProbeSeries {
@@ -145,10 +145,10 @@ mod tests {
     fn a_client_gets_each_result_since_its_last_request_once() {
         let (mut ring, now) = (LiveRing::default(), Instant::now());
         let first = ring.after(now, None);
-        (1..=3).for_each(|call| ring.push(now, || result(call)));
+        (1..=3).for_each(|call| ring.push(now, || Some(result(call))));
         let second = ring.after(now, Some(first.next));
         assert_eq!((calls(&second), second.has_missed), (vec![1, 2, 3], false));
-        ring.push(now, || result(4));
+        ring.push(now, || Some(result(4)));
         assert_eq!(calls(&ring.after(now, Some(second.next))), [4]);
         assert_eq!(calls(&ring.after(now, Some(second.next + 1))), [0; 0]);
     }
@@ -158,7 +158,7 @@ mod tests {
         let (mut ring, start) = (LiveRing::default(), Instant::now());
         ring.push(start, || panic!("there was no request"));
         let first = ring.after(start, None);
-        ring.push(start, || result(1));
+        ring.push(start, || Some(result(1)));
         let late = start + 2 * IDLE_TIME;
         ring.push(late, || panic!("the last request is too old"));
         let second = ring.after(late, Some(first.next));
@@ -170,7 +170,7 @@ mod tests {
     fn a_client_that_falls_behind_learns_that_it_missed_results() {
         let (mut ring, now) = (LiveRing::default(), Instant::now());
         let first = ring.after(now, None);
-        (0..=MAX_RESULTS as u64).for_each(|call| ring.push(now, || result(call)));
+        (0..=MAX_RESULTS as u64).for_each(|call| ring.push(now, || Some(result(call))));
         let second = ring.after(now, Some(first.next));
         assert!(second.has_missed);
         assert_eq!(second.results.len(), MAX_RESULTS);
