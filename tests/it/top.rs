@@ -47,6 +47,12 @@ impl Tmux {
         self.press(&[line, "Enter"]).await;
     }
 
+    async fn resize(&self, columns: u16, rows: u16) {
+        let [columns, rows] = [columns, rows].map(|size| size.to_string());
+        let answer = Answer::to(self.command(&["resize-window", "-x", &columns, "-y", &rows])).await;
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+
     async fn screen(&self) -> String {
         Answer::to(self.command(&["capture-pane", "-p"])).await.stdout
     }
@@ -150,6 +156,9 @@ async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_en
     tmux.top(&place, "NO_COLOR=1 LC_ALL=C").await;
     kill_process(tmux.pid().await, Signal::TERM).unwrap();
     tmux.is_restored("terminated").await;
+    tmux.top(&place, "").await;
+    kill_process(tmux.pid().await, Signal::HUP).unwrap();
+    tmux.is_restored("hangup").await;
 
     tmux.top(&place, "").await;
     kill_process(tmux.pid().await, Signal::TSTP).unwrap();
@@ -168,6 +177,29 @@ async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_en
     tmux.press(&["j"]).await;
     tmux.shows("PROBESHIM_TOP_PANIC is set").await;
     tmux.is_restored("panicked").await;
+}
+
+#[tokio::test]
+async fn top_shows_more_columns_on_a_terminal_that_becomes_wider() {
+    let place = Place::new();
+    let tmux = need!(Tmux::start(&place));
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    place.configure(FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
+    tmux.shows("ready").await;
+    let narrow = tmux.top(&place, "").await;
+    assert!(!narrow.contains("PROBER"), "{narrow}");
+    tmux.resize(160, 40).await;
+    tmux.shows("PROBER").await;
+    tmux.resize(60, 12).await;
+    until(|| async {
+        let screen = tmux.screen().await;
+        (screen.contains("it/web") && !screen.contains("PROBER")).then_some(())
+    })
+    .await;
+    tmux.press(&["q"]).await;
+    tmux.is_restored("quit").await;
 }
 
 #[tokio::test]
