@@ -71,7 +71,9 @@ impl Browser {
         fs::copy(page, shots.join("page.html")).unwrap();
         let job =
             json!({"chromium": self.chromium, "url": format!("file://{}", page.display()), "shots": shots});
-        self.run("examine.cjs", &job)
+        let mut found: Examination = self.run("examine.cjs", &job);
+        found.printed = fs::read(shots.join("print.pdf")).unwrap();
+        found
     }
 
     pub(crate) fn chromium(&self) -> &Path {
@@ -83,9 +85,7 @@ impl Browser {
         let script = repository().join("tests/ui").join(script);
         let run = Command::new("node").arg(script).arg(&self.tools).arg(job.to_string()).output().unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        let mut found: Examination = serde_json::from_slice(&run.stdout).unwrap();
-        found.printed = fs::read(shots.join("print.pdf")).unwrap();
-        found
+        serde_json::from_slice(&run.stdout).unwrap()
     }
 }
 
