@@ -23,6 +23,10 @@ pub(super) async fn loopback_hosts_only(request: Request, next: Next) -> Respons
     if !is_named_by_loopback(request.headers()) {
         return (StatusCode::FORBIDDEN, "only loopback host names are answered here\n").into_response();
     }
+    if is_of_other_site(request.headers()) {
+        return (StatusCode::FORBIDDEN, "requests of pages of other sites are not answered\n")
+            .into_response();
+    }
     next.run(request).await
 }
 
@@ -32,6 +36,13 @@ fn is_named_by_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     host.to_str().is_ok_and(is_loopback)
+}
+
+/// Whether a browser sends the request for a page of another site. A link to this address may be
+/// followed.
+fn is_of_other_site(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+    is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate")
 }
 
 /// Whether a host, with or without a port, is a loopback name.
@@ -76,6 +87,19 @@ mod tests {
         ] {
             assert!(!is_loopback(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_request_for_a_page_of_another_site_is_refused_unless_it_follows_a_link() {
+        let is_refused = |site: &'static str, mode: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("sec-fetch-site", site.parse().unwrap());
+            headers.insert("sec-fetch-mode", mode.parse().unwrap());
+            is_of_other_site(&headers)
+        };
+        assert!(is_refused("cross-site", "no-cors") && is_refused("cross-site", "cors"));
+        assert!(!is_refused("cross-site", "navigate") && !is_refused("same-origin", "cors"));
+        assert!(!is_of_other_site(&HeaderMap::new()), "curl");
     }
 
     #[test]

@@ -74,9 +74,9 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<OrOff<LoopbackAddress>>,
 
-    /// Serve /pods on --http too, as a kubelet does on its read-only port, and show commands, output
-    /// and query strings on the web page. Every user of this machine can then read the commands,
-    /// annotations and query strings of pods. The admin socket always serves /pods
+    /// Serve /pods on --http too, as a kubelet does on its read-only port, and show commands,
+    /// output and query strings on the web page. Every user of this machine can then read the
+    /// commands, annotations and query strings of pods. The admin socket always serves /pods
     #[arg(long)]
     pub http_pods: bool,
 

@@ -34,6 +34,8 @@ struct EventRing {
     /// Each event with its number. Numbers increase.
     events: VecDeque<(u64, Arc<Event>)>,
     next: u64,
+    /// Number after the last event that was removed because of a limit.
+    removed: u64,
     /// Number of bytes of all messages together.
     bytes: usize,
     /// Number of the latest event by the hash of its key, for the count of equal events.
@@ -91,6 +93,13 @@ impl EventRecorder {
         (ring.events.range(first..).map(|(_, event)| event.clone()).collect(), ring.next)
     }
 
+    /// Returns whether events that [`after`](Self::after) would return for a number are no longer
+    /// kept.
+    #[must_use]
+    pub fn has_removed_after(&self, number: u64) -> bool {
+        self.lock().removed > number
+    }
+
     /// Returns the events that pass a filter, and a receiver of all later events, unfiltered.
     #[must_use]
     pub fn follow(&self, filter: &EventFilter) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
@@ -126,6 +135,7 @@ impl EventRing {
         self.next += 1;
         while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
             let Some((number, oldest)) = self.events.pop_front() else { break };
+            self.removed = number + 1;
             self.bytes -= oldest.message.len();
             let hash = oldest.event_key();
             if self.numbers.get(&hash) == Some(&number) {

@@ -135,11 +135,14 @@ impl CallRecord {
     }
 
     /// Returns the record with commands reduced to their program, and without output, status
-    /// message, and messages of failed probe attempts, each of which may contain arguments.
+    /// message, arguments of faults, and messages of failed probe attempts, each of which may
+    /// contain arguments.
     pub(crate) fn redacted(mut self) -> Self {
-        if self.call.exec.is_some() || self.call.kill.is_some() || self.call.message.is_some() {
+        let Call { exec, kill, message, marks, .. } = &*self.call;
+        if exec.is_some() || kill.is_some() || message.is_some() || marks.is_some() {
             let mut call = (*self.call).clone();
             call.message = None;
+            call.marks = call.marks.map(|marks| Box::new(marks.redacted()));
             call.exec = call.exec.map(|exec| Box::new(exec.redacted()));
             call.kill = call.kill.map(|kill| Box::new(kill.redacted()));
             self.call = Arc::new(call);

@@ -101,6 +101,12 @@ impl CallHistory {
         self.lock().calls.iter().rev().find(|record| record.call.id == id).cloned()
     }
 
+    /// Returns the oldest call in the history.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Arc<CallRecord>> {
+        self.lock().calls.front().cloned()
+    }
+
     /// Returns the ids of all calls in the history.
     #[must_use]
     pub fn ids(&self) -> HashSet<u64> {

@@ -26,6 +26,17 @@ pub struct FaultMark {
 }
 
 impl CallMarks {
+    /// Returns the marks with only the kinds of actions: their arguments may be output that a rule
+    /// gives a command.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let redacted = |mark: &FaultMark| FaultMark {
+            name: mark.name.clone(),
+            action: mark.action.split('(').next().unwrap_or_default().into(),
+        };
+        Self { faults: self.faults.iter().map(redacted).collect(), policies: self.policies.clone() }
+    }
+
     /// Returns whether the call was not affected.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -77,7 +77,8 @@ impl LifecycleKind {
     }
 
     /// Returns the change that an event reports, if it reports one.
-    fn of_event(event: &json::Event) -> Option<Self> {
+    #[must_use]
+    pub fn of_event(event: &json::Event) -> Option<Self> {
         let is_for_probe = event.message.contains("failed liveness probe")
             || event.message.contains("failed startup probe")
             || event.message.contains("failed readiness probe");

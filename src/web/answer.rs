@@ -23,6 +23,9 @@ pub(super) enum PageError {
     /// The call is not known.
     #[error("{0}")]
     NotFound(String),
+    /// Too many periods are being read.
+    #[error("too many requests for results are being answered: try again")]
+    Busy,
     /// The records cannot be read, or the answer cannot be written.
     #[error("{0}")]
     Internal(String),
@@ -33,6 +36,7 @@ impl IntoResponse for PageError {
         let status = match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(ErrorBody { error: self.to_string() })).into_response()
@@ -57,10 +61,7 @@ pub(super) fn compressed(
     mut response: Response,
 ) -> Result<Response, PageError> {
     let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    let accepts_gzip = accepted.is_some_and(|accepted| {
-        accepted.split(',').any(|coding| matches!(coding.trim(), "gzip" | "gzip;q=1" | "gzip;q=1.0"))
-    });
-    let is_compressed = accepts_gzip && body.len() >= MIN_COMPRESSED;
+    let is_compressed = accepted.is_some_and(accepts_gzip) && body.len() >= MIN_COMPRESSED;
     let body = if is_compressed {
         gzip(&body).map_err(|error| PageError::Internal(error.to_string()))?
     } else {
@@ -73,6 +74,17 @@ pub(super) fn compressed(
     }
     *response.body_mut() = body.into();
     Ok(response)
+}
+
+/// Returns whether a list of codings has gzip, with any weight but 0.
+fn accepts_gzip(accepted: &str) -> bool {
+    accepted.split(',').any(|coding| match coding.split_once(';') {
+        None => coding.trim() == "gzip",
+        Some((name, weight)) => {
+            let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+            name.trim() == "gzip" && weight.is_some_and(|weight| weight > 0.0)
+        }
+    })
 }
 
 fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
@@ -109,7 +121,8 @@ mod tests {
         GzDecoder::new(&*answer).read_to_end(&mut decoded).unwrap();
         assert!(is_compressed && answer.len() < json.len());
         assert_eq!(decoded, json);
-        for accepted in [None, Some("br"), Some("gzip;q=0")] {
+        assert!(body(Some("br;q=1, gzip;q=0.8"), &text).await.0);
+        for accepted in [None, Some("br"), Some("gzip;q=0"), Some("gzip; q=0.0")] {
             assert_eq!(body(accepted, &text).await, (false, json.clone()), "{accepted:?}");
         }
         assert!(!body(Some("gzip"), "short").await.0);

@@ -3,9 +3,11 @@
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use sha2::{Digest as _, Sha256};
 
 use super::answer::{PageError, compressed};
 use crate::admin::INDEX;
+use crate::hex::hex;
 
 /// Content policy: the page may load its own files and answers, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -53,8 +55,10 @@ pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Resul
     }
 }
 
-/// Returns a file. A browser asks again each time, so that it never mixes two versions.
+/// Returns a file. A browser checks each time whether it has changed, so that it never mixes two
+/// versions.
 fn file(headers: &HeaderMap, kind: &'static str, text: &'static str) -> Result<Response, PageError> {
+    let tag = format!("\"{}\"", hex(&Sha256::digest(text)[..8]));
     let common = [
         (header::CONTENT_TYPE, kind),
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -62,7 +66,18 @@ fn file(headers: &HeaderMap, kind: &'static str, text: &'static str) -> Result<R
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    let mut response = compressed(headers, text.into(), (StatusCode::OK, common).into_response())?;
-    response.headers_mut().insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut response = if is_known {
+        (StatusCode::NOT_MODIFIED, common).into_response()
+    } else {
+        compressed(headers, text.into(), (StatusCode::OK, common).into_response())?
+    };
+    let headers = response.headers_mut();
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // `/` is another text for a program that does not accept HTML.
+    headers.insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if let Ok(tag) = tag.parse() {
+        headers.insert(header::ETAG, tag);
+    }
     Ok(response)
 }

@@ -1,6 +1,7 @@
 //! Calls, and the explanation of one.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -13,7 +14,7 @@ use super::period::with_period;
 use super::query::{PageQuery, PageSelection};
 use crate::admin::Admin;
 use crate::execsync::{CallRecord, explain};
-use crate::history::{Filter, json as history_json};
+use crate::history::{Counts, Filter, Selection, json as history_json};
 
 /// Calls of a period.
 #[derive(Debug, Serialize)]
@@ -31,7 +32,7 @@ struct ExplainedCall {
     sentences: Vec<String>,
 }
 
-/// Returns the calls of a period: those in memory if it ends now, otherwise those that are
+/// Returns the calls of a period: those in memory if they begin before it, otherwise those that are
 /// recorded.
 pub(super) async fn calls(
     State(admin): State<Arc<Admin>>,
@@ -41,19 +42,32 @@ pub(super) async fn calls(
     let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
     let selection = query.select(&admin)?;
     let PageSelection { from, to, order, .. } = selection;
-    if !selection.is_live {
+    if !selection.is_live && !covers(&admin, from) {
         let found = with_period(admin, from, to, move |mut period| {
             period.calls.retain(|record| selection.has_call(record));
-            period.calls.sort_by_key(|record| record.call.start + record.call.duration);
+            period.calls.sort_by_key(|record| end_of(record));
             let calls = order.select(period.calls).iter().map(|record| (&**record).into()).collect();
             PageCalls { source: "records", calls }
         });
         return json(&headers, &found.await?);
     }
-    let filter = Filter { since: Some(from), ..selection.filter };
-    let found = admin.state.calls.select(&filter, order);
+    let mut found =
+        admin.state.calls.select(&Filter { since: Some(from), ..Filter::default() }, Selection::All);
+    found.retain(|record| end_of(record) <= to && selection.has_call(record));
+    let found = order.select(found);
     let calls = found.iter().map(|record| (&*shown(&admin, record)).into()).collect();
     json(&headers, &PageCalls { source: "history", calls })
+}
+
+/// Returns whether all calls since a time are in memory.
+fn covers(admin: &Admin, from: SystemTime) -> bool {
+    let Counts { seen, retained } = admin.state.calls.counts();
+    let is_complete = admin.info.started <= from && retained as u64 >= seen;
+    is_complete || admin.state.calls.oldest().is_some_and(|record| end_of(&record) <= from)
+}
+
+fn end_of(record: &CallRecord) -> SystemTime {
+    record.call.start + record.call.duration
 }
 
 /// Returns a call with its explanation. A call that is no longer in memory is looked for in the
@@ -67,7 +81,8 @@ pub(super) async fn call(
     let Path(id) = id.map_err(|_| PageError::BadRequest("the id of a call must be a number".to_owned()))?;
     let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
     let selection = query.select(&admin)?;
-    if let Some(record) = admin.state.calls.get(id).filter(|_| selection.is_live) {
+    let in_memory = admin.state.calls.get(id).filter(|_| selection.is_live || covers(&admin, selection.from));
+    if let Some(record) = in_memory {
         return json(&headers, &ExplainedCall::of(&shown(&admin, &record)));
     }
     let recorded = with_period(admin, selection.from, selection.to, move |period| {

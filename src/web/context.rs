@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::answer::{PageError, json};
 use super::updates::UpdateId;
 use crate::admin::Admin;
+use crate::build_info;
 
 /// Data that all views of the page need.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,8 @@ use crate::admin::Admin;
 struct PageContext {
     /// Admin socket, for command lines.
     admin: String,
+    /// Version of probeshim, with which the files of the page change.
+    version: &'static str,
     /// Id of the first update after the present.
     updates: String,
 }
@@ -27,5 +30,8 @@ pub(super) async fn context(
     headers: HeaderMap,
 ) -> Result<Response, PageError> {
     let updates = UpdateId::now(&admin).to_string();
-    json(&headers, &PageContext { admin: admin.info.admin.clone(), updates })
+    json(
+        &headers,
+        &PageContext { admin: admin.info.admin.clone(), version: build_info::full_version(), updates },
+    )
 }

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use super::answer::PageError;
 use crate::admin::Admin;
 use crate::admin::api::{CallsQuery, StatusPod};
-use crate::execsync::CallRecord;
+use crate::admin::parse;
+use crate::execsync::{CallRecord, ProbeMatch};
+use crate::history::json::Event;
 use crate::history::timeline::{Period, ProbeSeries};
-use crate::history::{Filter, TimeArg};
+use crate::history::{Filter, ProbeLabel, TimeArg};
 use crate::lint::LintSubject;
 use crate::overview::ProbeKey;
 use crate::report::Selection;
@@ -39,6 +41,8 @@ pub(super) struct PageQuery {
     failed: bool,
     last: Option<usize>,
     slowest: Option<usize>,
+    /// Id of the last update that the page has. Only of a request for updates.
+    pub(super) after: Option<String>,
 }
 
 /// The period and the selection of a query.
@@ -50,8 +54,8 @@ pub(super) struct PageSelection {
     pub(super) is_live: bool,
     /// The pods.
     pub(super) pods: Selection,
-    /// Conditions of calls, without the period.
-    pub(super) filter: Filter,
+    /// Conditions of calls, without the period and the probe.
+    filter: Filter,
     container: Option<String>,
     probe: Option<String>,
     peer: Option<String>,
@@ -79,13 +83,15 @@ impl PageQuery {
                 "since must be before until and before the present".to_owned(),
             ));
         }
+        // Checked here, because calls of a probe are selected by its types, see `has_call`.
+        let label = self.probe.as_deref().filter(|probe| !probe.contains(" or "));
+        let _: Option<ProbeLabel> =
+            label.map(|name| parse("probe", name)).transpose().map_err(PageError::BadRequest)?;
         let query = CallsQuery {
             method: self.method,
             namespace: self.namespace,
             pod: self.pod,
             container: self.container,
-            // A probe of several types has no single name in a query of calls.
-            probe: self.probe.clone().filter(|probe| !probe.contains(" or ")),
             peer: self.peer,
             code: self.code,
             failed: self.failed,
@@ -111,9 +117,13 @@ impl PageSelection {
         self.pods.apply(period);
         period.probes.retain(|probe| self.has_series(&probe.series));
         period.calls.retain(|record| self.has_call(record));
-        if let Some(container) = &self.container {
-            period.events.retain(|event| event.container.as_ref() == Some(container));
-        }
+        period.events.retain(|event| self.has_event(event));
+    }
+
+    /// Returns whether an event is selected.
+    pub(super) fn has_event(&self, event: &Event) -> bool {
+        self.pods.has_subject(&LintSubject::for_event(event))
+            && self.container.as_ref().is_none_or(|wanted| event.container.as_ref() == Some(wanted))
     }
 
     /// Returns whether a probe is selected.
@@ -122,9 +132,11 @@ impl PageSelection {
             && self.has_names(Some(&series.container), Some(&series.probe), Some(series.prober.name()))
     }
 
-    /// Returns whether a call of the records is selected.
+    /// Returns whether a call is selected. A call that may belong to several probes is selected with
+    /// each of them.
     pub(super) fn has_call(&self, record: &CallRecord) -> bool {
         self.filter.matches(record)
+            && self.probe.as_deref().is_none_or(|wanted| is_call_of_probe(record, wanted))
     }
 
     /// Returns whether a pod of the node is selected.
@@ -157,4 +169,16 @@ impl PageSelection {
         };
         is(&self.container, container) && is(&self.peer, peer) && self.probe.as_deref().is_none_or(is_probe)
     }
+}
+
+/// Returns whether an ExecSync belongs, or may belong, to a probe or hook. `wanted` is a label, or
+/// types that are joined with `or`.
+fn is_call_of_probe(record: &CallRecord, wanted: &str) -> bool {
+    let Some(identity) = record.analysis.as_ref().map(|analysis| &analysis.identity) else { return false };
+    let is_wanted = |name: &str| wanted.split(" or ").any(|wanted| wanted == name);
+    let is_one = match identity {
+        ProbeMatch::Matched { uses, .. } => uses.iter().any(|used| is_wanted(used.name())),
+        ProbeMatch::Inferred { .. } | ProbeMatch::Unknown => false,
+    };
+    is_one || is_wanted(identity.label().unwrap_or(ProbeMatch::UNKNOWN))
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::admin::Admin;
 use crate::admin::api::{ActiveFault, ExecPolicies, KillTotals, Pause};
+use crate::build_info;
 use crate::kubelet::Kubelet;
 use crate::prober::ProbeManager;
 
@@ -11,6 +12,8 @@ use crate::prober::ProbeManager;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PageState {
+    /// Version of probeshim, with which the files of the page change.
+    version: &'static str,
     /// Enforcement mode: `off`, `dry-run`, `kill` or `restart`.
     mode: &'static str,
     faults: Vec<ActiveFault>,
@@ -34,6 +37,7 @@ impl PageState {
             }
         }
         Self {
+            version: build_info::full_version(),
             mode: admin.mode().name(),
             faults,
             pauses: policies.pauses.list().into_iter().map(Pause::from).collect(),

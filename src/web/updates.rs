@@ -14,18 +14,19 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::answer::PageError;
+use super::query::{PageQuery, PageSelection};
 use super::state::PageState;
 use crate::admin::Admin;
-use crate::history::json::{Event, milliseconds, time};
+use crate::history::json::{Event, time};
 use crate::history::recorder::{LiveResult, LiveResults};
 use crate::history::timeline::redacted_message;
-use crate::report::ResultKind;
+use crate::report::{LifecycleKind, ResultKind};
 
 /// Time between two messages.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -35,14 +36,6 @@ const MAX_DURATION: Duration = Duration::from_secs(15);
 
 /// Time after which a browser reconnects, in milliseconds.
 const RETRY_MS: u32 = 250;
-
-/// Query string of a request for updates.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct UpdatesQuery {
-    /// Id of the last update that the page has.
-    after: Option<String>,
-}
 
 /// Id of an update: the run of probeshim, and the numbers of the next result and event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +55,28 @@ struct UpdatedResult {
     kind: String,
     prober: String,
     result: Option<ResultKind>,
-    ms: f64,
+    /// Id of the ExecSync; null for other handlers.
     call: Option<u64>,
     time: String,
+    /// Number of the result. The id of a view has the number of the first result after it.
+    number: u64,
+}
+
+/// An event as the page gets it.
+#[derive(Debug, Serialize)]
+struct UpdatedEvent {
+    #[serde(flatten)]
+    event: Event,
+    /// Change of a container that the event reports; null if it reports none.
+    kind: Option<LifecycleKind>,
+    /// Types of the probes because of which a container was killed, or would have been.
+    because: Vec<&'static str>,
 }
 
 /// Reads the updates of one browser.
 struct UpdateReader {
     admin: Arc<Admin>,
+    selection: PageSelection,
     last: UpdateId,
     state: Option<PageState>,
 }
@@ -78,9 +85,11 @@ struct UpdateReader {
 pub(super) async fn updates(
     State(admin): State<Arc<Admin>>,
     headers: HeaderMap,
-    query: Result<Query<UpdatesQuery>, QueryRejection>,
+    query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
-    let Query(UpdatesQuery { after }) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
+    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
+    let after = query.after.clone();
+    let selection = query.select(&admin)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
     let last = match last.filter(|id| !id.is_empty()) {
         None => UpdateId::now(&admin),
@@ -89,7 +98,7 @@ pub(super) async fn updates(
         })?,
     };
     let (messages, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-    let mut reader = UpdateReader { admin, last, state: None };
+    let mut reader = UpdateReader { admin, selection, last, state: None };
     tokio::spawn(async move {
         let end = Instant::now() + MAX_DURATION;
         let mut ticks = interval(INTERVAL);
@@ -121,17 +130,21 @@ impl UpdateReader {
             text += &message(self.last, "missed", &"probeshim has restarted");
         }
         let LiveResults { results, next, has_missed } = timeline.results_after(Some(self.last.result));
+        let has_missed = has_missed || self.admin.state.events.has_removed_after(self.last.event);
         let (events, next_event) = self.admin.state.events.after(self.last.event);
         self.last = UpdateId { result: next, event: next_event, ..self.last };
         if has_missed {
             text += &message(self.last, "missed", &"results are no longer kept");
         }
+        let results = results.into_iter().filter(|result| self.selection.has_series(&result.series));
+        let results: Vec<UpdatedResult> = results.map(UpdatedResult::from).collect();
         if !results.is_empty() {
-            let results: Vec<UpdatedResult> = results.into_iter().map(UpdatedResult::from).collect();
             text += &message(self.last, "results", &results);
         }
+        let events = events.iter().map(|event| Event::from(&**event));
+        let events = events.filter(|event| self.selection.has_event(event));
+        let events: Vec<UpdatedEvent> = events.map(|event| self.updated(event)).collect();
         if !events.is_empty() {
-            let events: Vec<Event> = events.iter().map(|event| self.shown(event)).collect();
             text += &message(self.last, "events", &events);
         }
         let state = PageState::of(&self.admin);
@@ -142,12 +155,14 @@ impl UpdateReader {
         text
     }
 
-    fn shown(&self, event: &crate::events::Event) -> Event {
-        let event = Event::from(event);
-        if self.admin.shows_commands() {
-            return event;
-        }
-        Event { message: redacted_message(&event.message), ..event }
+    fn updated(&self, event: Event) -> UpdatedEvent {
+        let kind = LifecycleKind::of_event(&event);
+        let is_kill = matches!(kind, Some(LifecycleKind::Killed | LifecycleKind::WouldBeKilled));
+        let mut because = vec!["startup", "liveness", "readiness"];
+        because.retain(|probe| is_kill && event.message.contains(&format!("{probe} probe")));
+        let shows_commands = self.admin.shows_commands();
+        let message = if shows_commands { event.message } else { redacted_message(&event.message) };
+        UpdatedEvent { event: Event { message, ..event }, kind, because }
     }
 }
 
@@ -188,7 +203,7 @@ impl FromStr for UpdateId {
 
 impl From<LiveResult> for UpdatedResult {
     fn from(result: LiveResult) -> Self {
-        let LiveResult { series, row, duration, ended, call } = result;
+        let LiveResult { number, series, row, ended, call } = result;
         Self {
             namespace: series.namespace,
             pod: series.pod,
@@ -196,9 +211,9 @@ impl From<LiveResult> for UpdatedResult {
             kind: series.probe,
             prober: series.prober.name().to_owned(),
             result: ResultKind::worst(&row),
-            ms: milliseconds(duration),
             call,
             time: time(ended),
+            number,
         }
     }
 }

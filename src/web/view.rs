@@ -88,6 +88,7 @@ struct PageProbe {
     failure_threshold: Option<u32>,
     mean_phases: Option<MeanPhases>,
     causes: Vec<CauseCount>,
+    /// Ids of some of the failed calls.
     failed_calls: Vec<u64>,
 }
 

@@ -87,8 +87,8 @@ const parts = {
     await page.waitForSelector('main table tbody tr');
     const calls = { query: query(page), pods: await texts(page, 'main table tbody td:nth-child(7)'), probes: await texts(page, 'main table tbody td:nth-child(8)'), commands: await texts(page, '.command code') };
     await page.goto(`${url}?view=calls&code=NO_SUCH_CODE`);
-    await page.waitForSelector('[role=alert]');
-    return { overview, calls, error: await page.$eval('[role=alert]', (element) => element.textContent) };
+    await page.waitForSelector('#problem p');
+    return { overview, calls, error: await page.$eval('#problem p', (element) => element.textContent) };
   },
 
   // Uses only the keyboard: from the link to the content to a probe, to its calls, and a filter.
@@ -146,20 +146,104 @@ const parts = {
     return { examined };
   },
 
+  // Follows calls while results arrive all the time.
+  async steady(page) {
+    await open(page, '?view=calls');
+    const newest = () => page.$eval('tbody tr th', (element) => Number(element.textContent));
+    const seen = [await newest()];
+    while (seen.length < 4) {
+      await page.waitForFunction((last) => Number(document.querySelector('tbody tr th').textContent) > last, {}, seen.at(-1));
+      seen.push(await newest());
+    }
+    return { newest: seen };
+  },
+
+  // Hides the page while results arrive, and shows it again.
+  async hidden(page) {
+    await page.evaluateOnNewDocument(() => {
+      globalThis.isHidden = false;
+      Object.defineProperty(document, 'hidden', { get: () => globalThis.isHidden });
+    });
+    const hide = (isHidden) => page.evaluate((value) => {
+      globalThis.isHidden = value;
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, isHidden);
+    let loads = 0;
+    let streams = 0;
+    page.on('request', (request) => {
+      const { pathname } = new URL(request.url());
+      if (pathname === '/page/view') loads += 1;
+      if (pathname === '/page/updates') streams += 1;
+    });
+    await open(page);
+    await page.waitForFunction(() => document.querySelector('#live').textContent === 'live');
+    const attempts = () => page.$$eval('.probe .values a:first-of-type', ([first]) => Number(first.textContent));
+    await hide(true);
+    const before = { loads, streams, attempts: await attempts() };
+    // Results are made while the page is hidden.
+    const results = async () => Number((await (await fetch(`${url}page/context`)).json()).updates.split('-')[1]);
+    const first = await results();
+    while (await results() < first + 12) await new Promise((resolve) => setImmediate(resolve));
+    const hidden = { loads, streams, attempts: await attempts() };
+    await hide(false);
+    await page.waitForFunction((last) => Number(document.querySelector('.probe .values a').textContent) > last + 2, {}, before.attempts);
+    return { before, hidden, shown: { loads, streams } };
+  },
+
+  // Sees an error of a load, and that the view is current again afterwards.
+  async failure(page) {
+    await open(page);
+    await page.waitForSelector('.probe');
+    let isBroken = true;
+    await page.setRequestInterception(true);
+    page.on('request', (request) => {
+      if (isBroken && new URL(request.url()).pathname === '/page/view') {
+        return request.respond({ status: 500, contentType: 'application/json', body: '{"error":"the disk is gone"}' });
+      }
+      return request.continue();
+    });
+    await page.waitForFunction(() => document.querySelector('#problem').textContent.includes('the disk is gone'));
+    const rows = (await page.$$('.probe')).length;
+    isBroken = false;
+    await page.waitForFunction(() => document.querySelector('#problem').textContent === '');
+    await page.waitForFunction(() => document.querySelectorAll('.probe').length > 0);
+    return { rows, heading: await heading(page) };
+  },
+
+  // Collects the command line of each section of each view.
+  async commands(page) {
+    const commands = new Set();
+    await open(page);
+    const probe = await page.waitForSelector('.probe .who a').then((link) => link.evaluate((element) => element.getAttribute('href')));
+    const call = await page.waitForSelector('#slowest article h3 a').then((link) => link.evaluate((element) => element.getAttribute('href')));
+    const now = new Date().toISOString();
+    const addresses = ['', '?namespace=demo&pod=steady', '?container=main&probe=readiness', '?since=30s', '?since=168h', `?since=2h&until=${now}`,
+      '?view=calls', '?view=calls&failed=true&probe=readiness', '?view=calls&since=100h', '?view=calls&code=OK&method=ExecSync&slowest=3',
+      '?view=events', '?view=events&pod=moody', probe.slice(1), call.slice(1)];
+    for (const address of addresses) {
+      await open(page, address);
+      await page.waitForSelector('.command code');
+      for (const command of await texts(page, '.command code')) commands.add(command);
+    }
+    const periods = await page.$$eval('select[name=since] option', (options) => options.map((option) => option.value));
+    return { commands: [...commands], periods };
+  },
+
   // Shows hostile names: each answer of probeshim has them in place of the name of a pod.
   async hostile(page) {
     await page.setRequestInterception(true);
     page.on('request', async (request) => {
       const { pathname } = new URL(request.url());
-      if (!/^\/page\/(view|calls|events)$/.test(pathname)) return request.continue();
+      if (!/^\/page\/(view|calls|calls\/[0-9]+|events)$/.test(pathname)) return request.continue();
       const answer = await fetch(request.url());
-      const text = (await answer.text()).replaceAll('moody', JSON.stringify(hostile).slice(1, -1));
+      const text = (await answer.text()).replaceAll(/moody|cat healthy|No such file or directory/g, JSON.stringify(hostile).slice(1, -1));
       return request.respond({ status: answer.status, contentType: 'application/json', body: text });
     });
     const shown = {};
-    for (const [name, address] of Object.entries({ overview: '', calls: '?view=calls', events: '?view=events' })) {
+    const call = (await (await fetch(`${url}page/calls?method=ExecSync&pod=moody`)).json()).calls[0].id;
+    for (const [name, address] of Object.entries({ overview: '', calls: '?view=calls', events: '?view=events', call: `?view=call&id=${call}` })) {
       await open(page, address);
-      await page.waitForSelector('.probe, tbody tr');
+      await page.waitForSelector('.probe, tbody tr, .sentences');
       shown[name] = await page.evaluate(() => ({
         text: document.body.textContent,
         elements: [...new Set([...document.querySelectorAll('main *')].map((element) => element.localName))].sort(),

@@ -113,6 +113,54 @@ fn filters_are_in_the_address_in_the_words_of_the_command_line() {
 }
 
 #[test]
+fn calls_appear_on_the_open_page_although_results_arrive_all_the_time() {
+    let seen = need!(use_page("steady", ""));
+    assert_quiet(&seen);
+    let newest: Vec<u64> = serde_json::from_value(seen["newest"].clone()).unwrap();
+    assert!(newest.is_sorted(), "{newest:?}");
+}
+
+#[test]
+fn a_hidden_page_sends_no_requests_and_has_all_results_when_it_is_shown() {
+    let seen = need!(use_page("hidden", ""));
+    assert_quiet(&seen);
+    assert_eq!(seen["hidden"], seen["before"], "nothing is loaded and shown while the page is hidden");
+    let streams = |name: &str| seen[name]["streams"].as_u64().unwrap();
+    assert_eq!(streams("shown"), streams("before") + 1, "{seen}");
+}
+
+#[test]
+fn an_error_of_a_load_is_shown_until_the_next_load_and_the_rows_stay() {
+    let seen = need!(use_page("failure", ""));
+    assert!(seen["rows"].as_u64().unwrap() > 0, "{seen}");
+    assert!(seen["heading"].as_str().unwrap().starts_with("Probes of "), "{seen}");
+}
+
+#[test]
+fn every_printed_command_line_runs_and_every_period_of_the_form_is_accepted() {
+    let browser = need!(Browser::find());
+    let demo = Demo::start();
+    let seen = browser.use_page(&demo.url, "commands", "");
+    let commands = strings(&seen["commands"]);
+    assert!(commands.len() > 12, "{commands:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_probeshim")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    // `top` needs a terminal.
+    for command in commands.into_iter().filter(|command| !command.starts_with("probeshim top ")) {
+        let mut run = Command::new("sh");
+        run.args(["-c", command]).current_dir(dir.path()).env("PATH", &path);
+        let answer = run.output().unwrap();
+        assert!(answer.status.success(), "{command}: {}", String::from_utf8_lossy(&answer.stderr));
+    }
+    for period in strings(&seen["periods"]) {
+        let address = demo.url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+        let answer = fixtures::http::get(address, &format!("/page/view?since={period}")).unwrap();
+        assert!(answer.contains("\"isLive\":true"), "{period}: {answer}");
+    }
+}
+
+#[test]
 fn the_keyboard_reaches_probes_calls_and_filters_and_the_focus_is_visible() {
     let seen = need!(use_page("keyboard", ""));
     assert_quiet(&seen);

@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{ApiContext, RequestError};
 use crate::admin::api::TimelineQuery;
-use crate::history::recorder::{RecordedLines, Timeline, read_lines};
+use crate::history::recorder::Timeline;
 use crate::history::timeline::Line;
 
 /// Size of the pieces of a response, in bytes.
@@ -74,13 +74,7 @@ fn send_lines(
             Some(redactor) => redactor.redact(line).map_or(Ok(()), |line| sender.push(&line)),
         }
     };
-    match timeline.recorded_lines(SystemTime::now(), Instant::now()) {
-        RecordedLines::Dir(dir) => read_lines(&dir, send)?,
-        RecordedLines::Memory(segments) => {
-            let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
-            lines.filter(|line| !line.is_empty()).try_for_each(&mut send)?;
-        }
-    }
+    timeline.recorded_lines(SystemTime::now(), Instant::now()).for_each(&mut send)?;
     sender.flush()
 }
 

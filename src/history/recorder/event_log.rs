@@ -16,7 +16,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 const MAX_EVENTS: usize = 256;
 
 /// Events that are not written yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct EventLog {
     /// Number after the last event that was received.
     next: u64,

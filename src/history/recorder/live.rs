@@ -19,12 +19,12 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 /// The result of one attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveResult {
+    /// Number of the result.
+    pub number: u64,
     /// The probe.
     pub series: ProbeSeries,
     /// A row with only this attempt.
     pub row: Minute,
-    /// Duration of the attempt.
-    pub duration: Duration,
     /// Time at which the attempt ended.
     pub ended: SystemTime,
     /// Id of the ExecSync; `None` for other handlers.
@@ -62,8 +62,8 @@ impl LiveRing {
             return;
         }
         let Some(result) = result() else { return };
+        self.kept.push_back(LiveResult { number: self.next, ..result });
         self.next += 1;
-        self.kept.push_back(result);
         if self.kept.len() > MAX_RESULTS {
             self.kept.pop_front();
         }
@@ -72,7 +72,7 @@ impl LiveRing {
     /// Returns the results since an earlier request, or none for the first one.
     pub(super) fn after(&mut self, now: Instant, number: Option<u64>) -> LiveResults {
         self.requested = Some(now);
-        let first = self.next - self.kept.len() as u64;
+        let first = self.kept.front().map_or(self.next, |result| result.number);
         let wanted = number.unwrap_or(self.next);
         let skipped = usize::try_from(wanted.saturating_sub(first)).unwrap_or(usize::MAX);
         LiveResults {
@@ -88,10 +88,10 @@ impl LiveResult {
     /// Returns the result of an ExecSync of a probe.
     pub(super) fn of_call(record: &CallRecord) -> Option<Self> {
         let series = ProbeSeries::of_call(record)?;
-        let (duration, ended) = (record.call.duration, record.call.start + record.call.duration);
+        let ended = record.call.start + record.call.duration;
         let mut row = Minute { minute: Minute::number(ended), ..Minute::default() };
         row.add_call(record);
-        Some(Self { series, row, duration, ended, call: Some(record.call.id) })
+        Some(Self { number: 0, series, row, ended, call: Some(record.call.id) })
     }
 
     /// Returns the result of an attempt of the prober; `None` for an attempt by exec, which is an
@@ -100,10 +100,10 @@ impl LiveResult {
         if matches!(attempt.probe.handler, Handler::Exec(_)) {
             return None;
         }
-        let (duration, ended) = (attempt.duration, attempt.ended);
+        let ended = attempt.ended;
         let mut row = Minute { minute: Minute::number(ended), ..Minute::default() };
         row.add_attempt(attempt);
-        Some(Self { series: ProbeSeries::of_attempt(attempt, redact), row, duration, ended, call: None })
+        Some(Self { number: 0, series: ProbeSeries::of_attempt(attempt, redact), row, ended, call: None })
     }
 }
 
@@ -114,9 +114,9 @@ mod tests {
 
     fn result(call: u64) -> LiveResult {
         LiveResult {
+            number: 0,
             series: series(),
             row: Minute::default(),
-            duration: Duration::ZERO,
             ended: SystemTime::UNIX_EPOCH,
             call: Some(call),
         }

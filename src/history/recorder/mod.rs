@@ -8,6 +8,7 @@ mod live;
 mod open_rows;
 mod ring;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -26,7 +27,9 @@ use self::ring::LineRing;
 use crate::events::EventRecorder;
 use crate::execsync::CallRecord;
 use crate::history::Journal;
-use crate::history::timeline::{Irregularity, Minute, NodeFacts, TimelineBatch, unix_ms};
+use crate::history::timeline::{
+    Irregularity, LineEncoder, Minute, NodeFacts, Period, TimelineBatch, TimelineReader, unix_ms,
+};
 use crate::prober::{AttemptReporter, ProbeAttempt};
 use crate::tap::TapMetrics;
 
@@ -206,6 +209,37 @@ impl Timeline {
         self.0.sources.redact.then(|| LineRedactor::new(self.0.lock().run))
     }
 
+    /// Returns the results of a period, also those that are not written yet. Writes nothing, so that
+    /// a reader that comes often does not make the record longer. Blocks until the lines are read.
+    pub fn read_period(
+        &self,
+        from: SystemTime,
+        to: SystemTime,
+        now: SystemTime,
+        monotonic: Instant,
+    ) -> io::Result<Period> {
+        let (open, lines) = {
+            let state = self.0.lock();
+            let open = LineEncoder::default().encode(&self.0.open_batch(&state, now, monotonic), 0)?;
+            let lines = match &self.0.journal {
+                Some(journal) => RecordedLines::Dir(journal.dir().to_owned()),
+                None => RecordedLines::Memory(state.ring.segments()),
+            };
+            (open, lines)
+        };
+        if let Some(journal) = &self.0.journal {
+            journal.flush();
+        }
+        let mut reader = TimelineReader::new(from, to);
+        let mut add = |line: &[u8]| {
+            reader.add_line(line);
+            Ok(())
+        };
+        lines.for_each(&mut add)?;
+        RecordedLines::Memory(vec![Arc::new(open)]).for_each(&mut add)?;
+        Ok(reader.finish())
+    }
+
     /// Writes everything, and returns the place of the lines. Blocks until they are on disk, or the
     /// disk fails.
     #[must_use]
@@ -217,6 +251,20 @@ impl Timeline {
                 RecordedLines::Dir(journal.dir().to_owned())
             }
             None => RecordedLines::Memory(self.0.lock().ring.segments()),
+        }
+    }
+}
+
+impl RecordedLines {
+    /// Passes each line to `found`, in the order in which they were written. Blocks. Ends at the
+    /// first error of `found`.
+    pub fn for_each(&self, mut found: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        match self {
+            Self::Dir(dir) => read_lines(dir, found),
+            Self::Memory(segments) => {
+                let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
+                lines.filter(|line| !line.is_empty()).try_for_each(&mut found)
+            }
         }
     }
 }
@@ -272,6 +320,23 @@ impl TimelineInner {
             calls: Vec::new(),
             events: state.events.take(events, monotonic, all_events),
             irregularities: std::mem::take(&mut state.irregularities),
+            is_last: false,
+        }
+    }
+
+    /// Returns what is not written yet as a batch, which becomes the next one if nothing is added.
+    fn open_batch(&self, state: &TimelineState, now: SystemTime, monotonic: Instant) -> TimelineBatch {
+        let (rows, calls) = state.rows.clone().take(|_| true);
+        TimelineBatch {
+            run: state.run,
+            number: state.batches + 1,
+            start: Some((state.started, state.node.clone())),
+            from: state.written,
+            to: now,
+            rows,
+            calls,
+            events: state.events.clone().take(&self.sources.events, monotonic, true),
+            irregularities: state.irregularities.clone(),
             is_last: false,
         }
     }

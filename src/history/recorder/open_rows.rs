@@ -27,7 +27,7 @@ const MAX_AMENDABLE: usize = 256;
 const REMEMBERED_MINUTES: u64 = 60;
 
 /// Rows of minutes that have not ended.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OpenRows {
     rows: HashMap<Arc<ProbeSeries>, BTreeMap<u64, OpenRow>>,
     /// Number of notable calls in the rows.
@@ -46,7 +46,7 @@ pub(super) struct OpenRows {
 }
 
 /// A row that is not complete, with its notable calls.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OpenRow {
     minute: Minute,
     first_failed: Option<Arc<CallRecord>>,

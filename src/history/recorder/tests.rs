@@ -261,18 +261,48 @@ fn a_discarded_exec_attempt_counts_once_whenever_a_minute_ends_or_a_reader_asks(
 /// Returns the last hour of a run that records in memory.
 fn period_of(run: &Run, now: SystemTime) -> Period {
     let mut reader = TimelineReader::new(now - Duration::from_secs(3600), now);
-    match run.flush(now) {
-        RecordedLines::Memory(segments) => {
-            let lines = segments.iter().flat_map(|segment| segment.split(|byte| *byte == b'\n'));
-            lines.for_each(|line| reader.add_line(line));
-        }
-        RecordedLines::Dir(dir) => read_lines(&dir, |line| {
-            reader.add_line(line);
-            Ok(())
-        })
-        .unwrap(),
-    }
+    let lines = run.flush(now).for_each(|line| {
+        reader.add_line(line);
+        Ok(())
+    });
+    lines.unwrap();
     reader.finish()
+}
+
+#[test]
+fn a_period_has_what_is_not_written_yet_and_reading_it_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for records in [None, Some(dir.path())] {
+        let run = Run::start(records, 64 << 20, at(0), false);
+        run.timeline.add_call(&Arc::new(exec(1, at(1), Duration::from_millis(20), 0)), None);
+        run.until(at(70));
+        run.timeline.add_call(&Arc::new(exec(2, at(71), Duration::from_millis(20), 1)), None);
+        run.timeline.add_attempt(&http_attempt(at(72), AttemptVerdict::Success, false));
+        let read = || run.timeline.read_period(at(0), at(80), at(80), run.monotonic(at(80))).unwrap();
+        let size = || records.map(|dir| directory_size(dir));
+        let first = read();
+        let before = size();
+        for _ in 0..3 {
+            let again = read();
+            let totals =
+                |period: &Period| period.probes.iter().map(|probe| probe.total()).collect::<Vec<_>>();
+            assert_eq!(totals(&again), totals(&first));
+            assert_eq!(again.gaps, vec![], "the period is known until now");
+        }
+        assert_eq!(size(), before, "nothing is written");
+        let attempts: u32 = first.probes.iter().map(|probe| probe.total().attempts()).sum();
+        assert_eq!((attempts, first.calls.len()), (3, 1), "{first:?}");
+        // What the reader has seen is written later, once.
+        assert_eq!(
+            period_of(&run, at(90)).probes.iter().map(|probe| probe.total().attempts()).sum::<u32>(),
+            3
+        );
+        run.end(None);
+    }
+}
+
+fn directory_size(dir: &Path) -> u64 {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
 
 #[test]

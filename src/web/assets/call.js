@@ -1,21 +1,38 @@
 // One call: its phases and its explanation.
 
 import { address, callsOf, commandLine, dataQuery, ofContainer, selection } from './command.js';
-import { element, name, show } from './dom.js';
+import { element, lines, name, show } from './dom.js';
 import { duration, podName, time } from './format.js';
 import { load, section } from './view.js';
 
 const phaseNames = ['queue', 'prepare', 'start', 'run', 'drain', 'other'];
 
-// Creates the bar of the phases of a call, or of means, with a legend.
-export function phaseBar(phases, caption) {
+// Returns the phases that took time, each with its milliseconds and its share in percent.
+function phaseParts(phases) {
   const parts = phaseNames.map((phase) => [phase, phases[`${phase}Ms`] ?? 0]).filter(([, value]) => value > 0);
   const sum = parts.reduce((total, [, value]) => total + value, 0);
-  if (sum === 0) return null;
+  return parts.map(([phase, value]) => ({ phase, value, share: (100 * value) / sum }));
+}
+
+function segments(parts) {
+  return parts.map(({ phase, share }) => element('i', { class: `phase-${phase}`, 'width%': share }));
+}
+
+// Creates the bar of the phases of a call for a table.
+export function smallBar(phases) {
+  const parts = phaseParts(phases);
+  const text = parts.map(({ phase, value }) => `${phase} ${duration(value)}`).join(', ');
+  return parts.length > 0 ? element('span', { class: 'bar small', role: 'img', 'aria-label': text, title: text }, segments(parts)) : null;
+}
+
+// Creates the bar of the phases of a call, or of means, with a legend.
+export function phaseBar(phases, caption) {
+  const parts = phaseParts(phases);
+  if (parts.length === 0) return null;
   return element('figure', { class: 'phases' },
-    element('div', { class: 'bar', 'aria-hidden': 'true' }, parts.map(([phase, value]) => element('i', { class: `phase-${phase}`, 'width%': (100 * value) / sum }))),
-    element('ul', null, parts.map(([phase, value]) =>
-      element('li', null, element('i', { class: `phase-${phase}`, 'aria-hidden': 'true' }), ` ${phase} ${duration(value)} (${Math.round((100 * value) / sum)} %)`))),
+    element('div', { class: 'bar', 'aria-hidden': 'true' }, segments(parts)),
+    element('ul', null, parts.map(({ phase, value, share }) =>
+      element('li', null, element('i', { class: `phase-${phase}`, 'aria-hidden': 'true' }), ` ${phase} ${duration(value)} (${Math.round(share)} %)`))),
     caption ? element('figcaption', null, caption) : null);
 }
 
@@ -79,7 +96,7 @@ export class CallPage {
       ['Method', element('a', { href: address({ view: 'calls', method: call.method }) }, name(call.method))],
       ['Result', `${resultOf(call)} after ${duration(call.durationMs)}`],
       ['Message', call.message && name(call.message)],
-      ['Start', time(call.start)],
+      ['Start', element('time', { datetime: call.start, title: call.start }, time(call.start))],
       ['Client', call.peer && name(`${call.peer.program ?? 'unknown'} (pid ${call.peer.pid ?? 'unknown'}, uid ${call.peer.uid})`)],
       ['Pod', pod && about && element('a', { href: address({ namespace: about.namespace, pod: about.pod }) }, name(pod))],
       ['Container', container && about && element('a', { href: address({ view: 'calls', ...about }) }, name(container))],
@@ -96,6 +113,6 @@ export class CallPage {
       element('h1', null, `Call ${call.id}`),
       section('explanation', 'Explanation', commandLine('explain', {}, admin, call.id), ...explanation(explained)),
       section('facts', 'Facts', null, element('dl', { class: 'facts' }, list)),
-      element('details', null, element('summary', null, 'JSON'), element('pre', null, JSON.stringify(call, null, 2))));
+      element('details', null, element('summary', null, 'JSON'), lines(JSON.stringify(call, null, 2))));
   }
 }

@@ -1,6 +1,6 @@
 // Calls in a table.
 
-import { callAddress, isFailed, resultOf } from './call.js';
+import { callAddress, isFailed, resultOf, smallBar } from './call.js';
 import { commandLine, currentQuery, dataQuery } from './command.js';
 import { element, KeyedList, name, setText, show } from './dom.js';
 import { counted, duration, podName, time } from './format.js';
@@ -15,11 +15,11 @@ class CallRow {
     const affected = [...(call.faults ?? []).map((fault) => fault.name), ...(call.policy ?? [])];
     this.root = element('tr', { class: isFailed(call) ? 'bad' : call.exec?.assessment === 'slow' ? 'slow' : null },
       element('th', { scope: 'row', class: 'num' }, element('a', { href: callAddress(query, call.id), title: 'Explain this call' }, call.id)),
-      element('td', { class: 'num' }, time(end)),
+      element('td', { class: 'num', title: end }, time(end)),
       element('td', null, name(call.method)),
       element('td', { class: 'result' }, resultOf(call), affected.length > 0 ? element('span', { class: 'minor' }, name(` (${affected.join(', ')})`)) : null),
       element('td', { class: 'num' }, duration(call.durationMs)),
-      element('td', null, call.exec?.phases ? bar(call.exec.phases) : null),
+      element('td', null, call.exec?.phases ? smallBar(call.exec.phases) : null),
       element('td', null, name(pod), ' ', call.container ? name(call.container.name ?? call.container.id ?? '') : null),
       element('td', null, call.exec ? (call.exec.probe?.type ?? 'unknown') : ''),
       element('td', null, call.peer ? name(call.peer.program ?? 'unknown') : ''));
@@ -27,14 +27,6 @@ class CallRow {
 
   // A call that has ended does not change.
   update() {}
-}
-
-function bar(phases) {
-  const parts = ['queue', 'prepare', 'start', 'run', 'drain', 'other'].map((phase) => [phase, phases[`${phase}Ms`] ?? 0]).filter(([, value]) => value > 0);
-  const sum = parts.reduce((total, [, value]) => total + value, 0);
-  const text = parts.map(([phase, value]) => `${phase} ${duration(value)}`).join(', ');
-  return element('span', { class: 'bar small', role: 'img', 'aria-label': text, title: text },
-    parts.map(([phase, value]) => element('i', { class: `phase-${phase}`, 'width%': (100 * value) / sum })));
 }
 
 export class CallsPage {

@@ -4,17 +4,23 @@ export const fields = ['since', 'until', 'namespace', 'pod', 'container', 'probe
 
 const defaults = { since: '1h' };
 
-// Flags of the commands by fields of the address. `--peer` of `calls` is a field here too.
+// Flags of the commands by fields of the address.
 const flags = {
   calls: ['since', 'namespace', 'pod', 'container', 'probe', 'peer', 'method', 'code', 'failed', 'last', 'slowest'],
   lint: ['since', 'until', 'namespace', 'pod'],
   report: ['since', 'until', 'namespace', 'pod'],
   top: ['since'],
   events: ['since', 'namespace', 'pod'],
-  probes: ['namespace'],
   explain: [],
   status: [],
 };
+
+// Fields that select an object.
+const objects = ['namespace', 'pod', 'container', 'probe', 'peer'];
+
+// Longest and shortest duration before the present that the commands know, in seconds.
+const longest = 24 * 3600;
+const shortest = 60;
 
 // The part of the address of this page that selects a view and what is in it.
 export function currentQuery() {
@@ -31,6 +37,12 @@ export function address(query) {
 // Returns the fields of a query that select something, without the view.
 export function selection(query) {
   return Object.fromEntries(fields.filter((name) => query[name]).map((name) => [name, query[name]]));
+}
+
+// Returns the fields that select a period and objects, as all views do.
+export function common(query) {
+  const { method, code, failed, ...rest } = selection(query);
+  return rest;
 }
 
 // Returns the query string of a request for data.
@@ -53,25 +65,32 @@ export function ofContainer({ namespace, pod, container }) {
   return { namespace: namespace || undefined, pod, container };
 }
 
-// Returns the command line that shows the same on a terminal. `calls` and `events` know the last
-// day; a report is made of any period.
+// Returns the command line that shows the same on a terminal, or the most similar one with a
+// comment. `calls`, `events` and `top` know durations up to a day; a report is made of any period.
 export function commandLine(command, query, admin, argument) {
   const all = { since: '1h', ...query };
-  if ((command === 'calls' || command === 'events') && !isRecent(all)) return commandLine('report', query, admin);
+  const needsDuration = ['calls', 'events', 'top'].includes(command);
+  if (needsDuration && !isRecent(all)) return commandLine('report', query, admin);
+  // `top` has a filter, but no flags for it.
+  if (command === 'top' && objects.some((name) => all[name])) return commandLine('report', query, admin);
   const words = ['probeshim', command];
   if (argument !== undefined) words.push(String(argument));
   if (command === 'calls') words.push('--all');
-  for (const name of flags[command]) {
-    const value = all[name];
-    if (value && !String(value).includes(' or ')) words.push(`--${name}`, ...(name === 'failed' ? [] : [quoted(String(value))]));
-  }
+  const known = flags[command];
+  const isShown = (name) => all[name] && !(name === 'probe' && all[name].includes(' or '));
+  for (const name of known.filter(isShown)) words.push(`--${name}`, ...(name === 'failed' ? [] : [quoted(String(all[name]))]));
   if (command === 'report') words.push('-o', 'report.html');
   if (admin && admin !== 'unix:///run/probeshim/admin.sock') words.push('--admin', quoted(admin.replace(/^unix:\/\//, '')));
-  return words.join(' ');
+  const missing = known.length > 0 ? [...objects, 'method', 'code', 'failed'].filter((name) => all[name] && !(known.includes(name) && isShown(name))) : [];
+  return missing.length > 0 ? `${words.join(' ')} # without ${missing.join(', ')}` : words.join(' ');
 }
 
+// Returns whether a period ends now and is short enough for commands that follow the present.
 function isRecent({ since, until }) {
-  return !until && /^([0-9]+(ms|s|m)|([0-9]|1[0-9]|2[0-4])h)+$/.test(since);
+  const units = { ms: 0.001, s: 1, m: 60, h: 3600 };
+  const parts = [...since.matchAll(/([0-9]+)(ms|s|m|h)/g)];
+  const seconds = parts.reduce((sum, [, value, unit]) => sum + value * units[unit], 0);
+  return !until && parts.map(([part]) => part).join('') === since && seconds >= shortest && seconds <= longest;
 }
 
 function quoted(word) {

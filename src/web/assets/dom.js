@@ -32,6 +32,14 @@ function fill(created, attributes, children) {
   return created;
 }
 
+// Creates a preformatted text, in which line breaks stay.
+export function lines(text) {
+  const created = element('pre');
+  const shown = text.split('\n').map(printable).join('\n');
+  created.append(document.createTextNode(shown));
+  return created;
+}
+
 // Replaces the content of an element.
 export function show(target, ...children) {
   target.replaceChildren(...nodes(children));

@@ -1,7 +1,7 @@
 // Events in a table.
 
-import { commandLine, currentQuery, dataQuery, selection } from './command.js';
-import { element, KeyedList, name, setText, show } from './dom.js';
+import { commandLine, common, currentQuery, dataQuery } from './command.js';
+import { element, KeyedList, name, setAttribute, setText, show } from './dom.js';
 import { counted, podName, time } from './format.js';
 import { load, tableView } from './view.js';
 
@@ -23,6 +23,7 @@ class EventRow {
 
   update(event) {
     setText(this.time, time(event.time));
+    setAttribute(this.time, 'title', event.time);
     setText(this.count, String(event.count));
   }
 }
@@ -44,7 +45,7 @@ export class EventsPage {
   }
 
   load(signal) {
-    return load(`/page/events?${dataQuery(selection(this.query))}`, signal);
+    return load(`/page/events?${dataQuery(common(this.query))}`, signal);
   }
 
   title() {

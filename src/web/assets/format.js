@@ -33,6 +33,11 @@ export function time(text, withSeconds = true) {
   return at.toDateString() === new Date().toDateString() ? clock : `${day} ${clock}`;
 }
 
+// Returns the time zone of the shown times.
+export function zone() {
+  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
 function pad(value) {
   return String(value).padStart(2, '0');
 }

@@ -2,133 +2,178 @@
 
 import { CallPage } from './call.js';
 import { CallsPage } from './calls.js';
-import { address, currentQuery, fields, selection } from './command.js';
+import { address, common, currentQuery, dataQuery, fields, selection } from './command.js';
 import { element, printable, setText, show } from './dom.js';
 import { EventsPage } from './events.js';
 import { OverviewPage } from './overview.js';
 import { ProbePage } from './probe.js';
 import { AnswerError, ConnectionError, load } from './view.js';
 
-// Minimum time between two loads of a view, in milliseconds: after an event, and otherwise.
+// Minimum time between two loads of a view, in milliseconds: after a change, and otherwise.
 const soon = 2_000;
 const later = 60_000;
 
-// A view is loaded at most for this share of the time.
-const loadShare = 250;
+// Maximum share of the time in which a view is loaded: after changes, and otherwise.
+const busyShare = 1 / 20;
+const quietShare = 1 / 250;
 
 // Time after which a lost connection is reported, in milliseconds. The browser reconnects every 15
 // seconds in a moment.
-const patience = 3_000;
+const reconnectDelay = 3_000;
 
 const pages = { overview: OverviewPage, calls: CallsPage, call: CallPage, events: EventsPage, probe: ProbePage };
 
 const main = document.querySelector('#main');
+const problem = document.querySelector('#problem');
 const form = document.querySelector('#filters');
 const status = document.querySelector('#live');
 
-// The view that is shown, with what keeps it up to date.
+// The session of the view that is shown.
 let shown = null;
 
+// Shows a view, and keeps it up to date until it is closed. At most one load is in progress.
 class Session {
   constructor(query) {
     this.query = query;
-    const Page = pages[query.view ?? 'overview'] ?? OverviewPage;
-    this.page = new Page(main, query);
+    this.Page = pages[query.view ?? 'overview'] ?? OverviewPage;
     this.aborted = new AbortController();
     this.isLive = !query.until && query.view !== 'call';
+    // Messages that arrive during a load.
+    this.waiting = [];
+    document.addEventListener('visibilitychange', () => this.onVisibility(), { signal: this.aborted.signal });
   }
 
   async open() {
     main.setAttribute('aria-busy', 'true');
-    try {
-      this.context = await load('/page/context', this.aborted.signal);
-      await this.reload();
-      if (this.isLive) this.follow();
-      else setText(status, this.query.until ? 'past' : '');
-    } catch (error) {
-      this.fail(error);
-    } finally {
-      main.removeAttribute('aria-busy');
-    }
+    showStatus(this.query.until ? 'past' : '');
+    await this.reload();
+    main.removeAttribute('aria-busy');
   }
 
+  // Loads the view. After an error the content stays, and the load is tried again.
   async reload() {
     clearTimeout(this.timer);
-    const started = performance.now();
-    const data = await this.page.load(this.aborted.signal);
-    if (this.aborted.signal.aborted) return;
-    this.loaded = performance.now();
-    this.pause = Math.max(later, loadShare * Math.max(data.buildMs ?? 0, this.loaded - started));
-    // Results that the view has already may arrive once more: they are counted twice until the
-    // next load.
-    this.context.updates = data.updates ?? this.context.updates;
-    this.page.update(data, this.context);
-    document.title = printable(`${this.page.title()} – probeshim`);
-    if (this.isLive) this.timer = setTimeout(() => this.refresh(), this.pause);
+    this.due = undefined;
+    const began = performance.now();
+    this.isLoading = true;
+    try {
+      this.context ??= await load('/page/context', this.aborted.signal);
+      const today = new Date().toDateString();
+      // Times of an earlier day need their date.
+      if (this.day !== today) this.page = new this.Page(main, this.query);
+      this.day = today;
+      const data = await this.page.load(this.aborted.signal);
+      if (this.aborted.signal.aborted) return;
+      this.page.update(data, this.context);
+      this.loaded = data;
+      show(problem);
+      document.title = printable(`${this.page.title()} – probeshim`);
+    } catch (error) {
+      if (this.aborted.signal.aborted) return;
+      this.fail(error);
+    } finally {
+      this.isLoading = false;
+    }
+    const took = Math.max(this.loaded?.buildMs ?? 0, performance.now() - began);
+    this.ended = performance.now();
+    this.shortest = Math.max(soon, took / busyShare);
+    if (this.isLive || !this.loaded) this.schedule(this.loaded ? Math.max(later, took / quietShare) : reconnectDelay);
+    if (this.isLive && this.loaded) {
+      this.follow();
+      this.waiting.splice(0).forEach((message) => this.onMessage(message));
+    }
   }
 
-  // Loads the view again, unless the page is hidden.
-  async refresh() {
+  // Plans the next load at the latest after a time. A load that is planned earlier stays.
+  schedule(delay) {
+    if (this.aborted.signal.aborted) return;
+    const due = performance.now() + delay;
+    if (this.due !== undefined && this.due <= due) return;
+    this.due = due;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.onDue(), delay);
+  }
+
+  // Plans a load because the view has changed.
+  refreshSoon() {
+    this.schedule(Math.max(this.shortest - (performance.now() - this.ended), 0));
+  }
+
+  onDue() {
+    this.due = undefined;
+    if (document.hidden) this.isStale = true;
+    else if (this.isLoading) this.schedule(soon);
+    else this.reload();
+  }
+
+  // A hidden page has no connection: a browser permits only six of them to one host.
+  onVisibility() {
+    if (!this.isLive || !this.loaded) return;
     if (document.hidden) {
-      document.addEventListener('visibilitychange', () => this.refresh(), { once: true, signal: this.aborted.signal });
+      this.source?.close();
+      this.source = undefined;
       return;
     }
-    try {
-      await this.reload();
-    } catch (error) {
-      if (!(error instanceof ConnectionError)) this.fail(error);
-      else this.timer = setTimeout(() => this.refresh(), soon);
+    this.follow();
+    if (this.isStale) {
+      this.isStale = false;
+      this.refreshSoon();
     }
-  }
-
-  // Loads the view again in a moment, because it has changed.
-  refreshSoon() {
-    const wait = Math.max(soon, (this.pause / later) * soon - (performance.now() - this.loaded));
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.refresh(), Math.min(wait, this.pause));
   }
 
   follow() {
-    const { page } = this;
-    this.source = new EventSource(`/page/updates?after=${this.context.updates}`);
-    const on = (kind, handle) => this.source.addEventListener(kind, ({ data }) => {
-      const isStale = handle(JSON.parse(data));
-      if (isStale || page.reloadsOn?.includes(kind)) this.refreshSoon();
-    });
-    on('results', (results) => page.onResults?.(results));
-    on('events', (events) => page.onEvents?.(events));
-    on('state', (state) => {
-      showMode(state.mode);
-      page.onState?.(state);
-    });
-    on('missed', () => true);
+    if (this.source || document.hidden) return;
+    this.last ??= this.loaded.updates ?? this.context.updates;
+    this.source = new EventSource(`/page/updates?${dataQuery(common(this.query), { after: this.last })}`);
+    for (const kind of ['results', 'events', 'state', 'missed']) {
+      this.source.addEventListener(kind, ({ data, lastEventId }) => {
+        this.last = lastEventId;
+        const message = { kind, data: JSON.parse(data), id: lastEventId };
+        if (this.isLoading) this.waiting.push(message);
+        else this.onMessage(message);
+      });
+    }
     this.source.onopen = () => {
       clearTimeout(this.lost);
       this.lost = undefined;
-      setText(status, 'live');
+      showStatus('live');
     };
     this.source.onerror = () => {
-      this.lost ??= setTimeout(() => setText(status, 'not connected: trying again'), patience);
+      this.lost ??= setTimeout(() => showStatus('not connected: trying again'), reconnectDelay);
       // A browser gives up after some errors.
-      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => this.reopen(), patience);
+      if (this.source.readyState !== EventSource.CLOSED) return;
+      this.source = undefined;
+      setTimeout(() => !this.aborted.signal.aborted && this.follow(), reconnectDelay);
     };
   }
 
-  reopen() {
-    if (this.aborted.signal.aborted) return;
-    this.source.close();
-    this.follow();
-    this.refreshSoon();
+  // Passes a message to the view, without what the loaded view has already.
+  onMessage({ kind, data, id }) {
+    const { page } = this;
+    const [, result, event] = (this.loaded.updates ?? '0-0-0').split('-').map(Number);
+    let isStale = kind === 'missed' || page.reloadsOn?.includes(kind);
+    if (kind === 'results') {
+      const unseen = data.filter(({ number }) => number >= result);
+      if (unseen.length > 0 && page.onResults?.(unseen)) isStale = true;
+    } else if (kind === 'events') {
+      if (Number(id.split('-')[2]) > event && page.onEvents?.(data)) isStale = true;
+    } else if (kind === 'state') {
+      // The files of the page are those of another version.
+      if (data.version !== this.context.version) location.reload();
+      showMode(data.mode);
+      page.onState?.(data);
+    }
+    if (isStale) this.refreshSoon();
   }
 
   fail(error) {
-    if (this.aborted.signal.aborted) return;
     const isKnown = error instanceof AnswerError || error instanceof ConnectionError;
     if (!isKnown) console.error(error.stack);
-    show(main,
-      element('h1', null, 'This view cannot be shown'),
-      element('p', { class: 'empty', role: 'alert' }, isKnown ? error.message : 'The page has a bug: see the console of the browser.'),
-      element('p', null, element('a', { href: location.href }, 'Try again')));
+    const reason = isKnown ? error.message : 'The page has a bug: see the console of the browser.';
+    if (!this.loaded) show(main, element('h1', null, 'This view cannot be shown'));
+    show(problem, element('p', { class: 'empty' }, reason));
+    // A refused request is refused again.
+    if (error instanceof AnswerError && !this.loaded) this.close();
   }
 
   close() {
@@ -137,6 +182,11 @@ class Session {
     clearTimeout(this.timer);
     clearTimeout(this.lost);
   }
+}
+
+function showStatus(text) {
+  setText(status, text);
+  status.className = text === 'live' ? 'good' : '';
 }
 
 function showMode(mode) {
@@ -154,10 +204,8 @@ function showQuery(query) {
     else input.value = query[field] ?? '';
   }
   form.classList.toggle('for-calls', query.view === 'calls');
-  const rest = selection(query);
-  const { method, code, failed, ...common } = rest;
-  const views = [['overview', 'Overview', common], ['calls', 'Calls', rest], ['events', 'Events', common]];
-  document.querySelector('#views').replaceChildren(...views.map(([view, title, fieldsOfView]) =>
+  const views = [['overview', 'Overview', common(query)], ['calls', 'Calls', selection(query)], ['events', 'Events', common(query)]];
+  show(document.querySelector('#views'), views.map(([view, title, fieldsOfView]) =>
     element('li', null, element('a', {
       href: address({ view: view === 'overview' ? undefined : view, ...fieldsOfView }),
       'aria-current': (query.view ?? 'overview') === view ? 'page' : null,
@@ -172,6 +220,7 @@ function choose(select, value) {
 
 function open() {
   shown?.close();
+  show(problem);
   const query = currentQuery();
   showQuery(query);
   shown = new Session(query);

@@ -1,11 +1,11 @@
 // The overview: what is wrong, what has changed, all probes, latencies and the slowest calls.
 
 import { callAddress, phaseBar, sentencesOf } from './call.js';
-import { address, commandLine, currentQuery, dataQuery, ofContainer, selection } from './command.js';
+import { address, commandLine, common, currentQuery, dataQuery, ofContainer, selection } from './command.js';
 import { element, name, show } from './dom.js';
-import { counted, duration, number, podName, time } from './format.js';
+import { counted, duration, number, podName, time, zone } from './format.js';
 import { latency } from './latency.js';
-import { isKill, LiveProbes, podState, ProbeList } from './probes.js';
+import { failures, isKill, LiveProbes, podState, ProbeList } from './probes.js';
 import { legend } from './strip.js';
 import { load, Part, section } from './view.js';
 
@@ -22,7 +22,7 @@ function tiles({ totals, findings }, query) {
   const calls = (more) => address({ view: 'calls', ...selection(query), method: 'ExecSync', ...more });
   const events = address({ view: 'events', ...selection(query) });
   const tile = (title, value, href, isBad) => element('div', { class: isBad ? 'bad' : null }, element('dt', null, title), element('dd', null, href ? element('a', { href }, value) : value));
-  const failed = totals.failures + totals.timeouts + totals.errors;
+  const failed = failures(totals);
   return [
     tile('probes', number(totals.probes), '#probes'),
     tile('with failures', number(totals.failedProbes), '#probes', totals.failedProbes > 0),
@@ -92,7 +92,7 @@ function slowest(query, calls) {
     return element('article', null,
       element('h3', null, element('a', { href: callAddress(query, call.id) }, `Call ${call.id}`), ` ${duration(call.durationMs)} `, name(pod), ' ', call.container ? name(call.container.name ?? '') : null, ' ', element('b', null, call.exec?.probe?.type ?? 'unknown')),
       explained.call.exec?.phases ? phaseBar(explained.call.exec.phases) : null,
-      element('details', null, element('summary', null, 'Explanation'), sentencesOf(explained)));
+      element('details', { 'data-key': call.id }, element('summary', null, 'Explanation'), sentencesOf(explained)));
   });
 }
 
@@ -126,7 +126,7 @@ export class OverviewPage {
   }
 
   load(signal) {
-    return load(`/page/view?${dataQuery(selection(this.query))}`, signal);
+    return load(`/page/view?${dataQuery(common(this.query))}`, signal);
   }
 
   title() {
@@ -148,7 +148,7 @@ export class OverviewPage {
       return created.root;
     };
     this.parts = [];
-    const command = (of) => commandLine(of, currentQuery(), admin);
+    const command = (of) => commandLine(of, common(currentQuery()), admin);
     this.changes = new Part(element('div', { role: 'log', 'aria-live': 'polite', 'aria-label': 'Recent changes' }), (events) => recent(query, events));
     this.policies = new Part(element('div'), policies);
     this.parts.push([this.policies, ({ state }) => state]);
@@ -156,7 +156,7 @@ export class OverviewPage {
     this.probes = new ProbeList(list, query);
     show(this.main,
       element('h1', null, 'Probes of ', name(view.node?.host ?? 'this node')),
-      part({ class: 'period' }, ([from, to, isLive]) => [element('p', null, `${time(from)} – ${isLive ? 'now' : time(to)}`)], ({ from, to, isLive }) => [from.slice(0, 16), isLive ? '' : to, isLive]),
+      part({ class: 'period' }, ([from, to, isLive]) => [element('p', null, `${time(from)} – ${isLive ? 'now' : time(to)}, ${zone()}`)], ({ from, to, isLive }) => [from.slice(0, 16), isLive ? '' : to, isLive]),
       part({ class: 'tiles' }, (value) => tiles(value, query), ({ totals, findings: found }) => ({ totals, findings: found }), 'dl'),
       this.policies.root,
       view.showsCommands ? null : element('p', { class: 'minor' }, 'Commands, output and messages are not shown, because every user of this machine can open this page. ', element('code', null, '--http-pods'), ' shows them.'),
@@ -167,8 +167,8 @@ export class OverviewPage {
         list,
         part(null, otherPods, ({ pods, probes }) => ({ pods, probes: probes.map(({ namespace, pod }) => ({ namespace, pod })) })),
         part(null, gapTexts, ({ gaps }) => gaps)),
-      section('latency', 'Latency', commandLine('report', currentQuery(), admin), part(null, (value) => latency({ latency: value }, query), (value) => value.latency)),
-      section('slowest', 'Slowest calls', commandLine('calls', { ...currentQuery(), method: 'ExecSync', slowest: 12 }, admin),
+      section('latency', 'Latency', command('report'), part(null, (value) => latency({ latency: value }, query), (value) => value.latency)),
+      section('slowest', 'Slowest calls', commandLine('calls', { ...common(currentQuery()), method: 'ExecSync', slowest: 12 }, admin),
         element('p', { class: 'minor' }, 'The slowest of the slow and failed ExecSyncs that are kept, at most 16 per minute and three per container.'),
         part(null, (calls) => slowest(query, calls), ({ slowestCalls }) => slowestCalls)),
       section('node', 'Node', commandLine('status', {}, admin), part(null, node, ({ node: facts, version }) => ({ node: facts, version }))));
@@ -192,7 +192,7 @@ export class OverviewPage {
     for (const event of events.filter(isKill)) {
       this.live.addKill(event).forEach((probe) => this.probes.updateProbe(probe));
     }
-    const shown = events.filter((event) => changes.has(event.reason) && isSelected(event, this.query));
+    const shown = events.filter((event) => changes.has(event.reason));
     if (shown.length > 0) {
       this.recent = [...shown.reverse(), ...this.recent].slice(0, lastChanges);
       this.changes.update(this.recent);
@@ -203,9 +203,4 @@ export class OverviewPage {
   onState(state) {
     this.policies?.update(state);
   }
-}
-
-function isSelected(event, { namespace, pod, container }) {
-  return (!namespace || event.namespace === namespace) && (!container || event.container === container)
-    && (!pod || event.pod === pod || podName(event.namespace, event.pod) === pod);
 }

@@ -1,7 +1,7 @@
 // One probe: its results over time, its numbers, its phases, and what happened to its container.
 
-import { phaseBar } from './call.js';
-import { address, callsOf, commandLine, dataQuery, ofContainer, selection } from './command.js';
+import { callAddress, phaseBar } from './call.js';
+import { address, callsOf, commandLine, common, dataQuery, ofContainer } from './command.js';
 import { element, name, show } from './dom.js';
 import { counted, duration, number, podName, time } from './format.js';
 import { finding } from './overview.js';
@@ -12,6 +12,8 @@ import { load, Part, section } from './view.js';
 function facts(query, probe) {
   const calls = (more) => address(callsOf(query, probe, more));
   const link = (value, more) => element('a', { href: calls(more) }, value);
+  const events = address({ view: 'events', since: query.since, until: query.until, ...ofContainer(probe) });
+  const eventLink = (value) => element('a', { href: events }, value);
   const list = [
     ['Handler', element('code', null, name(probe.handler))],
     ['Made by', name(probe.prober || 'no attempts')],
@@ -20,14 +22,15 @@ function facts(query, probe) {
     ['Failure threshold', probe.failureThreshold],
     ['Attempts', link(number(probe.attempts))],
     ['Failed', link(`${number(failures(probe))} (${counted(probe.failures, 'failure')}, ${counted(probe.timeouts, 'timeout')}, ${counted(probe.errors, 'error')})`, { failed: true })],
-    ['Without a result', number(probe.noResult)],
+    ['Failed calls', probe.failedCalls.map((call) => [element('a', { href: callAddress(query, call) }, call), ' '])],
+    ['Without a result', link(number(probe.noResult))],
     ['Slow', link(number(probe.slow), { slowest: 50 })],
-    ['Kills', `${number(probe.kills)}, ${number(probe.wouldBeKills)} would be`],
-    ['Restarts', number(probe.restarts)],
+    ['Kills', eventLink(`${number(probe.kills)}, ${number(probe.wouldBeKills)} would be`)],
+    ['Restarts', eventLink(number(probe.restarts))],
     ['p50, p90, p99', link([probe.p50Ms, probe.p90Ms, probe.p99Ms].map(duration).join(', '), { slowest: 50 })],
-    ['Causes', probe.causes.map(({ cause, count }) => `${cause} ${number(count)}`).join(', ')],
+    ['Causes', probe.causes.length > 0 && link(probe.causes.map(({ cause, count }) => `${cause} ${number(count)}`).join(', '), { failed: true })],
   ];
-  return element('dl', { class: 'facts' }, list.filter(([, value]) => value !== null && value !== '').flatMap(([title, value]) => [element('dt', null, title), element('dd', null, value)]));
+  return element('dl', { class: 'facts' }, list.filter(([, value]) => value !== null && value !== false && value.length !== 0).flatMap(([title, value]) => [element('dt', null, title), element('dd', null, value)]));
 }
 
 function lifecycle(events) {
@@ -44,7 +47,7 @@ export class ProbePage {
   }
 
   load(signal) {
-    return load(`/page/view?${dataQuery(selection(this.query))}`, signal);
+    return load(`/page/view?${dataQuery(common(this.query))}`, signal);
   }
 
   title() {

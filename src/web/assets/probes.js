@@ -1,5 +1,6 @@
 // The probes of a view by pod, with their strips and numbers.
 
+import { callAddress } from './call.js';
 import { address, callsOf, ofContainer } from './command.js';
 import { element, KeyedList, name, setAttribute, setText } from './dom.js';
 import { duration, number, podName } from './format.js';
@@ -27,7 +28,8 @@ class ProbeView {
   constructor(query, probe) {
     const calls = (more) => callsOf(query, probe, more);
     this.strip = new Strip();
-    this.result = element('span', { class: 'result' });
+    this.query = query;
+    this.result = element('a', { class: 'result', title: 'Last result: show the call' });
     this.attempts = numberLink(calls(), 'Attempts: show the calls');
     this.failed = numberLink(calls({ failed: true }), 'Failures, timeouts and errors: show the failed calls');
     this.p50 = numberLink(calls(), 'Median of the duration: show the calls');
@@ -52,6 +54,8 @@ class ProbeView {
   update(probe) {
     const failed = failures(probe);
     setText(this.result, probe.result || '–');
+    // The call of the last result is known once the result arrives.
+    setAttribute(this.result, 'href', probe.lastCall ? callAddress(this.query, probe.lastCall) : null);
     setAttribute(this.root, 'class', probe.isBad ? 'probe bad' : 'probe');
     setText(this.attempts, number(probe.attempts));
     setText(this.failed, number(failed));
@@ -128,7 +132,7 @@ export class ProbeList {
 }
 
 // The last result in the words of `top`.
-const words = {
+const resultTexts = {
   success: 'ok', slow: 'slow', 'not-sent': 'answered', 'no-result': 'no result', error: 'error', failure: 'failed', timeout: 'timeout',
 };
 const counters = {
@@ -150,9 +154,10 @@ export class LiveProbes {
     if (strip === null) return null;
     probe.strip = strip;
     probe.attempts += 1;
+    probe.lastCall = result.call;
     const counter = counters[result.result];
     if (counter) probe[counter] += 1;
-    probe.result = words[result.result] ?? '?';
+    probe.result = resultTexts[result.result] ?? '?';
     probe.isBad = ['error', 'failure', 'timeout'].includes(result.result);
     return probe;
   }
@@ -160,9 +165,9 @@ export class LiveProbes {
   // Marks a kill, or a kill that was not made, in the strips of the probes that caused it. Returns
   // the changed probes.
   addKill(event) {
-    const isMade = event.reason !== 'WouldKill';
+    const isMade = event.kind === 'killed';
     const isCause = (probe) => probe.namespace === (event.namespace ?? '') && probe.pod === event.pod && probe.container === event.container
-      && probe.type.split(' or ').some((type) => event.message.includes(`${type} probe`));
+      && probe.type.split(' or ').some((type) => event.because.includes(type));
     const changed = [...this.probes.values()].filter(isCause);
     for (const probe of changed) {
       probe.strip = withMark(probe.strip, this.column(event.time), isMade ? 'k' : 'w') ?? probe.strip;
@@ -177,6 +182,6 @@ export class LiveProbes {
 }
 
 // Returns whether an event reports a kill because of a probe, or one that was not made.
-export function isKill({ reason, message }) {
-  return reason === 'WouldKill' || (reason === 'Killing' && / failed (liveness|startup|readiness) probe/.test(message)) || reason === 'KillUnpredicted' || reason === 'KillPredicted';
+export function isKill({ kind }) {
+  return kind === 'killed' || kind === 'would-be-killed';
 }

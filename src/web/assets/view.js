@@ -17,7 +17,10 @@ export async function load(url, signal) {
   const response = await fetch(url, { signal }).catch((error) => {
     throw signal?.aborted ? error : new ConnectionError();
   });
-  if (response.ok) return response.json();
+  const cutOff = (error) => {
+    throw signal?.aborted ? error : new ConnectionError();
+  };
+  if (response.ok) return response.json().catch(cutOff);
   const reason = await response.json().then((answer) => answer.error, () => response.statusText);
   throw new AnswerError(reason);
 }
@@ -42,8 +45,8 @@ function commandLineOf(command) {
   return command ? element('p', { class: 'command' }, element('code', null, command)) : null;
 }
 
-// Replaces the content of an element if the value that it shows has changed. An open selection or
-// the focus in it stay otherwise.
+// Replaces the content of an element if the value that it shows has changed. Details that are open
+// stay open, and a link keeps the focus.
 export class Part {
   constructor(root, create) {
     this.root = root;
@@ -54,6 +57,17 @@ export class Part {
     const shown = JSON.stringify(value);
     if (shown === this.shown) return;
     this.shown = shown;
+    const details = () => [...this.root.querySelectorAll('details')];
+    const keyOf = (element) => element.dataset.key ?? '';
+    const opened = new Set(details().filter(({ open }) => open).map(keyOf));
+    const { activeElement } = document;
+    const focused = this.root.contains(activeElement) ? activeElement : null;
+    const place = focused && [...this.root.querySelectorAll(focused.localName)].indexOf(focused);
     show(this.root, this.create(value));
+    details().filter((item) => opened.has(keyOf(item))).forEach((item) => { item.open = true; });
+    if (!focused) return;
+    const candidates = [...this.root.querySelectorAll(focused.localName)];
+    const same = candidates.find((item) => focused.hasAttribute('href') && item.getAttribute('href') === focused.getAttribute('href'));
+    (same ?? candidates[place])?.focus({ preventScroll: true });
   }
 }

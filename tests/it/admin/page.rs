@@ -85,6 +85,22 @@ async fn a_browser_gets_the_page_and_other_programs_the_list_of_paths() {
 }
 
 #[tokio::test]
+async fn a_browser_that_has_a_file_does_not_get_it_again() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let http = public_address(&shim).await;
+    let first = get(&http, "/page/main.js").await;
+    let tag = first.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    let request = |tag: &str| {
+        format!(
+            "GET /page/main.js HTTP/1.1\r\nHost: {http}\r\nIf-None-Match: {tag}\r\nConnection: close\r\n\r\n"
+        )
+    };
+    assert!(exchange(&http, &request(tag)).await.starts_with("HTTP/1.1 304 "));
+    assert!(exchange(&http, &request("\"other\"")).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
 async fn the_page_answers_only_loopback_hosts_and_changes_nothing() {
     let place = Place::new();
     let shim = place.start(&[]).await;
@@ -111,27 +127,40 @@ async fn commands_and_output_are_shown_only_with_http_pods() {
         let place = Place::new();
         let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
         let container = runtime.runs("sleep 1000").await;
-        let shim = place.start(if shows { &["--http-pods"] } else { &[] }).await;
-        let cmd = ["sh", "-c", "exit 3", "arg-s3cret"].map(str::to_owned).into();
+        // The output that the rule gives a command is a secret too.
+        let fault = "ExecSync command=.*rule-s3cret.*: 1*off -> exit(1, output-s3cret)";
+        let shim = place
+            .start(&[["--fault", fault].as_slice(), if shows { &["--http-pods"] } else { &[] }].concat())
+            .await;
+        let cmd = ["sh", "-c", "exit 3", "rule-s3cret"].map(str::to_owned).into();
         let exec = ExecSyncRequest { container_id: container, cmd, timeout: 2 }.encode_to_vec();
-        call(&shim, &[(&format!("{SERVICE}/ExecSync"), exec)]).await;
+        let path = format!("{SERVICE}/ExecSync");
+        let before = json_of(&get(&public_address(&shim).await, "/page/context").await)["updates"].clone();
+        call(&shim, &[(&path, exec.clone()), (&path, exec)]).await;
         let http = public_address(&shim).await;
         let calls = until(async || {
             let calls = json_of(&get(&http, "/page/calls").await)["calls"].as_array().unwrap().clone();
-            (!calls.is_empty()).then_some(calls)
+            (calls.len() == 2).then_some(calls)
         });
-        let id = calls.await[0]["id"].as_u64().unwrap();
+        let ids = calls.await.iter().map(|call| call["id"].as_u64().unwrap()).collect::<Vec<_>>();
         let view = until(async || {
             let view = get(&http, "/page/view").await;
-            (json_of(&view)["totals"]["attempts"] == 1).then_some(view)
+            (json_of(&view)["totals"]["attempts"] == 2).then_some(view)
         });
         let mut answers = vec![view.await];
-        for path in ["/page/calls".to_owned(), format!("/page/calls/{id}"), "/page/events".to_owned()] {
+        for path in
+            ["/page/calls".to_owned(), format!("/page/calls/{}", ids[0]), format!("/page/calls/{}", ids[1])]
+        {
             answers.push(get(&http, &path).await);
         }
+        answers.push(get(&http, "/page/events").await);
+        answers.push(updates(&http, before.as_str().unwrap(), "state").await);
         assert_eq!(json_of(&answers[0])["showsCommands"], shows);
-        assert_eq!(answers.iter().any(|answer| answer.contains("arg-s3cret")), shows);
-        assert!(answers[2].contains("exit code 3") || answers[2].contains("code 3"), "{}", answers[2]);
+        for secret in ["rule-s3cret", "output-s3cret"] {
+            assert_eq!(answers.iter().any(|answer| answer.contains(secret)), shows, "{secret}");
+        }
+        assert!(answers[2].contains("code 3"), "{}", answers[2]);
+        assert!(answers[3].contains("exit"), "the kind of the fault is shown: {}", answers[3]);
         runtime.end().await;
     }
 }
