@@ -132,8 +132,8 @@ impl PageSelection {
             && self.has_names(Some(&series.container), Some(&series.probe), Some(series.prober.name()))
     }
 
-    /// Returns whether a call is selected. A call that may belong to several probes is selected with
-    /// each of them.
+    /// Returns whether a call is selected. A call that may belong to several probes is selected
+    /// with each of them.
     pub(super) fn has_call(&self, record: &CallRecord) -> bool {
         self.filter.matches(record)
             && self.probe.as_deref().is_none_or(|wanted| is_call_of_probe(record, wanted))

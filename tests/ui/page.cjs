@@ -24,7 +24,7 @@ async function observe(page) {
     if (request.method() !== 'GET') seen.refused.push(`${request.method()} ${to}`);
   });
   page.on('response', (response) => {
-    if (!response.ok()) seen.refused.push(`${response.status()} ${response.url()}`);
+    if (response.status() >= 400) seen.refused.push(`${response.status()} ${response.url()}`);
   });
   return seen;
 }

@@ -209,8 +209,9 @@ impl Timeline {
         self.0.sources.redact.then(|| LineRedactor::new(self.0.lock().run))
     }
 
-    /// Returns the results of a period, also those that are not written yet. Writes nothing, so that
-    /// a reader that comes often does not make the record longer. Blocks until the lines are read.
+    /// Returns the results of a period, also those that are not written yet. Writes nothing, so
+    /// that a reader that comes often does not make the record longer. Blocks until the lines are
+    /// read.
     pub fn read_period(
         &self,
         from: SystemTime,

@@ -292,7 +292,7 @@ fn a_period_has_what_is_not_written_yet_and_reading_it_writes_nothing() {
         assert_eq!(size(), before, "nothing is written");
         let attempts: u32 = first.probes.iter().map(|probe| probe.total().attempts()).sum();
         assert_eq!((attempts, first.calls.len()), (3, 1), "{first:?}");
-        // What the reader has seen is written later, once.
+        // The results that the reader has seen are written later, once.
         assert_eq!(
             period_of(&run, at(90)).probes.iter().map(|probe| probe.total().attempts()).sum::<u32>(),
             3
