@@ -20,6 +20,7 @@ async function withPage(tools, chromium, use) {
   const load = createRequire(path.join(tools, 'package.json'));
   const browser = await load('puppeteer-core').launch({
     executablePath: chromium,
+    protocolTimeout: 0,
     // As root Chromium needs --no-sandbox.
     args: ['--no-sandbox', '--disable-dev-shm-usage', '--hide-scrollbars', '--force-color-profile=srgb'],
   });

@@ -76,14 +76,20 @@ impl Browser {
         found
     }
 
+    /// Returns the command that runs a script of this directory with Node.js.
+    pub(crate) fn command(&self, script: &str, job: &Value) -> Command {
+        let mut command = Command::new("node");
+        command.arg(repository().join("tests/ui").join(script)).arg(&self.tools).arg(job.to_string());
+        command
+    }
+
     pub(crate) fn chromium(&self) -> &Path {
         &self.chromium
     }
 
     /// Runs a script of this directory with Node.js. Returns what it prints.
     pub(crate) fn run<T: DeserializeOwned>(&self, script: &str, job: &Value) -> T {
-        let script = repository().join("tests/ui").join(script);
-        let run = Command::new("node").arg(script).arg(&self.tools).arg(job.to_string()).output().unwrap();
+        let run = self.command(script, job).output().unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         serde_json::from_slice(&run.stdout).unwrap()
     }

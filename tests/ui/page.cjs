@@ -190,6 +190,23 @@ const parts = {
     return { before, hidden, shown: { loads, streams } };
   },
 
+  // Follows a probeshim that is restarted once this prints `ready`.
+  async restart(page) {
+    await open(page);
+    await page.waitForSelector('.probe');
+    await page.waitForFunction(() => document.querySelector('#live').textContent === 'live');
+    await page.evaluate(() => { globalThis.sameDocument = true; });
+    const run = async () => (await (await page.waitForResponse((answer) => new URL(answer.url()).pathname === '/page/view')).json()).updates.split('-')[0];
+    const before = (await (await fetch(`${url}page/context`)).json()).updates.split('-')[0];
+    console.log('ready');
+    while (await run() === before);
+    await page.waitForFunction(() => document.querySelector('#live').textContent === 'live');
+    const attempts = () => page.$eval('.probe .values a', (element) => Number(element.textContent));
+    const first = await attempts();
+    await page.waitForFunction((last) => Number(document.querySelector('.probe .values a').textContent) > last, {}, first);
+    return { isSameDocument: await page.evaluate(() => globalThis.sameDocument === true) };
+  },
+
   // Sees an error of a load, and that the view is current again afterwards.
   async failure(page) {
     await open(page);

@@ -130,6 +130,63 @@ fn a_hidden_page_sends_no_requests_and_has_all_results_when_it_is_shown() {
 }
 
 #[test]
+fn an_open_page_follows_a_probeshim_that_is_restarted() {
+    let browser = need!(Browser::find());
+    let dir = tempfile::tempdir().unwrap();
+    let address = fixtures::machine::free_address();
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        Guard(command.args(arguments).args(["--log", "error"]).current_dir(dir.path()).spawn().unwrap())
+    };
+    let probes = "{match: {container: '*'}, livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}}";
+    fs::write(
+        dir.path().join("config.yaml"),
+        format!("http: {address}\nenforce: dry-run\nprobes: [{probes}]\n"),
+    )
+    .unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let _runtime =
+        start(&["runtime", "--synthetic", "2", "--listen", &at("runtime.sock"), "--root", &at("root")]);
+    let run = || {
+        // A socket that a killed process left is replaced.
+        start(&[
+            "run",
+            "--upstream",
+            &at("runtime.sock"),
+            "--listen",
+            &at("shim.sock"),
+            "--admin",
+            &at("admin.sock"),
+            "--config",
+            &at("config.yaml"),
+        ])
+    };
+    let until_served = || while fixtures::http::get(address, "/healthz").is_err() {};
+    while !dir.path().join("runtime.sock").exists() {}
+    let first = run();
+    until_served();
+    let url = format!("http://{address}/");
+    let mut used = browser.start_page(&url, "restart");
+    let mut lines = BufReader::new(used.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    drop(first);
+    let _second = run();
+    let seen: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    assert!(used.wait().unwrap().success());
+    assert_eq!(seen["isSameDocument"], true, "{seen}");
+}
+
+/// A process that ends when this is dropped.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
 fn an_error_of_a_load_is_shown_until_the_next_load_and_the_rows_stay() {
     let seen = need!(use_page("failure", ""));
     assert!(seen["rows"].as_u64().unwrap() > 0, "{seen}");
@@ -212,6 +269,13 @@ fn assert_shows(name: &str, text: &str) {
 }
 
 impl Browser {
+    /// Starts a part of `page.cjs`, which prints lines.
+    fn start_page(&self, url: &str, part: &str) -> Child {
+        let job = serde_json::json!({"chromium": self.chromium(), "url": url, "part": part});
+        let mut command = self.command("page.cjs", &job);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs a part of `page.cjs`.
     fn use_page(&self, url: &str, part: &str, hostile: &str) -> Value {
         let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("ui/page");
