@@ -39,7 +39,7 @@ fn write(file: &Path, document: &Value) {
 /// Waits until a lint finds something about a container of a pod, or about the node.
 fn finding(shim: &Probeshim, lint: &str, pod: Option<&str>) -> Value {
     let is_it = |found: &Value| found["lint"] == lint && found["pod"] == json!(pod);
-    let found = wait_for(lint, || shim.list(&["lint"]).into_iter().find(is_it));
+    let found = wait_for(lint, || shim.list_if_answered(&["lint"])?.into_iter().find(is_it));
     assert!(found["affected"].as_u64() > Some(0), "{found:#}");
     found
 }
