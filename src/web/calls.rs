@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::response::Response;
 use serde::Serialize;
 
 use super::answer::{PageError, json};
 use super::period::with_period;
-use super::query::{PageQuery, PageSelection};
+use super::query::{PageRequest, PageSelection};
 use crate::admin::Admin;
 use crate::execsync::{CallRecord, explain};
 use crate::history::{Counts, Filter, Selection, json as history_json};
@@ -34,13 +33,8 @@ struct ExplainedCall {
 
 /// Returns the calls of a period: those in memory if they begin before it, otherwise those that are
 /// recorded.
-pub(super) async fn calls(
-    State(admin): State<Arc<Admin>>,
-    headers: HeaderMap,
-    query: Result<Query<PageQuery>, QueryRejection>,
-) -> Result<Response, PageError> {
-    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
-    let selection = query.select(&admin)?;
+pub(super) async fn calls(request: PageRequest) -> Result<Response, PageError> {
+    let PageRequest { admin, headers, selection, .. } = request;
     let PageSelection { from, to, order, .. } = selection;
     if !selection.is_live && !covers(&admin, from) {
         let found = with_period(admin, from, to, move |mut period| {
@@ -73,14 +67,11 @@ fn end_of(record: &CallRecord) -> SystemTime {
 /// Returns a call with its explanation. A call that is no longer in memory is looked for in the
 /// records of the period.
 pub(super) async fn call(
-    State(admin): State<Arc<Admin>>,
-    headers: HeaderMap,
     id: Result<Path<u64>, PathRejection>,
-    query: Result<Query<PageQuery>, QueryRejection>,
+    request: PageRequest,
 ) -> Result<Response, PageError> {
     let Path(id) = id.map_err(|_| PageError::BadRequest("the id of a call must be a number".to_owned()))?;
-    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
-    let selection = query.select(&admin)?;
+    let PageRequest { admin, headers, selection, .. } = request;
     let in_memory = admin.state.calls.get(id).filter(|_| selection.is_live || covers(&admin, selection.from));
     if let Some(record) = in_memory {
         return json(&headers, &ExplainedCall::of(&shown(&admin, &record)));

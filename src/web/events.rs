@@ -1,17 +1,11 @@
 //! Events of a period.
 
-use std::sync::Arc;
-
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 
 use super::answer::{PageError, json};
 use super::period::with_period;
-use super::query::PageQuery;
-use crate::admin::Admin;
+use super::query::PageRequest;
 use crate::history::json::Event;
 
 /// Maximum number of events in an answer: the last ones.
@@ -27,13 +21,8 @@ struct PageEvents {
 }
 
 /// Returns the events of a period.
-pub(super) async fn events(
-    State(admin): State<Arc<Admin>>,
-    headers: HeaderMap,
-    query: Result<Query<PageQuery>, QueryRejection>,
-) -> Result<Response, PageError> {
-    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
-    let selection = query.select(&admin)?;
+pub(super) async fn events(request: PageRequest) -> Result<Response, PageError> {
+    let PageRequest { admin, headers, selection, .. } = request;
     let found = with_period(admin, selection.from, selection.to, move |mut period| {
         selection.apply(&mut period);
         let total = period.events.len();

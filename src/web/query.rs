@@ -1,7 +1,11 @@
 //! The query of the page: a period and a selection, in the words of `probeshim calls`.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use axum::extract::{FromRequestParts, Query};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use serde::Deserialize;
 
 use super::answer::PageError;
@@ -25,7 +29,7 @@ pub(super) const MAX_CALLS: usize = 500;
 /// Query string of the page. The fields are those of `/v1/calls`, except the period.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PageQuery {
+struct PageQuery {
     /// Begin of the period: a duration before the present, or a time in RFC 3339.
     since: Option<String>,
     /// End of the period in the same formats; absent for the present.
@@ -42,6 +46,16 @@ pub(super) struct PageQuery {
     last: Option<usize>,
     slowest: Option<usize>,
     /// Id of the last update that the page has. Only of a request for updates.
+    after: Option<String>,
+}
+
+/// A request of the page, validated.
+#[derive(Debug)]
+pub(super) struct PageRequest {
+    pub(super) admin: Arc<Admin>,
+    pub(super) headers: HeaderMap,
+    pub(super) selection: PageSelection,
+    /// Id of the last update that the page has.
     pub(super) after: Option<String>,
 }
 
@@ -63,9 +77,21 @@ pub(super) struct PageSelection {
     pub(super) order: crate::history::Selection,
 }
 
+impl FromRequestParts<Arc<Admin>> for PageRequest {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, PageError> {
+        let query = Query::<PageQuery>::from_request_parts(parts, admin).await;
+        let Query(mut query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
+        let after = query.after.take();
+        let (selection, headers) = (query.select(admin)?, parts.headers.clone());
+        Ok(Self { admin: admin.clone(), headers, selection, after })
+    }
+}
+
 impl PageQuery {
     /// Validates the query.
-    pub(super) fn select(self, admin: &Admin) -> Result<PageSelection, PageError> {
+    fn select(self, admin: &Admin) -> Result<PageSelection, PageError> {
         let now = SystemTime::now();
         let time = |field: &str, text: &Option<String>| {
             let text = text.as_deref().filter(|text| !text.is_empty());

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -20,7 +18,7 @@ use tokio::time::{Instant, interval};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::answer::PageError;
-use super::query::{PageQuery, PageSelection};
+use super::query::{PageRequest, PageSelection};
 use super::state::PageState;
 use crate::admin::Admin;
 use crate::history::json::{Event, time};
@@ -82,14 +80,8 @@ struct UpdateReader {
 }
 
 /// Streams updates for a while.
-pub(super) async fn updates(
-    State(admin): State<Arc<Admin>>,
-    headers: HeaderMap,
-    query: Result<Query<PageQuery>, QueryRejection>,
-) -> Result<Response, PageError> {
-    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
-    let after = query.after.clone();
-    let selection = query.select(&admin)?;
+pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError> {
+    let PageRequest { admin, headers, selection, after } = request;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
     let last = match last.filter(|id| !id.is_empty()) {
         None => UpdateId::now(&admin),

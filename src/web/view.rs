@@ -1,19 +1,15 @@
 //! The overview: findings, pods, probes, latencies and the slowest calls of a period.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::answer::{PageError, json};
 use super::period::with_period;
-use super::query::{PageQuery, PageSelection};
+use super::query::{PageRequest, PageSelection};
 use super::state::PageState;
 use super::updates::UpdateId;
 use crate::admin::Admin;
@@ -120,13 +116,8 @@ struct PageContainer {
 }
 
 /// Returns the overview of a period.
-pub(super) async fn view(
-    State(admin): State<Arc<Admin>>,
-    headers: HeaderMap,
-    query: Result<Query<PageQuery>, QueryRejection>,
-) -> Result<Response, PageError> {
-    let Query(query) = query.map_err(|error| PageError::BadRequest(error.body_text()))?;
-    let selection = query.select(&admin)?;
+pub(super) async fn view(request: PageRequest) -> Result<Response, PageError> {
+    let PageRequest { admin, headers, selection, .. } = request;
     let (from, to, started) = (selection.from, selection.to, Instant::now());
     // Taken before the period is read: an update that the view has too is better than none.
     let updates = UpdateId::now(&admin).to_string();
