@@ -15,7 +15,7 @@ const puppeteer = createRequire(path.join(tools, 'package.json'))('puppeteer-cor
 const minutes = 6;
 const fault = 'ExecSync client=probeshim pod=demo/steady: 60*off -> 4*delay(700ms) -> 3*exit(1)';
 const columns = 118;
-const rows = 26;
+const rows = 32;
 
 // Starts the demo. Returns its process, the address of the page and the admin socket.
 async function startDemo() {
@@ -30,7 +30,14 @@ async function startDemo() {
   return { demo, ...found };
 }
 
-const tmux = (...words) => execFileSync('tmux', ['-L', `pictures-${process.pid}`, ...words], { encoding: 'utf8' });
+const { NO_COLOR, TMUX, ...environment } = process.env;
+const tmux = (...words) => execFileSync('tmux', ['-L', `pictures-${process.pid}`, '-f', '/dev/null', ...words], { encoding: 'utf8', env: { ...environment, TERM: 'xterm-256color', LC_ALL: 'C.UTF-8' } });
+
+// Waits until the screen of tmux is as wanted. Returns it with its colours.
+async function screenWhen(isWanted) {
+  while (!isWanted(tmux('capture-pane', '-p'))) await new Promise((resolve) => setTimeout(resolve, 100));
+  return tmux('capture-pane', '-e', '-p').trimEnd();
+}
 
 // Colours of a terminal: the eight of the standard, and their bright forms.
 const palette = ['#1c2128', '#f2606b', '#3fa36d', '#e5a93d', '#62a4e6', '#c98be8', '#3fb6c8', '#c9d1d9',
@@ -96,10 +103,12 @@ async function main() {
       await page.waitForFunction(() => document.querySelector('#live').textContent !== '');
       await page.screenshot({ path: path.join(folder, name) });
     };
-    await shoot('overview.png', '', 'light', 900);
+    await shoot('overview.png', '', 'light', 1350);
     await shoot('probe.png', '&view=probe&namespace=demo&pod=steady&container=main&probe=readiness&peer=probeshim', 'dark', 760);
-    const screen = tmux('capture-pane', '-e', '-p').replace(/\n+$/, '');
-    await page.setViewport({ width: 1000, height: 500, deviceScaleFactor: 1 });
+    await screenWhen((text) => text.includes('demo/moody'));
+    tmux('send-keys', 'Enter');
+    const screen = await screenWhen((text) => !text.includes('TRIES') && text.includes('demo/moody main'));
+    await page.setViewport({ width: 1100, height: 700, deviceScaleFactor: 1 });
     await page.setContent(`<body style="margin:0;background:#0f1318"><pre style="margin:0;padding:12px;display:inline-block;font:14px/1.25 'DejaVu Sans Mono',monospace">${markup(screen)}</pre>`);
     await (await page.$('pre')).screenshot({ path: path.join(folder, 'top.png') });
   } finally {
