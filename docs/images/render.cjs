@@ -1,6 +1,6 @@
 // Renders the pictures of the README from the demo: two of the web page, and one of `top` in tmux.
 //
-//   node render.cjs TOOLS PROGRAM CHROMIUM FOLDER
+//   node render.cjs TOOLS PROGRAM CHROMIUM DIRECTORY
 //
 // TOOLS is the directory with node_modules. The demo runs for six minutes first, so that the strips
 // have results.
@@ -9,7 +9,7 @@ const path = require('node:path');
 const readline = require('node:readline');
 const { createRequire } = require('node:module');
 
-const [tools, program, chromium, folder] = process.argv.slice(2);
+const [tools, program, chromium, directory] = process.argv.slice(2);
 const puppeteer = createRequire(path.join(tools, 'package.json'))('puppeteer-core');
 
 const minutes = 6;
@@ -101,7 +101,7 @@ async function main() {
       await page.goto(`${url}?since=${minutes}m${query}`);
       await page.waitForSelector('main h1');
       await page.waitForFunction(() => document.querySelector('#live').textContent !== '');
-      await page.screenshot({ path: path.join(folder, name) });
+      await page.screenshot({ path: path.join(directory, name) });
     };
     await shoot('overview.png', '', 'light', 1350);
     await shoot('probe.png', '&view=probe&namespace=demo&pod=steady&container=main&probe=readiness&peer=probeshim', 'dark', 760);
@@ -110,7 +110,7 @@ async function main() {
     const screen = await screenWhen((text) => !text.includes('TRIES') && text.includes('demo/moody main'));
     await page.setViewport({ width: 1100, height: 700, deviceScaleFactor: 1 });
     await page.setContent(`<body style="margin:0;background:#0f1318"><pre style="margin:0;padding:12px;display:inline-block;font:14px/1.25 'DejaVu Sans Mono',monospace">${markup(screen)}</pre>`);
-    await (await page.$('pre')).screenshot({ path: path.join(folder, 'top.png') });
+    await (await page.$('pre')).screenshot({ path: path.join(directory, 'top.png') });
   } finally {
     await browser.close();
     try { tmux('kill-server'); } catch { /* It was not started. */ }

@@ -47,8 +47,8 @@ async function setView(page, { viewport, scheme }) {
 }
 
 // Returns what does not fit on the screen, and the violations that axe finds. A screenshot is
-// written to FOLDER, if there is one.
-async function examineView(page, axe, { name, viewport }, folder) {
+// written to DIRECTORY, if there is one.
+async function examineView(page, axe, { name, viewport }, directory) {
   const wide = await page.evaluate((width) => {
     const root = document.documentElement;
     if (root.scrollWidth <= width) return [];
@@ -60,10 +60,10 @@ async function examineView(page, axe, { name, viewport }, folder) {
   const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations);
   const violations = found.flatMap(({ id, help, nodes }) =>
     nodes.map((node) => `${id}: ${help}: ${node.html.slice(0, 200)}: ${node.failureSummary ?? ''}`));
-  if (folder) {
+  if (directory) {
     const height = await page.evaluate(() => document.documentElement.scrollHeight);
     const clip = { x: 0, y: 0, width: viewport.width, height: Math.min(height, maxHeight) };
-    await page.screenshot({ path: path.join(folder, `${name}.png`), clip, captureBeyondViewport: true });
+    await page.screenshot({ path: path.join(directory, `${name}.png`), clip, captureBeyondViewport: true });
   }
   return { name, wide, violations };
 }
