@@ -86,9 +86,8 @@ async fn ours(host: &str, probe: &Value) -> Told {
         output: output.to_owned(),
         error: error.to_owned(),
     };
-    match attempt(&probe, &target, &ContainerNames::default(), &Executor::new(nobody.client(), None, false))
-        .await
-    {
+    let executor = Executor::new(nobody.client(), None, false);
+    match attempt(&probe, &target, &ContainerNames::default(), &executor).await.result {
         Ok(ProbeOutcome::Success(output)) => told("success", &output, ""),
         Ok(ProbeOutcome::Warning(output)) => told("warning", &output, ""),
         Ok(ProbeOutcome::Failure(output)) => told("failure", &output, ""),
