@@ -103,14 +103,16 @@ async function main() {
       await page.waitForFunction(() => document.querySelector('#live').textContent !== '');
       await page.screenshot({ path: path.join(directory, name) });
     };
-    await shoot('overview.png', '', 'light', 1350);
+    await shoot('overview.png', '', 'light', 1100);
     await shoot('probe.png', '&view=probe&namespace=demo&pod=steady&container=main&probe=readiness&peer=probeshim', 'dark', 760);
     await screenWhen((text) => text.includes('demo/moody'));
     tmux('send-keys', 'Enter');
     const screen = await screenWhen((text) => !text.includes('TRIES') && text.includes('demo/moody main'));
-    await page.setViewport({ width: 1100, height: 700, deviceScaleFactor: 1 });
-    await page.setContent(`<body style="margin:0;background:#0f1318"><pre style="margin:0;padding:12px;display:inline-block;font:14px/1.25 'DejaVu Sans Mono',monospace">${markup(screen)}</pre>`);
-    await (await page.$('pre')).screenshot({ path: path.join(directory, 'top.png') });
+    // A new page, because the web page permits no styles in markup.
+    const terminal = await browser.newPage();
+    await terminal.setViewport({ width: 1100, height: 700, deviceScaleFactor: 1 });
+    await terminal.setContent(`<body style="margin:0;background:#0f1318"><pre style="margin:0;padding:12px;display:inline-block;font:14px/1.25 'DejaVu Sans Mono',monospace">${markup(screen)}</pre>`);
+    await (await terminal.$('pre')).screenshot({ path: path.join(directory, 'top.png') });
   } finally {
     await browser.close();
     try { tmux('kill-server'); } catch { /* It was not started. */ }

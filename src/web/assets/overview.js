@@ -44,8 +44,8 @@ export function finding(query, found) {
   const subject = found.pod && found.container
     ? element('a', { href: address({ ...selection(query), ...ofContainer(found), probe: undefined }) }, name(names.join(' ')))
     : name(names.join(' ') || 'node');
-  return element('article', { class: `finding ${severity}` },
-    element('h3', null, element('span', { class: 'badge' }, severity), ' ', name(sentence)),
+  return element('details', { class: `finding ${severity}`, 'data-key': `${found.lint} ${names.join(' ')}` },
+    element('summary', null, element('span', { class: 'badge' }, severity), ' ', element('b', null, name(sentence)), ' ', element('span', { class: 'minor' }, name(names.join(' ') || 'node'))),
     element('p', { class: 'minor' }, subject, ` · ${found.lint}`),
     element('ul', null, evidence.map((fact) => element('li', null, name(fact)))),
     element('p', null, name(remedy)),
@@ -58,7 +58,7 @@ function findings(query, found) {
   if (found.length === 0) return element('p', { class: 'fine' }, 'No lint has found a problem in this period.');
   const shown = found.map((item) => finding(query, item));
   const rest = shown.slice(firstFindings);
-  return [...shown.slice(0, firstFindings), rest.length > 0 ? element('details', null, element('summary', null, counted(rest.length, 'more finding')), rest) : null];
+  return [...shown.slice(0, firstFindings), rest.length > 0 ? element('details', { 'data-key': 'rest' }, element('summary', null, counted(rest.length, 'more finding')), rest) : null];
 }
 
 // Creates what changes results: faults, pauses, limits and a kubelet that is paused.
