@@ -38,7 +38,15 @@ async function open(page, address = '') {
   await page.waitForSelector('main h1');
 }
 
-// Waits until the heading has a text.
+// Waits until each pod has one row with attempts: rows of probes without attempts are replaced.
+async function waitForRows(page) {
+  await page.waitForFunction(() => {
+    const attempts = [...document.querySelectorAll('.probe .values a:first-of-type')].filter((link) => link.title.startsWith('Attempts'));
+    return attempts.length === 2 && attempts.every((link) => Number(link.textContent) > 0);
+  });
+}
+
+// Waits until the main part has a text.
 async function waitForHeading(page, text) {
   await page.waitForFunction((wanted) => document.querySelector('main')?.textContent.includes(wanted), {}, text);
 }
@@ -78,7 +86,7 @@ const parts = {
   // Filters the overview, and then the calls. The filter is in the address.
   async filter(page) {
     await open(page);
-    await page.waitForSelector('.probe');
+    await waitForRows(page);
     await page.type('input[name=pod]', 'steady');
     await page.click('#filters button');
     await page.waitForFunction(() => document.querySelectorAll('.pod').length === 1);
@@ -94,7 +102,7 @@ const parts = {
   // Uses only the keyboard: from the link to the content to a probe, to its calls, and a filter.
   async keyboard(page) {
     await open(page);
-    await page.waitForSelector('.probe');
+    await waitForRows(page);
     const focused = () => page.evaluate(() => {
       const element = document.activeElement;
       const style = getComputedStyle(element);
@@ -133,6 +141,7 @@ const parts = {
   async views(page, { axe }) {
     const examined = [];
     await open(page);
+    await waitForRows(page);
     const call = await page.waitForSelector('#slowest article h3 a').then((link) => link.evaluate((element) => element.getAttribute('href')));
     const probe = await page.$eval('.probe .who a', (element) => element.getAttribute('href'));
     const pages = { overview: '', calls: '?view=calls', events: '?view=events', call: call.slice(1), probe: probe.slice(1), error: '?view=calls&code=NO_SUCH_CODE' };
@@ -231,6 +240,7 @@ const parts = {
   async commands(page) {
     const commands = new Set();
     await open(page);
+    await waitForRows(page);
     const probe = await page.waitForSelector('.probe .who a').then((link) => link.evaluate((element) => element.getAttribute('href')));
     const call = await page.waitForSelector('#slowest article h3 a').then((link) => link.evaluate((element) => element.getAttribute('href')));
     const now = new Date().toISOString();
