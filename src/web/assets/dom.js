@@ -8,7 +8,9 @@ const escapes = { '\n': '\\n', '\r': '\\r', '\t': '\\t', '\0': '\\0' };
 
 // Returns a text with unprintable characters replaced by their codes.
 export function printable(text) {
-  return String(text).replace(unprintable, (character) => escapes[character] ?? `\\u{${character.codePointAt(0).toString(16)}}`);
+  const shown = String(text);
+  // Most texts are plain.
+  return /^[ -~]*$/.test(shown) ? shown : shown.replace(unprintable, (character) => escapes[character] ?? `\\u{${character.codePointAt(0).toString(16)}}`);
 }
 
 // Creates an element. Children are elements and texts; null and false are left out.
@@ -55,6 +57,20 @@ function nodes(children) {
 // not affect the text around it.
 export function name(text) {
   return element('bdi', null, text);
+}
+
+// A text that changes often. Its node stays, and is changed only if the value has changed.
+export class LiveText {
+  constructor(format = String) {
+    this.format = format;
+    this.node = document.createTextNode('');
+  }
+
+  set(value) {
+    if (value === this.value) return;
+    this.value = value;
+    this.node.data = printable(this.format(value));
+  }
 }
 
 // Sets the text of an element if it has changed.

@@ -5,8 +5,10 @@ export function counted(count, thing) {
   return `${number(count)} ${thing}${count === 1 ? '' : 's'}`;
 }
 
+const thousands = new Intl.NumberFormat('en-US');
+
 export function number(count) {
-  return count.toLocaleString('en-US');
+  return count < 1000 ? String(count) : thousands.format(count);
 }
 
 // Returns a duration in milliseconds with three digits, such as `1.23s`.

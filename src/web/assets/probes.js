@@ -2,7 +2,7 @@
 
 import { callAddress } from './call.js';
 import { address, callsOf, ofContainer } from './command.js';
-import { element, KeyedList, name, setAttribute, setText } from './dom.js';
+import { element, KeyedList, LiveText, name, setAttribute, setText } from './dom.js';
 import { duration, number, podName } from './format.js';
 import { characterOf, Strip, withMark } from './strip.js';
 
@@ -19,25 +19,36 @@ export function probeAddress(query, probe) {
   return address({ view: 'probe', since, until, ...ofContainer(probe), probe: probe.type, peer: probe.prober || undefined });
 }
 
-// A link with a number. Its address stays the same.
-function numberLink(query, title) {
-  return element('a', { href: address(query), title });
+// A number that is a link. Its address stays the same.
+class NumberLink {
+  constructor(query, title, format = number) {
+    this.text = new LiveText(format);
+    this.root = element('a', { href: address(query), title }, this.text.node);
+  }
+
+  set(value, isBad = false) {
+    this.text.set(value);
+    if (isBad === this.isBad) return;
+    this.isBad = isBad;
+    this.root.classList.toggle('bad', isBad);
+  }
 }
 
 class ProbeView {
   constructor(query, probe) {
     const calls = (more) => callsOf(query, probe, more);
-    this.strip = new Strip();
-    this.query = query;
-    this.result = element('a', { class: 'result', title: 'Last result: show the call' });
-    this.attempts = numberLink(calls(), 'Attempts: show the calls');
-    this.failed = numberLink(calls({ failed: true }), 'Failures, timeouts and errors: show the failed calls');
-    this.p50 = numberLink(calls(), 'Median of the duration: show the calls');
-    this.p99 = numberLink(calls({ slowest: 50 }), '99th percentile of the duration: show the slowest calls');
     const events = { view: 'events', since: query.since, until: query.until, ...ofContainer(probe) };
-    this.kills = numberLink(events, 'Kills because of this probe: show the events');
-    this.restarts = numberLink(events, 'Restarts of the container: show the events');
-    const value = (label, ...shown) => element('span', { class: 'value' }, element('span', { class: 'label' }, label), ' ', ...shown);
+    this.query = query;
+    this.strip = new Strip(`Results of ${probe.container} ${probe.type} over time; the numbers follow`);
+    this.resultText = new LiveText((text) => text || '–');
+    this.result = element('a', { class: 'result', title: 'Last result: show the call' }, this.resultText.node);
+    this.attempts = new NumberLink(calls(), 'Attempts: show the calls');
+    this.failed = new NumberLink(calls({ failed: true }), 'Failures, timeouts and errors: show the failed calls');
+    this.p50 = new NumberLink(calls(), 'Median of the duration: show the calls', duration);
+    this.p99 = new NumberLink(calls({ slowest: 50 }), '99th percentile of the duration: show the slowest calls', duration);
+    this.kills = new NumberLink(events, 'Kills because of this probe: show the events', String);
+    this.restarts = new NumberLink(events, 'Restarts of the container: show the events');
+    const value = (label, link) => element('span', { class: 'value' }, element('span', { class: 'label' }, label), ' ', link.root);
     this.root = element('li', { class: 'probe' },
       element('span', { class: 'who' },
         element('a', { href: probeAddress(query, probe) }, name(probe.container), ' ', element('b', null, probe.type)),
@@ -53,20 +64,20 @@ class ProbeView {
 
   update(probe) {
     const failed = failures(probe);
-    setText(this.result, probe.result || '–');
+    this.resultText.set(probe.result);
+    if (probe.isBad !== this.isBad) this.root.classList.toggle('bad', probe.isBad);
+    this.isBad = probe.isBad;
     // The call of the last result is known once the result arrives.
-    setAttribute(this.result, 'href', probe.lastCall ? callAddress(this.query, probe.lastCall) : null);
-    setAttribute(this.root, 'class', probe.isBad ? 'probe bad' : 'probe');
-    setText(this.attempts, number(probe.attempts));
-    setText(this.failed, number(failed));
-    setAttribute(this.failed, 'class', failed > 0 ? 'bad' : null);
-    setText(this.p50, duration(probe.p50Ms));
-    setText(this.p99, duration(probe.p99Ms));
+    if (probe.lastCall !== this.lastCall) setAttribute(this.result, 'href', probe.lastCall ? callAddress(this.query, probe.lastCall) : null);
+    this.lastCall = probe.lastCall;
+    this.attempts.set(probe.attempts);
+    this.failed.set(failed, failed > 0);
+    this.p50.set(probe.p50Ms);
+    this.p99.set(probe.p99Ms);
     const kills = probe.wouldBeKills > 0 ? `${number(probe.kills)} (${number(probe.wouldBeKills)} would be)` : number(probe.kills);
-    setText(this.kills, kills);
-    setAttribute(this.kills, 'class', probe.kills + probe.wouldBeKills > 0 ? 'bad' : null);
-    setText(this.restarts, number(probe.restarts));
-    this.strip.update(probe.strip, `${probe.container} ${probe.type}: ${number(probe.attempts)} attempts, ${number(failed)} failed, ${number(probe.kills)} kills`);
+    this.kills.set(kills, probe.kills + probe.wouldBeKills > 0);
+    this.restarts.set(probe.restarts);
+    this.strip.update(probe.strip);
   }
 }
 

@@ -1,6 +1,6 @@
 // A strip: the results of a probe over time, one character per column.
 
-import { drawing, element, setAttribute } from './dom.js';
+import { drawing, element, setAttribute, show } from './dom.js';
 
 // Kinds of columns by their characters, from the best to the worst: name, height of 16.
 export const kinds = {
@@ -34,6 +34,12 @@ export function withMark(strip, column, character) {
   return strip.slice(0, column) + worse(strip[column], character) + strip.slice(column + 1);
 }
 
+// Returns the path of columns.
+function column(at, width, character) {
+  const { height } = kinds[character];
+  return `M${at} 16v-${height}h${width}v${height}z`;
+}
+
 // Returns the drawn path of each kind that is in a strip.
 function paths(strip) {
   const found = new Map();
@@ -41,30 +47,42 @@ function paths(strip) {
     const character = strip[at];
     let end = at + 1;
     while (strip[end] === character) end += 1;
-    if (character !== '.') {
-      const { height } = kinds[character];
-      found.set(character, `${found.get(character) ?? ''}M${at} 16v-${height}h${end - at}v${height}z`);
-    }
+    if (character !== '.') found.set(character, (found.get(character) ?? '') + column(at, end - at, character));
     at = end;
   }
   return found;
 }
 
-// Draws a strip, and changes only what has changed.
+// Draws a strip, and changes only what has changed: most updates change the last column, which is a
+// path of its own.
 export class Strip {
-  constructor() {
-    this.drawing = drawing('svg', { class: 'strip', preserveAspectRatio: 'none', role: 'img' });
+  constructor(label) {
+    this.drawing = drawing('svg', { class: 'strip', preserveAspectRatio: 'none', role: 'img', 'aria-label': label });
     this.marks = element('span', { class: 'marks', 'aria-hidden': 'true' });
     this.root = element('span', { class: 'track' }, this.marks, this.drawing);
+    this.last = drawing('path');
+    this.drawing.append(this.last);
     this.parts = new Map();
     this.shown = '';
   }
 
-  update(strip, label) {
-    setAttribute(this.drawing, 'aria-label', label);
+  update(strip) {
     if (strip === this.shown) return;
-    if (strip.length !== this.shown.length) this.drawing.setAttribute('viewBox', `0 0 ${strip.length || 1} 16`);
-    const wanted = paths(strip);
+    const before = this.shown;
+    this.shown = strip;
+    const [settled, last] = [strip.slice(0, -1), strip.at(-1) ?? '.'];
+    if (strip.length !== before.length) this.drawing.setAttribute('viewBox', `0 0 ${strip.length || 1} 16`);
+    if (strip.length !== before.length || last !== before.at(-1)) {
+      setAttribute(this.last, 'class', markClass(last));
+      setAttribute(this.last, 'd', last === '.' ? null : column(settled.length, 1, last));
+    }
+    if (settled !== before.slice(0, -1)) this.drawSettled(settled);
+    const kills = killsOf(strip);
+    if (kills !== killsOf(before)) this.showMarks(strip);
+  }
+
+  drawSettled(settled) {
+    const wanted = paths(settled);
     for (const [character, path] of this.parts) {
       if (wanted.has(character)) continue;
       path.remove();
@@ -73,26 +91,28 @@ export class Strip {
     for (const [character, d] of wanted) {
       let path = this.parts.get(character);
       if (!path) {
-        path = drawing('path', { class: `mark-${character === '-' ? 'gap' : character}` });
+        path = drawing('path', { class: markClass(character) });
         this.parts.set(character, path);
         this.drawing.append(path);
       }
       setAttribute(path, 'd', d);
     }
-    const kills = killsOf(strip);
-    if (kills !== killsOf(this.shown) || strip.length !== this.shown.length) this.showMarks(strip);
-    this.shown = strip;
   }
 
   showMarks(strip) {
-    const marks = [...strip].flatMap((character, column) =>
+    const marks = [...strip].flatMap((character, at) =>
       'kw'.includes(character)
-        ? [element('i', { class: character === 'k' ? 'killed' : 'would', 'left%': (100 * (column + 0.5)) / strip.length }, character === 'k' ? '▼' : '▽')]
+        ? [element('i', { class: character === 'k' ? 'killed' : 'would', 'left%': (100 * (at + 0.5)) / strip.length }, character === 'k' ? '▼' : '▽')]
         : []);
-    this.marks.replaceChildren(...marks);
+    show(this.marks, marks);
   }
 }
 
+function markClass(character) {
+  return `mark-${{ '-': 'gap', '.': 'none' }[character] ?? character}`;
+}
+
+// Returns the places of the kills of a strip, and its length; an empty text without kills.
 function killsOf(strip) {
   return /[kw]/.test(strip) ? strip.replace(/[^kw]/g, '.') : '';
 }
@@ -100,8 +120,8 @@ function killsOf(strip) {
 // Creates the legend of strips.
 export function legend() {
   const item = (character) => {
-    const sample = new Strip();
-    sample.update(character, kinds[character].name);
+    const sample = new Strip(kinds[character].name);
+    sample.update(character);
     sample.drawing.setAttribute('aria-hidden', 'true');
     return element('li', null, sample.root, ` ${kinds[character].name}`);
   };
