@@ -12,7 +12,7 @@ use crate::events::{Event, reason};
 use crate::execsync::ProbeMatch;
 use crate::history::journal::{JournalConfig, PROBES};
 use crate::history::json;
-use crate::history::timeline::{CallSample, GapCause, Period, ProbeSeries, TimelineReader};
+use crate::history::timeline::{CallSample, GapCause, Period, ProbeHistory, ProbeSeries, TimelineReader};
 use crate::manifest::{Handler, HttpGet, Port, Probe, ProbeType, Source};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::prober::AttemptVerdict;
@@ -279,13 +279,12 @@ fn a_period_has_what_is_not_written_yet_and_reading_it_writes_nothing() {
         run.timeline.add_call(&Arc::new(exec(2, at(71), Duration::from_millis(20), 1)), None);
         run.timeline.add_attempt(&http_attempt(at(72), AttemptVerdict::Success, false));
         let read = || run.timeline.read_period(at(0), at(80), at(80), run.monotonic(at(80))).unwrap();
-        let size = || records.map(|dir| directory_size(dir));
+        let size = || records.map(directory_size);
         let first = read();
         let before = size();
         for _ in 0..3 {
             let again = read();
-            let totals =
-                |period: &Period| period.probes.iter().map(|probe| probe.total()).collect::<Vec<_>>();
+            let totals = |period: &Period| period.probes.iter().map(ProbeHistory::total).collect::<Vec<_>>();
             assert_eq!(totals(&again), totals(&first));
             assert_eq!(again.gaps, vec![], "the period is known until now");
         }
