@@ -92,8 +92,8 @@ const parts = {
     await page.waitForFunction(() => document.querySelectorAll('.pod').length === 1);
     const overview = { pods: await texts(page, '.pod h3 a'), query: query(page), commands: await texts(page, '.command code') };
     await page.click('.probe .values a');
-    await page.waitForSelector('main table tbody tr');
-    const calls = { query: query(page), pods: await texts(page, 'main table tbody td:nth-child(7)'), probes: await texts(page, 'main table tbody td:nth-child(8)'), commands: await texts(page, '.command code') };
+    await page.waitForSelector('#title ~ .scroll tbody tr');
+    const calls = { query: query(page), pods: await texts(page, '#title ~ .scroll tbody td:nth-child(7)'), probes: await texts(page, '#title ~ .scroll tbody td:nth-child(8)'), commands: await texts(page, '.command code') };
     await page.goto(`${url}?view=calls&code=NO_SUCH_CODE`);
     await page.waitForSelector('#problem p');
     return { overview, calls, error: await page.$eval('#problem p', (element) => element.textContent) };
@@ -126,7 +126,7 @@ const parts = {
     const probe = await heading(page);
     await tabTo(({ href }) => href.includes('view=calls'));
     await page.keyboard.press('Enter');
-    await page.waitForSelector('main table tbody tr');
+    await page.waitForSelector('#title ~ .scroll tbody tr');
     const calls = query(page);
     await page.evaluate(() => document.activeElement.blur());
     await tabTo(({ name }) => name === 'failed');
