@@ -25,7 +25,6 @@ mod users;
 
 pub use client::{Client, ClientError, Followed};
 pub use metrics_access::{MetricsAccess, TokenAccess};
-pub(crate) use queries::parse;
 pub(crate) use routes::INDEX;
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};

@@ -78,6 +78,6 @@ pub(super) fn time_before(milliseconds: u64) -> SystemTime {
 }
 
 /// Parses the value of a filter.
-pub(crate) fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, String> {
+fn parse<T: FromStr<Err = FilterValueError>>(field: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{field} {text:?} {error}"))
 }

@@ -1,5 +1,7 @@
 //! Identifies the probe of a row.
 
+use serde::Serialize;
+
 use crate::admin::api::{Call, CallsQuery};
 use crate::execsync::CallRecord;
 use crate::history::timeline::ProbeSeries;
@@ -8,7 +10,7 @@ use crate::object_ref::pod_name;
 use crate::report::ProbeReport;
 
 /// Identifies a probe, and the program that makes its attempts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct ProbeKey {
     /// Namespace of the pod; empty if it is unknown.
     pub namespace: String,
@@ -17,6 +19,7 @@ pub struct ProbeKey {
     /// Name of the container.
     pub container: String,
     /// Type of the probe, see [`ProbeSeries::probe`].
+    #[serde(rename = "type")]
     pub probe: String,
     /// Name of the program that makes the attempts.
     pub prober: String,

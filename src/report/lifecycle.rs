@@ -76,6 +76,13 @@ impl LifecycleKind {
         }
     }
 
+    /// Returns whether an event with this message reports a kill, or a kill that was not made,
+    /// because of a type of probe.
+    #[must_use]
+    pub fn is_because_of(self, message: &str, probe: &str) -> bool {
+        matches!(self, Self::Killed | Self::WouldBeKilled) && message.contains(&format!("{probe} probe"))
+    }
+
     /// Returns the change that an event reports, if it reports one.
     #[must_use]
     pub fn of_event(event: &json::Event) -> Option<Self> {
@@ -106,8 +113,7 @@ impl LifecycleEvent {
     /// of one of several types that are joined with `or`.
     #[must_use]
     pub fn is_because_of(&self, probe: &str) -> bool {
-        matches!(self.kind, LifecycleKind::Killed | LifecycleKind::WouldBeKilled)
-            && probe.split(" or ").any(|probe| self.message.contains(&format!("{probe} probe")))
+        probe.split(" or ").any(|probe| self.kind.is_because_of(&self.message, probe))
     }
 }
 

@@ -11,11 +11,10 @@ use serde::Deserialize;
 use super::answer::PageError;
 use crate::admin::Admin;
 use crate::admin::api::{CallsQuery, StatusPod};
-use crate::admin::parse;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::history::json::Event;
 use crate::history::timeline::{Period, ProbeSeries};
-use crate::history::{Filter, ProbeLabel, TimeArg};
+use crate::history::{Filter, TimeArg};
 use crate::lint::LintSubject;
 use crate::overview::ProbeKey;
 use crate::report::Selection;
@@ -109,15 +108,13 @@ impl PageQuery {
                 "since must be before until and before the present".to_owned(),
             ));
         }
-        // Checked here, because calls of a probe are selected by its types, see `has_call`.
-        let label = self.probe.as_deref().filter(|probe| !probe.contains(" or "));
-        let _: Option<ProbeLabel> =
-            label.map(|name| parse("probe", name)).transpose().map_err(PageError::BadRequest)?;
         let query = CallsQuery {
             method: self.method,
             namespace: self.namespace,
             pod: self.pod,
             container: self.container,
+            // A row of several probes has no single name in a query of calls.
+            probe: self.probe.clone().filter(|probe| !probe.contains(" or ")),
             peer: self.peer,
             code: self.code,
             failed: self.failed,
@@ -126,6 +123,8 @@ impl PageQuery {
             ..CallsQuery::default()
         };
         let filter = admin.call_filter(&query).map_err(PageError::BadRequest)?;
+        // The calls of a probe are selected by its types, see `has_call`.
+        let filter = Filter { probe: None, ..filter };
         let order = match query.selection().map_err(PageError::BadRequest)? {
             crate::history::Selection::All => crate::history::Selection::Last(MAX_CALLS),
             order => order,
@@ -140,7 +139,6 @@ impl PageQuery {
 impl PageSelection {
     /// Removes all that is not selected. Gaps and facts about the node stay.
     pub(super) fn apply(&self, period: &mut Period) {
-        self.pods.apply(period);
         period.probes.retain(|probe| self.has_series(&probe.series));
         period.calls.retain(|record| self.has_call(record));
         period.events.retain(|event| self.has_event(event));

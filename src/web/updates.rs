@@ -24,6 +24,7 @@ use crate::admin::Admin;
 use crate::history::json::{Event, time};
 use crate::history::recorder::{LiveResult, LiveResults};
 use crate::history::timeline::redacted_message;
+use crate::overview::ProbeKey;
 use crate::report::{LifecycleKind, ResultKind};
 
 /// Time between two messages.
@@ -46,12 +47,8 @@ pub(super) struct UpdateId {
 /// A result as the page gets it.
 #[derive(Debug, Serialize)]
 struct UpdatedResult {
-    namespace: String,
-    pod: String,
-    container: String,
-    #[serde(rename = "type")]
-    kind: String,
-    prober: String,
+    #[serde(flatten)]
+    probe: ProbeKey,
     result: Option<ResultKind>,
     /// Id of the ExecSync; null for other handlers.
     call: Option<u64>,
@@ -149,9 +146,8 @@ impl UpdateReader {
 
     fn updated(&self, event: Event) -> UpdatedEvent {
         let kind = LifecycleKind::of_event(&event);
-        let is_kill = matches!(kind, Some(LifecycleKind::Killed | LifecycleKind::WouldBeKilled));
         let mut because = vec!["startup", "liveness", "readiness"];
-        because.retain(|probe| is_kill && event.message.contains(&format!("{probe} probe")));
+        because.retain(|probe| kind.is_some_and(|kind| kind.is_because_of(&event.message, probe)));
         let shows_commands = self.admin.shows_commands();
         let message = if shows_commands { event.message } else { redacted_message(&event.message) };
         UpdatedEvent { event: Event { message, ..event }, kind, because }
@@ -197,11 +193,7 @@ impl From<LiveResult> for UpdatedResult {
     fn from(result: LiveResult) -> Self {
         let LiveResult { number, series, row, ended, call } = result;
         Self {
-            namespace: series.namespace,
-            pod: series.pod,
-            container: series.container,
-            kind: series.probe,
-            prober: series.prober.name().to_owned(),
+            probe: ProbeKey::from(&series),
             result: ResultKind::worst(&row),
             call,
             time: time(ended),

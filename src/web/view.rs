@@ -17,7 +17,7 @@ use crate::admin::api::{StatusContainer, StatusPod};
 use crate::history::json::{milliseconds, time};
 use crate::history::timeline::{NodeFacts, Period};
 use crate::lint::LintFinding;
-use crate::overview::{CurrentPods, LastResults, ProbeRow, StripMark, rows};
+use crate::overview::{CurrentPods, LastResults, ProbeKey, ProbeRow, StripMark, rows};
 use crate::report::{
     AttemptCounts, Axis, CauseCount, Gap, LatencyMap, LatencyPercentiles, LifecycleEvent, MeanPhases, Report,
     ReportInput, SlowCall, Totals, report,
@@ -60,12 +60,8 @@ struct PageView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PageProbe {
-    namespace: String,
-    pod: String,
-    container: String,
-    #[serde(rename = "type")]
-    kind: String,
-    prober: String,
+    #[serde(flatten)]
+    probe: ProbeKey,
     handler: String,
     /// The last result in a few words; empty if it is unknown.
     result: String,
@@ -96,7 +92,6 @@ struct PagePod {
     name: String,
     /// Text of kubectl's column STATUS, or the pod phase.
     status: Option<String>,
-    ready: Option<bool>,
     restarts: Option<u32>,
     containers: Vec<PageContainer>,
 }
@@ -109,7 +104,6 @@ struct PageContainer {
     state: String,
     /// Reason of the state, such as `CrashLoopBackOff`.
     reason: Option<String>,
-    message: Option<String>,
     exit_code: Option<i32>,
     /// Number of restarts; the attempt of its CRI metadata for a container of a kubelet.
     restarts: Option<u32>,
@@ -139,13 +133,13 @@ fn build(admin: &Admin, selection: &PageSelection, mut period: Period, updates: 
     let input =
         ReportInput { generated: SystemTime::now(), source, selection: selection.pods.clone(), findings };
     let report = report(&period, input);
-    let pods = if selection.is_live { admin.pods(!admin.shows_commands()) } else { Vec::new() };
+    let shows_commands = admin.shows_commands();
+    let pods = if selection.is_live { admin.pods(!shows_commands) } else { Vec::new() };
     let pods: Vec<StatusPod> = newest(pods).into_iter().filter(|pod| selection.has_pod(pod)).collect();
     let now = CurrentPods { mode: admin.mode().name(), pods: &pods };
     let mut rows = rows(Some(&report), selection.is_live.then_some(now), &LastResults::default());
     rows.retain(|row| selection.has_row(&row.key));
     let probes = rows.into_iter().map(|row| PageProbe::new(row, &report)).collect();
-    let shows_commands = admin.shows_commands();
     let Report { version, axis, empty_because, totals, findings, mut lifecycle, latency, .. } = report;
     let superfluous = lifecycle.len().saturating_sub(MAX_LIFECYCLE);
     lifecycle.drain(..superfluous);
@@ -162,7 +156,7 @@ fn build(admin: &Admin, selection: &PageSelection, mut period: Period, updates: 
         totals,
         findings,
         probes,
-        pods: pods.into_iter().map(|pod| PagePod::new(pod, shows_commands)).collect(),
+        pods: pods.into_iter().map(PagePod::new).collect(),
         lifecycle,
         latency,
         slowest_calls: report.slowest_calls,
@@ -206,11 +200,7 @@ impl PageProbe {
         let results = probe.map(|probe| &probe.results);
         let ms = |duration: Option<std::time::Duration>| duration.map(milliseconds);
         Self {
-            namespace: row.key.namespace,
-            pod: row.key.pod,
-            container: row.key.container,
-            kind: row.key.probe,
-            prober: row.key.prober,
+            probe: row.key,
             handler: row.handler,
             result: row.result.text,
             is_bad: row.result.is_bad,
@@ -231,12 +221,11 @@ impl PageProbe {
 }
 
 impl PagePod {
-    fn new(pod: StatusPod, shows_commands: bool) -> Self {
+    fn new(pod: StatusPod) -> Self {
         let container = |container: StatusContainer| PageContainer {
             name: container.name.unwrap_or(container.id),
             state: container.state,
             reason: container.reason,
-            message: container.message.filter(|_| shows_commands),
             exit_code: container.exit_code,
             restarts: container.restarts.or(container.attempt),
         };
@@ -244,7 +233,6 @@ impl PagePod {
             namespace: pod.namespace.unwrap_or_default(),
             name: pod.name.unwrap_or(pod.id),
             status: pod.status.or(pod.phase),
-            ready: pod.ready,
             restarts: pod.restarts,
             containers: pod.containers.into_iter().map(container).collect(),
         }

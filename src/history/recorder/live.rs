@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use crate::execsync::CallRecord;
 use crate::history::timeline::{Minute, ProbeSeries};
-use crate::manifest::Handler;
 use crate::prober::ProbeAttempt;
 
 /// Maximum number of results that are kept.
@@ -94,16 +93,13 @@ impl LiveResult {
         Some(Self { number: 0, series, row, ended, call: Some(record.call.id) })
     }
 
-    /// Returns the result of an attempt of the prober; `None` for an attempt by exec, which is an
-    /// ExecSync.
-    pub(super) fn of_attempt(attempt: &ProbeAttempt, redact: bool) -> Option<Self> {
-        if matches!(attempt.probe.handler, Handler::Exec(_)) {
-            return None;
-        }
+    /// Returns the result of an attempt of the prober by HTTP, TCP or gRPC. An attempt by exec is
+    /// an ExecSync.
+    pub(super) fn of_attempt(attempt: &ProbeAttempt, redact: bool) -> Self {
         let ended = attempt.ended;
         let mut row = Minute { minute: Minute::number(ended), ..Minute::default() };
         row.add_attempt(attempt);
-        Some(Self { number: 0, series: ProbeSeries::of_attempt(attempt, redact), row, ended, call: None })
+        Self { number: 0, series: ProbeSeries::of_attempt(attempt, redact), row, ended, call: None }
     }
 }
 

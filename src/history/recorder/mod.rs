@@ -152,7 +152,7 @@ impl Timeline {
     pub fn add_attempt(&self, attempt: &ProbeAttempt) {
         let mut state = self.0.lock();
         state.rows.add_attempt(attempt, self.0.sources.redact);
-        state.live.push(Instant::now(), || LiveResult::of_attempt(attempt, self.0.sources.redact));
+        state.live.push(Instant::now(), || Some(LiveResult::of_attempt(attempt, self.0.sources.redact)));
     }
 
     /// Returns the results that were added since an earlier call of this function, with the number
