@@ -109,13 +109,19 @@ impl Drop for Tmux {
     }
 }
 
+/// Starts a runtime with a pod, and configures a probe of it that fails.
+async fn failing_pod(place: &Place) -> Runtime {
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    place.configure(FAILING);
+    runtime
+}
+
 #[tokio::test]
 async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_ends() {
     let place = Place::new();
     let tmux = need!(Tmux::start(&place));
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    run(&mut runtime, "web").await;
-    place.configure(FAILING);
+    let _runtime = failing_pod(&place).await;
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     told(&place, "web", "WouldKill", "Container main failed liveness probe, will be restarted", 1).await;
     tmux.shows("ready").await;
@@ -183,9 +189,7 @@ async fn top_in_tmux_follows_keys_pauses_and_restores_the_terminal_however_it_en
 async fn top_shows_more_columns_on_a_terminal_that_becomes_wider() {
     let place = Place::new();
     let tmux = need!(Tmux::start(&place));
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    run(&mut runtime, "web").await;
-    place.configure(FAILING);
+    let _runtime = failing_pod(&place).await;
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     tmux.shows("ready").await;
     let narrow = tmux.top(&place, "").await;
@@ -206,9 +210,7 @@ async fn top_shows_more_columns_on_a_terminal_that_becomes_wider() {
 async fn top_reconnects_to_a_probeshim_that_was_restarted() {
     let place = Place::new();
     let tmux = need!(Tmux::start(&place));
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    run(&mut runtime, "web").await;
-    place.configure(FAILING);
+    let _runtime = failing_pod(&place).await;
     let shim = place.start_watching(&["--enforce", "dry-run"]).await;
     tmux.shows("ready").await;
     tmux.top(&place, "").await;
