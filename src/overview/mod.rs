@@ -10,4 +10,5 @@ mod strip;
 pub(crate) use live::{LastResults, result_of};
 pub use probe_key::ProbeKey;
 pub(crate) use row::{CurrentPods, ProbeRow, rows};
+pub(crate) use row_result::RowResult;
 pub(crate) use strip::StripMark;

@@ -28,14 +28,18 @@ impl RowResult {
 
     /// Returns the worst result of the last column with an attempt.
     pub(crate) fn of_report(probe: &ProbeReport) -> Option<Self> {
-        let result = probe.spans.last()?.result;
-        let text = match result {
+        probe.spans.last().map(|span| Self::of_kind(span.result))
+    }
+
+    /// Returns a result in the words of the rows.
+    pub(crate) fn of_kind(kind: ResultKind) -> Self {
+        let text = match kind {
             ResultKind::Success => "ok",
             ResultKind::NotSent => "answered",
             ResultKind::Slow => "slow",
             other => other.text(),
         };
-        let is_bad = matches!(result, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);
-        Some(Self { text: text.to_owned(), is_bad })
+        let is_bad = matches!(kind, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);
+        Self { text: text.to_owned(), is_bad }
     }
 }

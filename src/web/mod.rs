@@ -21,6 +21,7 @@ mod events;
 mod period;
 mod query;
 mod state;
+mod strip_text;
 mod updates;
 mod view;
 

@@ -20,11 +20,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::answer::PageError;
 use super::query::{PageRequest, PageSelection};
 use super::state::PageState;
+use super::strip_text::mark;
 use crate::admin::Admin;
 use crate::history::json::{Event, time};
 use crate::history::recorder::{LiveResult, LiveResults};
 use crate::history::timeline::redacted_message;
-use crate::overview::ProbeKey;
+use crate::overview::{ProbeKey, RowResult, StripMark};
 use crate::report::{LifecycleKind, ResultKind};
 
 /// Time between two messages.
@@ -46,10 +47,16 @@ pub(super) struct UpdateId {
 
 /// A result as the page gets it.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct UpdatedResult {
     #[serde(flatten)]
     probe: ProbeKey,
-    result: Option<ResultKind>,
+    result: ResultKind,
+    /// The result in a few words.
+    text: String,
+    is_bad: bool,
+    /// Character of the result in a strip.
+    mark: char,
     /// Id of the ExecSync; null for other handlers.
     call: Option<u64>,
     time: String,
@@ -192,9 +199,15 @@ impl FromStr for UpdateId {
 impl From<LiveResult> for UpdatedResult {
     fn from(result: LiveResult) -> Self {
         let LiveResult { number, series, row, ended, call } = result;
+        // A row with an attempt has a result.
+        let kind = ResultKind::worst(&row).unwrap_or(ResultKind::NoResult);
+        let RowResult { text, is_bad } = RowResult::of_kind(kind);
         Self {
             probe: ProbeKey::from(&series),
-            result: ResultKind::worst(&row),
+            result: kind,
+            text,
+            is_bad,
+            mark: mark(StripMark::Result(kind)),
             call,
             time: time(ended),
             number,

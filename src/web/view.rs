@@ -11,13 +11,14 @@ use super::answer::{PageError, json};
 use super::period::with_period;
 use super::query::{PageRequest, PageSelection};
 use super::state::PageState;
+use super::strip_text::mark;
 use super::updates::UpdateId;
 use crate::admin::Admin;
 use crate::admin::api::{StatusContainer, StatusPod};
 use crate::history::json::{milliseconds, time};
 use crate::history::timeline::{NodeFacts, Period};
 use crate::lint::LintFinding;
-use crate::overview::{CurrentPods, LastResults, ProbeKey, ProbeRow, StripMark, rows};
+use crate::overview::{CurrentPods, LastResults, ProbeKey, ProbeRow, rows};
 use crate::report::{
     AttemptCounts, Axis, CauseCount, Gap, LatencyMap, LatencyPercentiles, LifecycleEvent, MeanPhases, Report,
     ReportInput, SlowCall, Totals, report,
@@ -174,24 +175,6 @@ fn newest(pods: Vec<StatusPod>) -> Vec<StatusPod> {
         newest.insert((pod.namespace.clone(), pod.name.clone(), id), pod);
     }
     newest.into_values().collect()
-}
-
-/// Returns the character of a column.
-fn mark(mark: StripMark) -> char {
-    use crate::report::ResultKind::{Error, Failure, NoResult, NotSent, Slow, Success, Timeout};
-    match mark {
-        StripMark::Empty => '.',
-        StripMark::Gap => '-',
-        StripMark::Result(Success) => 'o',
-        StripMark::Result(Slow) => 's',
-        StripMark::Result(NotSent) => 'a',
-        StripMark::Result(NoResult) => 'n',
-        StripMark::Result(Error) => 'e',
-        StripMark::Result(Failure) => 'f',
-        StripMark::Result(Timeout) => 't',
-        StripMark::WouldBeKilled => 'w',
-        StripMark::Killed => 'k',
-    }
 }
 
 impl PageProbe {

@@ -4,7 +4,7 @@ import { callAddress } from './call.js';
 import { address, callsOf, ofContainer } from './command.js';
 import { element, KeyedList, LiveText, name, setAttribute, setText } from './dom.js';
 import { duration, number, podName } from './format.js';
-import { characterOf, Strip, withMark } from './strip.js';
+import { Strip, withMark } from './strip.js';
 
 // Number of pods from which those that are not on the screen are not laid out.
 const manyPods = 50;
@@ -142,10 +142,7 @@ export class ProbeList {
   }
 }
 
-// The last result in the words of `top`.
-const resultTexts = {
-  success: 'ok', slow: 'slow', 'not-sent': 'answered', 'no-result': 'no result', error: 'error', failure: 'failed', timeout: 'timeout',
-};
+// Numbers of a probe to which results are added.
 const counters = {
   success: 'successes', slow: 'successes', 'not-sent': 'successes', 'no-result': 'noResult', error: 'errors', failure: 'failures', timeout: 'timeouts',
 };
@@ -161,15 +158,14 @@ export class LiveProbes {
   addResult(result) {
     const probe = this.probes.get(keyOf(result));
     if (!probe) return null;
-    const strip = withMark(probe.strip, this.column(result.time), characterOf[result.result] ?? 'n');
+    const strip = withMark(probe.strip, this.column(result.time), result.mark);
     if (strip === null) return null;
     probe.strip = strip;
     probe.attempts += 1;
     probe.lastCall = result.call;
-    const counter = counters[result.result];
-    if (counter) probe[counter] += 1;
-    probe.result = resultTexts[result.result] ?? '?';
-    probe.isBad = ['error', 'failure', 'timeout'].includes(result.result);
+    probe[counters[result.result]] += 1;
+    probe.result = result.text;
+    probe.isBad = result.isBad;
     return probe;
   }
 

@@ -18,11 +18,6 @@ export const kinds = {
 };
 const order = Object.keys(kinds);
 
-// Characters of the results of updates.
-export const characterOf = {
-  success: 'o', slow: 's', 'not-sent': 'a', 'no-result': 'n', error: 'e', failure: 'f', timeout: 't',
-};
-
 // Returns the worse of two characters.
 export function worse(one, other) {
   return order.indexOf(one) > order.indexOf(other) ? one : other;
