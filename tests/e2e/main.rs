@@ -13,6 +13,7 @@ mod kubelet;
 mod life;
 mod limits;
 mod objects;
+mod page;
 mod pauses;
 mod probing;
 mod procrun;
