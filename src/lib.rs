@@ -38,6 +38,8 @@ pub mod net;
 
 pub mod gofmt;
 
+pub mod exec_output;
+
 pub mod duration;
 
 pub mod deadline;

@@ -5,31 +5,17 @@ use std::time::Duration;
 
 use prost::Message as _;
 use rustix::process::Signal;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::net::unix::pipe;
-use tokio::task::yield_now;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::gofmt::format_duration;
-use crate::gofmt::system_error;
+use crate::exec_output::{DrainError, OutputReader, refused_length};
+use crate::gofmt::{format_duration, system_error};
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
 use crate::procrun::error::CriError;
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, id, signal};
-
-/// Maximum number of bytes that are kept of each stream. The rest is read and dropped.
-const MAX_STREAM_BYTES: usize = 16 << 20;
-
-/// Maximum size of a response: containerd's default limit for messages that it sends. A response
-/// with a stream of [`MAX_STREAM_BYTES`] exceeds it.
-const MAX_RESPONSE_BYTES: usize = 16 << 20;
-
-/// Size of the buffer for reads of a stream.
-const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// A command that is being launched or runs. Dropping the value kills the command, for example when
 /// the caller disconnects.
@@ -38,11 +24,6 @@ struct ExecProcess<'a> {
     process: MonitoredProcess,
     kill_scope: TimeoutKillScope,
     exited: bool,
-}
-
-/// Reads the output of a command while the command runs.
-struct OutputReader {
-    read_task: AbortOnDropHandle<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Engine {
@@ -54,13 +35,10 @@ impl Engine {
     ) -> Result<ExecSyncResponse, CriError> {
         let response =
             self.exec(request).await.map_err(|error| error.context("failed to exec in container"))?;
-        let length = response.encoded_len();
-        if length > MAX_RESPONSE_BYTES {
-            return Err(CriError::too_long(format!(
-                "grpc: trying to send message larger than max ({length} vs. {MAX_RESPONSE_BYTES})"
-            )));
+        match refused_length(response.encoded_len()) {
+            Some(message) => Err(CriError::too_long(message)),
+            None => Ok(response),
         }
-        Ok(response)
     }
 
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, CriError> {
@@ -120,19 +98,23 @@ impl Engine {
             Some(limit) => timeout(limit, exec.wait_exit()).await.map_err(|_| limit),
             None => Ok(exec.wait_exit().await),
         };
-        let not_drained = |error: CriError| error.context(format!("failed to drain exec process {id:?} io"));
+        let not_drained = |error: DrainError| {
+            let failure = format!("failed to drain exec process {id:?} io");
+            match error {
+                DrainError::Held(_) => CriError::unknown(format!("{failure} {error}")).context(failure),
+                DrainError::Task(_) => CriError::unknown(error.to_string()).context(failure),
+            }
+        };
+        let drain_limit = self.config.exec_io_drain_timeout;
         match exit {
             Ok(exit_code) => {
-                let (stdout, stderr) =
-                    output.drain(self.config.exec_io_drain_timeout, &id).await.map_err(not_drained)?;
+                let (stdout, stderr) = output.drain(drain_limit).await.map_err(not_drained)?;
                 Ok(ExecSyncResponse { stdout, stderr, exit_code })
             }
             Err(limit) => {
                 exec.kill();
                 exec.wait_exit().await;
-                if let Err(reason) =
-                    output.drain(self.config.exec_io_drain_timeout, &id).await.map_err(not_drained)
-                {
+                if let Err(reason) = output.drain(drain_limit).await.map_err(not_drained) {
                     warn!(container = %container.id, %reason, "exec timed out and its output did not end");
                 }
                 let limit = format_duration(limit);
@@ -171,67 +153,8 @@ impl Drop for ExecProcess<'_> {
     }
 }
 
-impl OutputReader {
-    fn new(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
-        let read_task = tokio::spawn(async move { tokio::join!(read_stream(stdout), read_stream(stderr)) });
-        Self { read_task: AbortOnDropHandle::new(read_task) }
-    }
-
-    /// Waits for the end of both streams, which is reached when no process holds them any more.
-    /// Fails if `limit` elapses first.
-    async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), CriError> {
-        let read = match limit {
-            None => self.read_task.await,
-            Some(limit) => timeout(limit, self.read_task).await.map_err(|_| {
-                let limit = format_duration(limit);
-                CriError::unknown(format!(
-                    "failed to drain exec process {id:?} io in {limit} because io is still held by other processes"
-                ))
-            })?,
-        };
-        read.map_err(|fault| CriError::unknown(fault.to_string()))
-    }
-}
-
-/// Reads a stream to its end and returns the first [`MAX_STREAM_BYTES`] bytes. Other tasks run
-/// after each chunk: the stream of a command that writes without pause is always readable.
-async fn read_stream(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
-    let (mut output, mut buffer) = (Vec::new(), vec![0; READ_BUFFER_BYTES]);
-    while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        let room = MAX_STREAM_BYTES - output.len();
-        output.extend_from_slice(&buffer[..length.min(room)]);
-        yield_now().await;
-    }
-    output
-}
-
 /// Response of a synthetic container: `false` fails, everything else succeeds.
 fn synthetic_response(command: &[String]) -> ExecSyncResponse {
     let is_false = command.first().is_some_and(|name| name == "false");
     ExecSyncResponse { exit_code: i32::from(is_false), ..ExecSyncResponse::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn other_tasks_run_between_the_chunks_of_a_stream_that_is_always_readable() {
-        const CHUNKS: usize = 100;
-        let iterations = Arc::new(AtomicUsize::new(0));
-        let counter = iterations.clone();
-        let other = tokio::spawn(async move {
-            loop {
-                counter.fetch_add(1, Ordering::Relaxed);
-                yield_now().await;
-            }
-        });
-        let all = vec![b'x'; CHUNKS * READ_BUFFER_BYTES];
-        assert_eq!(read_stream(all.as_slice()).await.len(), all.len());
-        let iterations = iterations.load(Ordering::Relaxed);
-        assert!(iterations > CHUNKS / 2, "{iterations} turns of another task beside {CHUNKS} chunks");
-        other.abort();
-    }
 }
