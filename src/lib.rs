@@ -78,6 +78,8 @@ pub mod probe;
 
 pub mod policy;
 
+pub mod direct;
+
 pub mod handler;
 
 pub mod kill;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, CliCommand, CliError};
 use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
+use probeshim::direct::helper;
 use probeshim::memory;
 use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
@@ -78,6 +79,11 @@ fn run(command: CliCommand) -> Result<(), CliError> {
             .context("a monitor is started only by `probeshim runtime`")
             .map_err(CliError::from);
     }
+    if let CliCommand::ExecHelper = command {
+        return helper::run()
+            .context("an exec helper is started only by `probeshim run` and `probeshim play`")
+            .map_err(CliError::from);
+    }
     let runtime = runtime()?;
     if let CliCommand::Run(_) | CliCommand::Runtime(_) = command {
         memory::start_trimming().context("cannot start")?;
@@ -125,7 +131,11 @@ fn run(command: CliCommand) -> Result<(), CliError> {
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
-        CliCommand::Play(_) | CliCommand::Demo(_) | CliCommand::Exec(_) | CliCommand::Monitor { .. } => {
+        CliCommand::Play(_)
+        | CliCommand::Demo(_)
+        | CliCommand::Exec(_)
+        | CliCommand::ExecHelper
+        | CliCommand::Monitor { .. } => {
             unreachable!("the command was run before")
         }
     }

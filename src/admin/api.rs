@@ -22,7 +22,9 @@ use crate::prober::{self, KillStats};
 pub use capture::CaptureQuery;
 pub use faults::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 pub(super) use managed_pods::merge_managed;
-pub use pauses::{ExecPolicies, Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody};
+pub use pauses::{
+    DirectContainer, ExecPolicies, Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody,
+};
 pub use pods::{StatusCondition, StatusContainer, StatusPod};
 pub(super) use pods::{annotate_not_restartable, pods};
 pub use probe::StatusProbe;

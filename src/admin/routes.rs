@@ -201,7 +201,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         stuck: admin.state.stuck.borrow().values().map(api::Stuck::from).collect(),
         faults: admin.state.policies.faults.list().into_iter().map(api::ActiveFault::from).collect(),
         pauses: admin.state.policies.pauses.list().into_iter().map(api::Pause::from).collect(),
-        exec_policies: api::ExecPolicies::new(admin.state.policies.exec(), admin.state.policies.waiting()),
+        exec_policies: api::ExecPolicies::new(&admin.state.policies),
         paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         panics: admin.state.metrics.panics.get(),
     })

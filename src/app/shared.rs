@@ -13,6 +13,7 @@ use super::signals::has_terminal;
 use crate::admin::ApiMetrics;
 use crate::config::{OperatingMode, PolicySettings};
 use crate::cri::MeteredChannel;
+use crate::direct::HelperExecutor;
 use crate::events::EventRecorder;
 use crate::handler::Executor;
 use crate::inventory::{InspectRequest, Inventory};
@@ -110,6 +111,9 @@ impl Shared {
         let (calls, events) = (self.internal_calls.clone(), self.events.clone());
         let known_execs = KnownExecs::default();
         let node = NodeView { inventory, specs: specs_rx, calls, events, known_execs };
+        let (client, socket) = (self.runtime.connect_new(), self.runtime.socket().as_path().to_owned());
+        let executor = HelperExecutor::new(client, socket).map_err(RunError::System)?;
+        self.policies.set_direct_executor(Arc::new(executor));
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();
         policies::start(&self.policies, settings, node, reads_on_hangup)?;

@@ -1,4 +1,4 @@
-//! Flags of the limits and of coalescing, and the settings computed from them.
+//! Flags of the policies for ExecSync, and the settings computed from them.
 
 use std::num::NonZeroU32;
 
@@ -6,12 +6,13 @@ use clap::Args;
 
 use super::validator::Validator;
 use super::values::whole_number;
-use crate::policy::{ExecLimits, ExecSettings, Overflow};
+use crate::policy::{DirectSettings, ExecLimits, ExecMode, ExecSettings, Overflow};
+use crate::probe::Selector;
 
 /// Highest limit.
 const MAX_LIMIT: u64 = 1_000_000;
 
-/// Flags of the limits and of coalescing. An absent flag has its default.
+/// Flags of the policies for ExecSync. An absent flag has its default.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExecLimitFlags {
     /// Maximum number of ExecSyncs that run at the same time on this node, from 1: those of clients
@@ -32,6 +33,15 @@ pub struct ExecLimitFlags {
     /// runs share its result
     #[arg(long)]
     pub coalesce_probes: bool,
+
+    /// Way in which ExecSyncs are executed [default: runtime]
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true, value_enum)]
+    pub exec: Option<ExecMode>,
+
+    /// Containers in which --exec direct or direct-all applies, as KEY=PATTERN,… with the keys
+    /// namespace, pod, container, image and label.NAME [default: all]
+    #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
+    pub exec_match: Option<Selector>,
 }
 
 /// Parses a limit.
@@ -62,6 +72,13 @@ impl ExecLimitFlags {
             let reason = "needs --max-exec-syncs or --max-exec-syncs-per-container: without a limit, no call exceeds it";
             validator.error("--exec-sync-overflow", None, reason.to_owned());
         }
-        ExecSettings { limits, coalesce_probes: self.coalesce_probes }
+        let mode = self.exec.unwrap_or_default();
+        if self.exec_match.is_some() && self.exec.is_none() {
+            let reason =
+                "needs --exec direct or --exec direct-all: otherwise the runtime executes every command";
+            validator.error("--exec-match", None, reason.to_owned());
+        }
+        let direct = DirectSettings { mode, selector: self.exec_match.clone().unwrap_or_default() };
+        ExecSettings { limits, coalesce_probes: self.coalesce_probes, direct }
     }
 }

@@ -29,11 +29,12 @@ const NO_FILE: &str = "/dev/null";
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of the fields that do not correspond to a flag with one value.
-const NON_FLAG_FIELDS: [&str; 9] = [
+const NON_FLAG_FIELDS: [&str; 10] = [
     "allowUid",
     "httpPods",
     "redactCommands",
     "coalesceProbes",
+    "execMatch",
     "manifests",
     "neverKill",
     "kubelet",
@@ -199,6 +200,7 @@ fn fill_in(
     fields.fill_limit("maxExecSyncs", &mut limits.max_exec_syncs);
     fields.fill_limit("maxExecSyncsPerContainer", &mut limits.max_exec_syncs_per_container);
     fields.fill("execSyncOverflow", "--exec-sync-overflow", &mut limits.exec_sync_overflow, choice);
+    fields.fill("exec", "--exec", &mut limits.exec, choice);
     let FlagFields { known, mut written, .. } = fields;
     let known: Vec<&str> = known.into_iter().chain(NON_FLAG_FIELDS).collect();
     root.deny_unknown(&known, problems);
@@ -206,6 +208,8 @@ fn fill_in(
     flags.redact_commands |= redacts.unwrap_or(false);
     let coalesces = root.field("coalesceProbes").and_then(|it| it.flag(problems));
     flags.exec_limits.coalesce_probes |= coalesces.unwrap_or(false);
+    let exec_match = root.field("execMatch").map(|node| matches(&node, problems));
+    flags.exec_limits.exec_match = flags.exec_limits.exec_match.take().or(exec_match);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
     let allowed = root.field("allowUid").map(|uids| uids.list(problems)).unwrap_or_default();

@@ -1,11 +1,12 @@
 //! Phases of an ExecSync.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
 use super::exec_instance::{EventTime, ExecInstance};
 use super::matching::ExecOutcome;
+use crate::relay::{DirectMark, DirectTimes};
 
 /// The phases of an ExecSync, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,35 @@ impl Timeline {
     pub(super) fn parts(&self) -> PhaseDurations {
         PhaseDurations { queue: self.sent.saturating_sub(self.received), ..PhaseDurations::default() }
             .filled(self.end)
+    }
+
+    /// Returns the phases of a call that was not sent to the runtime. `start` is the time of its
+    /// start by the wall clock. `direct` is set if probeshim executed it.
+    pub(super) fn phases_without_runtime(&self, start: SystemTime, direct: Option<&DirectMark>) -> Phases {
+        match direct {
+            Some(DirectMark::Executed(Some(times))) => Phases::Complete(self.direct_phases(start, times)),
+            Some(DirectMark::Executed(None)) => {
+                Phases::Missing { parts: self.parts(), what: MissingEvents::Exited }
+            }
+            Some(DirectMark::Forwarded(_)) | None => {
+                Phases::Missing { parts: self.parts(), what: MissingEvents::NotSent }
+            }
+        }
+    }
+
+    fn direct_phases(&self, start: SystemTime, times: &DirectTimes) -> PhaseDurations {
+        let DirectTimes { requested, created, executed, exited } = *times;
+        let after = |time: SystemTime| time.duration_since(start).unwrap_or_default();
+        // The times are readings of another clock.
+        let mut last = self.received.min(self.end);
+        let [queue, prepare, start, run, drain] =
+            [after(requested), after(created), after(executed), after(exited), self.end].map(|time| {
+                let from = last;
+                last = time.clamp(last, self.end.max(last));
+                last.saturating_sub(from)
+            });
+        let [prepare, start, run, drain] = [prepare, start, run, drain].map(Some);
+        PhaseDurations { queue, prepare, start, run, drain, other: Duration::ZERO }.filled(self.end)
     }
 
     /// Returns the phases of a call with this exec instance and outcome.

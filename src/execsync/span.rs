@@ -60,7 +60,7 @@ fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str,
     if let Some(marks) = call.marks.as_deref() {
         let names = marks.faults.iter().map(|mark| mark.name.to_string()).collect();
         known.push(("probeshim.faults", Value::Texts(names)));
-        let policies = marks.policies.iter().map(ToString::to_string).collect();
+        let policies = marks.policy_names().map(str::to_owned).collect();
         known.push(("probeshim.policy", Value::Texts(policies)));
     }
     if let Some(insight) = insight {

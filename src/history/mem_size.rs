@@ -80,7 +80,8 @@ fn record_size(record: &CallRecord) -> usize {
     let marks = record.call.marks.as_ref().map_or(0, |marks| {
         let faults: usize = marks.faults.iter().map(|fault| block(&fault.name) + block(&fault.action)).sum();
         let policies: usize = marks.policies.iter().map(|policy| block(policy)).sum();
-        size_of::<CallMarks>() + 3 * ALLOCATION + faults + policies
+        let reason = marks.forwarded_because().map_or(0, |reason| reason.len() + ALLOCATION);
+        size_of::<CallMarks>() + 3 * ALLOCATION + faults + policies + reason
     });
     let fixed = size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION;
     fixed + path + message + exec + kill + insight + marks

@@ -1,4 +1,5 @@
-//! Admission of an `ExecSync` to the runtime: coalescing and limits.
+//! Admission of an `ExecSync` to the runtime: coalescing, limits, and its execution without the
+//! runtime.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::coalesce::{COALESCE, Coalescer, Leader, Role};
+use super::direct::{DirectCall, DirectPolicy};
 use super::limit::ExecLimiter;
 use super::metrics::ExecMetrics;
 use super::node_view::NodeView;
@@ -20,6 +22,7 @@ pub(super) struct ExecPolicies {
     pub(super) pauses: Option<Pauses>,
     pub(super) limiter: Option<ExecLimiter>,
     pub(super) coalescer: Option<Coalescer>,
+    pub(super) direct: Option<DirectPolicy>,
     pub(super) metrics: ExecMetrics,
 }
 
@@ -30,6 +33,8 @@ pub(super) struct ExecAdmission {
     /// The calls with which this one may share a response, and its request's message with the gRPC
     /// frame.
     coalescing: Option<(Coalescer, Bytes)>,
+    /// The call, if it may run without the runtime.
+    direct: Option<DirectCall>,
     /// The call, if a pause may answer it.
     paused: Option<PausableCall>,
     metrics: ExecMetrics,
@@ -58,23 +63,25 @@ impl PausableCall {
 impl ExecPolicies {
     /// Returns whether a policy must know the container of the call.
     pub(super) fn needs_object(&self) -> bool {
-        self.pauses.is_some() || self.coalescer.is_some()
+        self.pauses.is_some() || self.coalescer.is_some() || self.direct.is_some()
     }
 
     /// Returns the admission of a call; `None` if it needs none. Without the message of the
-    /// request, the call is not coalesced, nor if it cannot share a response.
+    /// request, the call is not coalesced. `unchanged`: no fault changes its request or response.
+    /// Otherwise it is neither coalesced nor executed without the runtime.
     pub(super) fn admission(
         self,
         request: Option<Bytes>,
         target: Target,
         node: Option<Arc<NodeView>>,
         info: Arc<CallInfo>,
-        can_share: bool,
+        unchanged: bool,
     ) -> Option<ExecAdmission> {
-        let Self { pauses, limiter, coalescer, metrics } = self;
+        let Self { pauses, limiter, coalescer, direct, metrics } = self;
         let is_probe = || node.as_ref().is_some_and(|node| node.probes(&target).is_some());
-        let coalescing = coalescer.zip(request).filter(|_| can_share && is_probe());
-        if limiter.is_none() && coalescing.is_none() {
+        let coalescing = coalescer.zip(request).filter(|_| unchanged && is_probe());
+        let direct = direct.filter(|_| unchanged).and_then(|direct| direct.call(&target, is_probe));
+        if limiter.is_none() && coalescing.is_none() && direct.is_none() {
             return None;
         }
         let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
@@ -82,7 +89,7 @@ impl ExecPolicies {
         // Hooks have no timeout. A refused one would end its container, or be skipped.
         let may_be_refused = target.exec().is_none_or(|(_, timeout)| timeout > 0);
         let paused = pauses.zip(node).map(|(pauses, node)| PausableCall { pauses, info, target, node });
-        Some(ExecAdmission { limiter, coalescing, paused, metrics, container, may_be_refused })
+        Some(ExecAdmission { limiter, coalescing, direct, paused, metrics, container, may_be_refused })
     }
 }
 
@@ -93,7 +100,8 @@ impl Interceptor for ExecAdmission {
 }
 
 impl ExecAdmission {
-    async fn interception(self, marks: &MarkSet) -> Interception {
+    async fn interception(mut self, marks: &MarkSet) -> Interception {
+        let direct = self.direct.take();
         let paused = async {
             match &self.paused {
                 Some(call) => call.response().await,
@@ -104,7 +112,13 @@ impl ExecAdmission {
             // A call that is paused and admitted at the same time is not sent.
             biased;
             response = paused => response,
-            admitted = self.admitted(marks) => return admitted,
+            admitted = self.admitted(marks) => {
+                let is_answered = !admitted.before.is_empty();
+                return match direct.filter(|_| !is_answered) {
+                    Some(direct) => executed(direct, admitted, marks).await,
+                    None => admitted,
+                };
+            }
         };
         marks.add_policy(PAUSE);
         Interception::respond(response)
@@ -160,6 +174,23 @@ impl ExecAdmission {
                 self.metrics.coalesced.inc();
                 return Ok((*response).clone());
             }
+        }
+    }
+}
+
+/// Executes an admitted call without the runtime. Returns the call as it was admitted if nothing
+/// was executed.
+async fn executed(direct: DirectCall, mut admitted: Interception, marks: &MarkSet) -> Interception {
+    match direct.execute(marks).await {
+        Ok(response) => {
+            if let Some(share) = admitted.share.take() {
+                share(&response);
+            }
+            Interception::respond(response)
+        }
+        Err(recording) => {
+            let permit = admitted.guard.take();
+            Interception { guard: Some(Box::new((permit, recording))), ..admitted }
         }
     }
 }

@@ -8,6 +8,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::fault::Action;
+use super::forward_kind::ForwardKind;
 
 /// Numbers of active rules and of injected faults.
 #[derive(Clone, Debug, Default)]
@@ -156,6 +157,41 @@ impl ExecMetrics {
             "exec_sync_coalesced",
             "ExecSyncs that shared the call of an identical one",
             self.coalesced.clone(),
+        );
+    }
+}
+
+/// Numbers of `ExecSyncs` that were executed without the runtime, and of those that were not
+/// although direct exec applies to them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DirectMetrics {
+    pub(super) executed: Counter,
+    forwarded: Family<ReasonLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+impl DirectMetrics {
+    pub(super) fn add_forwarded(&self, kind: ForwardKind) {
+        self.forwarded.get_or_create(&ReasonLabel { reason: kind.name() }).inc();
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        for kind in ForwardKind::ALL {
+            drop(self.forwarded.get_or_create(&ReasonLabel { reason: kind.name() }));
+        }
+        registry.register(
+            "direct_execs",
+            "ExecSyncs that probeshim executed without the runtime",
+            self.executed.clone(),
+        );
+        registry.register(
+            "forwarded_execs",
+            "ExecSyncs that the runtime executed although direct exec applies to them",
+            self.forwarded.clone(),
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Policies that step in: faults that are injected into calls, pauses of probes, and limits and
-//! coalescing of `ExecSync`. They implement the relay's [`CallPolicy`](crate::relay::CallPolicy).
+//! coalescing of `ExecSync`, and its execution without the runtime. They implement the relay's
+//! [`CallPolicy`](crate::relay::CallPolicy).
 //!
 //! ```text
 //! config, flags, `fault add` ──► FaultRule ──► FaultRules ─┐
@@ -14,9 +15,11 @@ mod active_names;
 mod admission;
 mod call_match;
 mod coalesce;
+mod direct;
 mod effects;
 mod exec_queue;
 mod fault;
+mod forward_kind;
 mod index;
 mod interceptor;
 mod known_execs;
@@ -35,8 +38,10 @@ mod target;
 
 pub use active::RuleSource;
 pub use call_match::CallMatch;
+pub use direct::{DirectContainer, DirectExecutor, DirectOutcome, DirectRequest, DirectSettings, ExecMode};
 pub(crate) use fault::rules;
 pub use fault::{Action, FaultRule, FaultStep, Place, RuleError, StreamAction, When};
+pub use forward_kind::ForwardKind;
 pub use known_execs::KnownExecs;
 pub(crate) use lifetime::is_lifetime;
 pub use limit::{ExecLimits, Overflow};

@@ -1,4 +1,4 @@
-//! All policies of the relay: faults, pauses, coalescing and limits.
+//! All policies of the relay: faults, pauses, coalescing, limits and direct exec.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 
 use super::admission::ExecPolicies;
 use super::coalesce::Coalescer;
+use super::direct::{DirectContainer, DirectExecutor, DirectPolicies, DirectSettings};
 use super::interceptor::PolicyInterceptor;
 use super::limit::{ExecLimiter, ExecLimits};
 use super::metrics::ExecMetrics;
@@ -30,16 +31,19 @@ pub struct Policies {
     coalescer: Coalescer,
     /// Whether calls are coalesced.
     coalesces: Arc<AtomicBool>,
+    direct: DirectPolicies,
     metrics: ExecMetrics,
 }
 
 /// Settings of the policies for `ExecSync`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExecSettings {
     /// Limits of concurrent calls.
     pub limits: ExecLimits,
     /// Whether probes with the same request share one call.
     pub coalesce_probes: bool,
+    /// Calls that run without the runtime.
+    pub direct: DirectSettings,
 }
 
 impl Default for Policies {
@@ -51,6 +55,7 @@ impl Default for Policies {
             limiter: ExecLimiter::new(metrics.clone()),
             coalescer: Coalescer::default(),
             coalesces: Arc::default(),
+            direct: DirectPolicies::default(),
             metrics,
         }
     }
@@ -65,17 +70,30 @@ impl Policies {
         self.pauses.connect(&node);
     }
 
-    /// Changes the limits, and whether calls are coalesced.
+    /// Sets the executor of calls that run without the runtime. All calls go to the runtime until
+    /// then.
+    pub fn set_direct_executor(&self, executor: Arc<dyn DirectExecutor>) {
+        self.direct.set_executor(executor);
+    }
+
+    /// Changes the settings of the policies for `ExecSync`.
     pub fn set_exec(&self, settings: ExecSettings) {
         self.limiter.set(settings.limits);
         self.coalesces.store(settings.coalesce_probes, Ordering::Relaxed);
+        self.direct.set(settings.direct);
     }
 
-    /// Returns the limits, and whether calls are coalesced.
+    /// Returns the settings of the policies for `ExecSync`.
     #[must_use]
     pub fn exec(&self) -> ExecSettings {
         let coalesce_probes = self.coalesces.load(Ordering::Relaxed);
-        ExecSettings { limits: self.limiter.limits(), coalesce_probes }
+        ExecSettings { limits: self.limiter.limits(), coalesce_probes, direct: self.direct.settings() }
+    }
+
+    /// Returns the containers in which probeshim executes commands, or tries to, sorted by id.
+    #[must_use]
+    pub fn direct_containers(&self) -> Vec<DirectContainer> {
+        self.direct.containers()
     }
 
     /// Returns the number of calls that wait because of a limit, and of those that wait for the
@@ -90,6 +108,7 @@ impl Policies {
         self.faults.register(registry);
         self.pauses.register(registry);
         self.metrics.register(registry);
+        self.direct.register(registry);
     }
 
     /// Returns the policies that are in effect for a call to `ExecSync`. A call that does not pass
@@ -100,10 +119,12 @@ impl Policies {
         let coalescer = shares.then(|| self.coalescer.clone());
         // A pause answers the probes of a kubelet. The prober runs on, without kills.
         let is_paused = self.pauses.is_active() && info.is_from_kubelet();
-        (is_paused || limiter.is_some() || shares).then(|| ExecPolicies {
+        let direct = self.direct.active();
+        (is_paused || limiter.is_some() || shares || direct.is_some()).then(|| ExecPolicies {
             pauses: info.is_from_kubelet().then(|| self.pauses.clone()),
             limiter,
             coalescer,
+            direct,
             metrics: self.metrics.clone(),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// Marks of a call that the policy affected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +11,34 @@ pub struct CallMarks {
     pub faults: Vec<FaultMark>,
     /// The names of the other policies that affected the call: `limit`, `coalesce` or `pause`.
     pub policies: Vec<Arc<str>>,
+    /// Result of the attempt to execute the command without the runtime, if there was one.
+    pub direct: Option<DirectMark>,
+}
+
+/// Name of the policy that executes commands without the runtime.
+pub const DIRECT: &str = "direct";
+
+/// Result of an attempt to execute a command without the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectMark {
+    /// The command was executed. Its times are unknown while it runs, after its client gave up, and
+    /// if the exec helper ended.
+    Executed(Option<DirectTimes>),
+    /// Nothing was executed, and the call was forwarded, for a reason.
+    Forwarded(Arc<str>),
+}
+
+/// Times of a process that executed a command without the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectTimes {
+    /// Request for the command.
+    pub requested: SystemTime,
+    /// Creation of the process.
+    pub created: SystemTime,
+    /// Exec of the command.
+    pub executed: SystemTime,
+    /// Exit of the process.
+    pub exited: SystemTime,
 }
 
 /// Marks of a call that the policy decides on. They can be read while the policy adds more.
@@ -34,13 +63,37 @@ impl CallMarks {
             name: mark.name.clone(),
             action: mark.action.split('(').next().unwrap_or_default().into(),
         };
-        Self { faults: self.faults.iter().map(redacted).collect(), policies: self.policies.clone() }
+        Self { faults: self.faults.iter().map(redacted).collect(), ..self.clone() }
     }
 
-    /// Returns whether the call was not affected.
+    /// Returns the names of the policies, other than faults, that affected the call.
+    pub fn policy_names(&self) -> impl Iterator<Item = &str> {
+        let direct = matches!(self.direct, Some(DirectMark::Executed(_))).then_some(DIRECT);
+        self.policies.iter().map(|policy| &**policy).chain(direct)
+    }
+
+    /// Returns the reason for which the runtime executed the command, if it was to be executed
+    /// without the runtime.
+    #[must_use]
+    pub fn forwarded_because(&self) -> Option<&str> {
+        match &self.direct {
+            Some(DirectMark::Forwarded(reason)) => Some(reason),
+            Some(DirectMark::Executed(_)) | None => None,
+        }
+    }
+
+    /// Returns whether a policy affected the call. A call that was forwarded because it could not
+    /// be executed without the runtime is not affected.
+    #[must_use]
+    pub fn is_affected(&self) -> bool {
+        !self.faults.is_empty() || self.policy_names().next().is_some()
+    }
+
+    /// Returns whether there are no marks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.policies.is_empty()
+        let Self { faults, policies, direct } = self;
+        faults.is_empty() && policies.is_empty() && direct.is_none()
     }
 }
 
@@ -56,6 +109,11 @@ impl MarkSet {
         if marks.policies.iter().all(|policy| **policy != *name) {
             marks.policies.push(name.into());
         }
+    }
+
+    /// Sets the result of the attempt to execute the command without the runtime.
+    pub fn set_direct(&self, mark: DirectMark) {
+        self.lock().direct = Some(mark);
     }
 
     /// Returns the marks up to now.

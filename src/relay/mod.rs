@@ -52,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 use crate::socket::SocketPath;
 
 pub use capture::{Capture, CaptureBudget, CaptureError};
-pub use marks::{CallMarks, FaultMark, MarkSet};
+pub use marks::{CallMarks, DIRECT, DirectMark, DirectTimes, FaultMark, MarkSet};
 pub use metrics::RelayMetrics;
 pub use observer::{
     BodyStats, CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent, TraceContext,

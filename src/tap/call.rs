@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{CallInfo, CallMarks, CallOutcome, Peer};
+use crate::relay::{CallInfo, CallMarks, CallOutcome, DirectMark, Peer};
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -38,6 +38,26 @@ pub struct Call {
     pub kill: Option<Box<KillRecord>>,
     /// Marks of the call, if probeshim affected it.
     pub marks: Option<Box<CallMarks>>,
+}
+
+impl Call {
+    /// Returns whether a policy of probeshim affected the call.
+    #[must_use]
+    pub fn is_affected(&self) -> bool {
+        self.marks.as_deref().is_some_and(CallMarks::is_affected)
+    }
+
+    /// Returns the result of the attempt to execute the command without the runtime.
+    #[must_use]
+    pub fn direct(&self) -> Option<&DirectMark> {
+        self.marks.as_deref()?.direct.as_ref()
+    }
+
+    /// Returns whether probeshim executed the command itself.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        matches!(self.direct(), Some(DirectMark::Executed(_)))
+    }
 }
 
 /// Reason for which probeshim stopped a container.

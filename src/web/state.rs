@@ -41,7 +41,7 @@ impl PageState {
             mode: admin.mode().name(),
             faults,
             pauses: policies.pauses.list().into_iter().map(Pause::from).collect(),
-            exec_policies: ExecPolicies::new(policies.exec(), policies.waiting()),
+            exec_policies: ExecPolicies::new(policies),
             kills: admin.state.prober.as_ref().map(ProbeManager::kills).map(KillTotals::from),
             paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         }

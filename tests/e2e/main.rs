@@ -4,6 +4,7 @@
 
 mod capture;
 mod clients;
+mod direct;
 mod execs;
 mod faults;
 mod images;

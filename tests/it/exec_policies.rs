@@ -150,7 +150,7 @@ fn exited(code: i32) -> Bytes {
 
 fn limits(node: u32, container: u32, overflow: Overflow) -> ExecSettings {
     let limits = ExecLimits { node: NonZeroU32::new(node), container: NonZeroU32::new(container), overflow };
-    ExecSettings { limits, coalesce_probes: false }
+    ExecSettings { limits, ..ExecSettings::default() }
 }
 
 fn coalescing() -> ExecSettings {

@@ -4,7 +4,8 @@ use clap::ValueEnum as _;
 use serde::{Deserialize, Serialize};
 
 use crate::history::json::time;
-use crate::policy::{self, ExecSettings, PauseSelector, PauseStatus, TreatedProbe};
+use crate::policy::{self, ExecSettings, PauseSelector, PauseStatus, Policies, TreatedProbe};
+use crate::probe::Selector;
 
 /// Body of a request that begins a pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,14 +105,37 @@ pub struct ExecPolicies {
     pub coalesce_probes: bool,
     /// Number of calls that wait for the result of an identical one now.
     pub sharing: u64,
+    /// Way in which ExecSyncs are executed: `runtime`, `direct` or `direct-all`.
+    pub exec: String,
+    /// Containers in which direct exec applies; null for all, and without direct exec.
+    pub exec_match: Option<String>,
+    /// The containers of which commands were to be executed without the runtime, sorted by id.
+    pub direct_containers: Vec<DirectContainer>,
+}
+
+/// Verification of a container for direct exec.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DirectContainer {
+    /// Id of the container.
+    pub id: String,
+    /// `unverified`: no process of the runtime was recorded. `recorded`: no process of probeshim
+    /// was compared with the record. `verified`: probeshim executes commands. `forwarded`: the
+    /// runtime executes all commands.
+    pub state: String,
+    /// Number of attempts to record a process of the runtime, if the container is unverified.
+    pub attempts: u32,
+    /// Reason for which the runtime executes all commands; null in other states.
+    pub reason: Option<String>,
 }
 
 impl ExecPolicies {
-    /// Creates the JSON of settings, with the numbers of calls that wait because of a limit, and
-    /// for the result of an identical call.
-    pub(crate) fn new(settings: ExecSettings, [queued, sharing]: [u64; 2]) -> Self {
-        let ExecSettings { limits, coalesce_probes } = settings;
+    /// Creates the JSON of the policies for `ExecSync`.
+    pub(crate) fn new(policies: &Policies) -> Self {
+        let (settings, [queued, sharing]) = (policies.exec(), policies.waiting());
+        let ExecSettings { limits, coalesce_probes, direct } = settings;
         let overflow = limits.overflow.to_possible_value().map(|value| value.get_name().to_owned());
+        let exec = direct.mode.to_possible_value().map(|value| value.get_name().to_owned());
         Self {
             max_exec_syncs: limits.node.map(Into::into),
             max_exec_syncs_per_container: limits.container.map(Into::into),
@@ -119,7 +143,17 @@ impl ExecPolicies {
             queued,
             coalesce_probes,
             sharing,
+            exec: exec.unwrap_or_default(),
+            direct_containers: policies.direct_containers().into_iter().map(DirectContainer::from).collect(),
+            exec_match: (direct.selector != Selector::default()).then(|| direct.selector.to_string()),
         }
+    }
+}
+
+impl From<policy::DirectContainer> for DirectContainer {
+    fn from(container: policy::DirectContainer) -> Self {
+        let policy::DirectContainer { id, state, attempts, reason } = container;
+        Self { id: id.to_string(), state: state.to_owned(), attempts, reason }
     }
 }
 

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 
-use crate::admin::api::{ActiveFault, ExecPolicies, Pause, Status};
+use crate::admin::api::{ActiveFault, DirectContainer, ExecPolicies, Pause, Status};
 use crate::terminal::format;
 
 /// Maximum number of fault rules, and of pauses, that are named.
@@ -15,7 +15,8 @@ type Row = (&'static str, String, Style);
 /// Returns the rows of the policies that are active.
 pub(super) fn rows(status: &Status, now: Timestamp) -> impl Iterator<Item = Row> {
     let Status { faults, pauses, exec_policies, .. } = status;
-    [fault_row(faults, now), pause_row(pauses, now), exec_row(exec_policies)].into_iter().flatten()
+    let direct = direct_row(&exec_policies.direct_containers);
+    [fault_row(faults, now), pause_row(pauses, now), exec_row(exec_policies), direct].into_iter().flatten()
 }
 
 /// Returns the row of active fault rules; `None` if there are none.
@@ -52,6 +53,9 @@ fn exec_row(policies: &ExecPolicies) -> Option<Row> {
         queued,
         coalesce_probes,
         sharing,
+        exec,
+        exec_match,
+        direct_containers: _,
     } = policies;
     let limit = |count: Option<u32>, place| count.map(|count| format!("at most {count} {place}"));
     let limits =
@@ -61,8 +65,35 @@ fn exec_row(policies: &ExecPolicies) -> Option<Row> {
         _ => "others fail".to_owned(),
     });
     let coalesced = coalesce_probes.then(|| format!("identical probes share one, {sharing} wait for it now"));
-    let parts: Vec<String> = limits.into_iter().flatten().chain(overflow).chain(coalesced).collect();
+    let direct = (exec != "runtime" && !exec.is_empty()).then(|| match exec_match {
+        Some(selector) => format!("executed {exec} in {selector}"),
+        None => format!("executed {exec}"),
+    });
+    let parts = limits.into_iter().flatten().chain(overflow).chain(coalesced).chain(direct);
+    let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| ("ExecSyncs", parts.join("; "), Style::new()))
+}
+
+/// Returns the row of the containers of which commands were to be executed without the runtime;
+/// `None` if there are none.
+fn direct_row(containers: &[DirectContainer]) -> Option<Row> {
+    let in_state = |state: &'static str| containers.iter().filter(move |container| container.state == state);
+    let count = |state| Some(in_state(state).count()).filter(|count| *count > 0);
+    let attempts: u32 = in_state("unverified").map(|container| container.attempts).sum();
+    let reason = in_state("forwarded").find_map(|container| container.reason.as_deref());
+    let parts = [
+        count("verified").map(|count| format!("{count} verified")),
+        count("recorded").map(|count| format!("{count} recorded")),
+        count("unverified").map(|count| format!("{count} unverified after {attempts} attempts")),
+        count("forwarded").map(|count| {
+            format!(
+                "{count} left to the runtime, such as because {}",
+                reason.unwrap_or("it needs the runtime")
+            )
+        }),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| ("containers", parts.join("; "), Style::new()))
 }
 
 #[cfg(test)]
@@ -95,6 +126,26 @@ mod tests {
     }
 
     #[test]
+    fn the_status_has_the_verification_of_containers_for_direct_exec() {
+        assert_eq!(text(direct_row(&[])), None);
+        let container = |state: &str, attempts, reason: Option<&str>| DirectContainer {
+            id: "c".to_owned(),
+            state: state.to_owned(),
+            attempts,
+            reason: reason.map(str::to_owned),
+        };
+        let containers = [
+            container("verified", 0, None),
+            container("unverified", 2, None),
+            container("unverified", 3, None),
+            container("forwarded", 0, Some("process.selinuxLabel is not supported")),
+        ];
+        let expected = "1 verified; 2 unverified after 5 attempts; 1 left to the runtime, such as because \
+                        process.selinuxLabel is not supported";
+        assert_eq!(text(direct_row(&containers)).as_deref(), Some(expected));
+    }
+
+    #[test]
     fn the_status_has_the_limits_of_exec_syncs_and_coalescing() {
         assert_eq!(text(exec_row(&ExecPolicies::default())), None);
         let limits = |overflow: &str| ExecPolicies {
@@ -104,6 +155,7 @@ mod tests {
             queued: 4,
             coalesce_probes: overflow == "wait",
             sharing: 3,
+            ..ExecPolicies::default()
         };
         let waits = "at most 20 on the node; at most 2 in a container; others wait, 4 now; identical probes share one, \
              3 wait for it now";

@@ -53,7 +53,7 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
         return vec![FAULT];
     }
     let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
-    let policy = marks.and_then(|marks| marks.policies.first()).map(|policy| policy_name(policy));
+    let policy = marks.and_then(|marks| marks.policy_names().next()).map(policy_name);
     if let Some(policy) = policy.filter(|_| !is_sent) {
         return vec![policy];
     }
@@ -212,7 +212,11 @@ mod tests {
         let marked = |policy: Option<&str>, faults: bool, is_sent: bool| {
             let fault = FaultMark { name: "f".into(), action: "hang".into() };
             let faults = if faults { vec![fault] } else { Vec::new() };
-            let marks = CallMarks { faults, policies: policy.into_iter().map(Arc::from).collect() };
+            let marks = CallMarks {
+                faults,
+                policies: policy.into_iter().map(Arc::from).collect(),
+                ..CallMarks::default()
+            };
             names(move |call, _, analysis| {
                 call.marks = Some(Box::new(marks));
                 let parts = PhaseDurations { queue: Duration::from_secs(1), ..PhaseDurations::default() };

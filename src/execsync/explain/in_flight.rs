@@ -8,7 +8,7 @@ use super::advice::DRAIN_ADVICE;
 use super::{describe_purpose, peer, place};
 use crate::execsync::evidence::ProcessInfo;
 use crate::execsync::in_flight::{CallInFlight, CommandProgress};
-use crate::relay::CallMarks;
+use crate::relay::{CallMarks, DIRECT};
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format::{self, duration};
 
@@ -60,6 +60,9 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
 
 /// Describes why probeshim has not sent a call to the runtime yet.
 fn describe_hold(marks: &CallMarks) -> String {
+    if marks.policy_names().any(|policy| policy == DIRECT) {
+        return "probeshim executes the command itself, without the runtime (--exec).".to_owned();
+    }
     let fault = marks.faults.last().map(|mark| format!("a fault, {} of the rule {}", mark.action, mark.name));
     let policy = marks.policies.last().map(|policy| match &**policy {
         "limit" => "a limit of concurrent ExecSyncs".to_owned(),

@@ -24,7 +24,7 @@ use super::identity::ProbeMatch;
 use super::phases::{MissingEvents, PhaseDurations, Phases};
 use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
-use crate::relay::{CallOutcome, FaultMark, Peer};
+use crate::relay::{CallMarks, CallOutcome, DIRECT, FaultMark, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::format::{self, duration};
 
@@ -82,7 +82,7 @@ pub fn causes(record: &CallRecord) -> Vec<Cause> {
 
 /// Quotes the status message with which the runtime rejected a call.
 fn status_message(call: &Call) -> Vec<String> {
-    let title = if call.marks.is_some() { "The status message was" } else { "The runtime's message was" };
+    let title = if call.is_affected() { "The status message was" } else { "The runtime's message was" };
     call.message.as_deref().map(|message| quoted(title, message)).unwrap_or_default()
 }
 
@@ -114,10 +114,16 @@ fn policies(record: &CallRecord) -> Vec<String> {
             "probeshim held this call while another with the same request ran, to share its result."
         }
         "pause" => "probeshim answered this call itself, because the probes of the container are paused.",
+        DIRECT => "probeshim executed the command itself, without the runtime (--exec).",
         _ => "A policy of probeshim affected this call.",
     };
-    let policies = call.marks.iter().flat_map(|marks| &marks.policies);
-    policies.map(|policy| sentence(policy).to_owned()).collect()
+    let marks = call.marks.as_deref();
+    let policies =
+        marks.into_iter().flat_map(CallMarks::policy_names).map(|policy| sentence(policy).to_owned());
+    let forwarded = marks.and_then(CallMarks::forwarded_because);
+    let forwarded =
+        forwarded.map(|reason| format!("The runtime executed the command, and not probeshim: {reason}."));
+    policies.chain(forwarded).collect()
 }
 
 /// Quotes the output of a command that probeshim executed.

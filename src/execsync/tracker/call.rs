@@ -108,8 +108,8 @@ impl EndedCall {
         call.container = context.container.or(call.container);
         call.pod = context.pod.or(call.pod);
         // The runtime applies the timeout, from the time at which it received the request.
-        let held = if call.marks.is_some() { phases.parts().queue } else { Duration::ZERO };
-        let timeout = exec.timeout().filter(|_| is_sent);
+        let held = if call.is_affected() { phases.parts().queue } else { Duration::ZERO };
+        let timeout = exec.timeout().filter(|_| is_sent || call.is_direct());
         let insight = ExecAnalysis {
             identity: context.probe_match,
             phases,

@@ -112,7 +112,8 @@ impl ContainerExecs {
         let all_events_known = now >= ended.deadline || in_flight.events_lost;
         match events {
             _ if !in_flight.is_sent => {
-                Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotSent }.into())
+                let call = &ended.decoded.call;
+                Some(timeline.phases_without_runtime(call.start, call.direct()).into())
             }
             EventCoverage::NotWatched => {
                 Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotWatched }.into())

@@ -164,7 +164,9 @@ impl Tracker {
             // A call that a policy affected and that was not sent was held until its end.
             let is_sent = decoded.times.is_some() || decoded.call.marks.is_none();
             let received = decoded.received.unwrap_or(decoded.info.since);
-            let sent = if is_sent { received } else { decoded.info.since + decoded.call.duration };
+            let is_direct = decoded.call.is_direct();
+            let held_until = decoded.info.since + decoded.call.duration;
+            let sent = if is_sent || is_direct { received } else { held_until };
             let times = decoded.times.unwrap_or(SendTimes { received, sent });
             let exec = Arc::new((**exec).clone());
             let call = self.start_call(container, &decoded.info, times, exec, context);
@@ -172,11 +174,8 @@ impl Tracker {
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
         let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };
-        let held = if decoded.call.marks.is_some() {
-            call.sent.saturating_sub(call.received)
-        } else {
-            Duration::ZERO
-        };
+        let held =
+            if decoded.call.is_affected() { call.sent.saturating_sub(call.received) } else { Duration::ZERO };
         let median = self.periodicity.median(&call.pattern_key);
         let assessment = self.config.assessment(&decoded.call, held, median);
         let evidence_pending = assessment != Assessment::Fine;
@@ -187,7 +186,9 @@ impl Tracker {
             SampleRequest::DiscardBaseline { call: id }
         };
         self.sample_requests.push(sample_request);
-        if decoded.call.ending == CallOutcome::Completed(Some(Code::OK)) && call.is_sent {
+        if decoded.call.ending == CallOutcome::Completed(Some(Code::OK))
+            && (call.is_sent || decoded.call.is_direct())
+        {
             let duration = decoded.call.duration.saturating_sub(held);
             self.periodicity.record_duration(&call.pattern_key, duration);
         }

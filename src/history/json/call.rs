@@ -33,9 +33,12 @@ pub struct Call {
     /// The faults that were injected into the call; empty if there were none.
     #[serde(default)]
     pub faults: Vec<Fault>,
-    /// The other policies that affected the call: `limit`, `coalesce` or `pause`.
+    /// The other policies that affected the call: `limit`, `coalesce`, `pause` or `direct`.
     #[serde(default)]
     pub policy: Vec<String>,
+    /// The reason for which the runtime executed the command, if direct exec applied to the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded_because: Option<String>,
 }
 
 /// A fault that was injected into a call.
@@ -153,13 +156,14 @@ impl From<&CallRecord> for Call {
             kill: call.kill.as_deref().map(Kill::from),
             faults: marks.iter().flat_map(|marks| &marks.faults).map(Fault::from).collect(),
             policy: marks.map(policies).unwrap_or_default(),
+            forwarded_because: marks.and_then(relay::CallMarks::forwarded_because).map(str::to_owned),
         }
     }
 }
 
 /// Returns the names of the policies, other than faults, that affected a call.
 pub(super) fn policies(marks: &relay::CallMarks) -> Vec<String> {
-    marks.policies.iter().map(ToString::to_string).collect()
+    marks.policy_names().map(str::to_owned).collect()
 }
 
 impl From<&tap::KillRecord> for Kill {

@@ -15,7 +15,7 @@ use crate::execsync::{
 };
 use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::relay::{CallMarks, CallOutcome, FaultMark, Peer};
+use crate::relay::{CallMarks, CallOutcome, DIRECT, DirectMark, FaultMark, Peer};
 use crate::tap;
 
 /// The JSON is not a call record, or not one of this version.
@@ -52,18 +52,25 @@ impl TryFrom<Call> for CallRecord {
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
-            marks: marks(call.faults, call.policy),
+            marks: marks(call.faults, call.policy, call.forwarded_because),
         };
         Ok(Self { analysis: insight.map(Arc::new), ..Self::unanalyzed(read, None, None) })
     }
 }
 
 /// Returns the marks of a call that probeshim affected.
-fn marks(faults: Vec<Fault>, policies: Vec<String>) -> Option<Box<CallMarks>> {
+fn marks(
+    faults: Vec<Fault>,
+    mut policies: Vec<String>,
+    forwarded_because: Option<String>,
+) -> Option<Box<CallMarks>> {
+    let is_direct = policies.pop_if(|policy| policy == DIRECT).is_some();
+    let executed = is_direct.then_some(DirectMark::Executed(None));
     let mark = |fault: Fault| FaultMark { name: fault.name.into(), action: fault.action.into() };
     let marks = CallMarks {
         faults: faults.into_iter().map(mark).collect(),
         policies: policies.into_iter().map(Arc::from).collect(),
+        direct: executed.or(forwarded_because.map(|reason| DirectMark::Forwarded(reason.into()))),
     };
     (!marks.is_empty()).then(|| Box::new(marks))
 }

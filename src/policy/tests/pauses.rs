@@ -150,7 +150,7 @@ fn calls_of_probeshim_itself_are_not_paused() {
 async fn a_pause_that_begins_while_a_call_waits_answers_the_call() {
     let node = RuleFixture::with(&[]);
     let limits = ExecLimits { node: std::num::NonZeroU32::new(1), ..ExecLimits::default() };
-    node.policies.set_exec(ExecSettings { limits, coalesce_probes: false });
+    node.policies.set_exec(ExecSettings { limits, ..ExecSettings::default() });
     let admission = async |id, marks: &MarkSet| {
         let interceptor = node.policies.interceptor(&info(id, "ExecSync")).unwrap();
         interceptor.decide(Some(frame(&exec("3-main", &["alive"], 2))), marks).await.next.unwrap()

@@ -1,0 +1,266 @@
+//! One exec of the helper: its streams, its timeout and its result, with the behaviour of
+//! containerd (`internal/cri/server/container_execsync.go`: `execInternal`, `drainExecSyncIO`).
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use prost::Message as _;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
+    socketpair, sockopt,
+};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::warn;
+
+use super::helper_process::{ExecEnd, HelperProcess, PendingExec};
+use super::init_process::InitProcess;
+use super::protocol::{Attributes, ChildStatus, Difference, Launch, Snapshot};
+use super::verification::Argv;
+use crate::cri::v1::ExecSyncResponse;
+use crate::exec_output::{DrainError, OutputReader, refused_length};
+use crate::gofmt::format_duration;
+
+/// Begin of the message of every error of containerd's ExecSync.
+const FAILED: &str = "failed to exec in container";
+
+/// Maximum length of a packet on a status socket, in bytes.
+const MAX_STATUS_BYTES: usize = 4096;
+
+/// A command to run, and the place in which it runs.
+#[derive(Debug)]
+pub(super) struct DirectCommand<'a> {
+    pub(super) argv: Argv,
+    pub(super) timeout: Option<Duration>,
+    pub(super) attributes: Attributes,
+    /// Record with which the process is compared.
+    pub(super) expected: Option<Snapshot>,
+    pub(super) init: &'a InitProcess,
+    pub(super) cgroup: BorrowedFd<'a>,
+    /// Standard input.
+    pub(super) null: BorrowedFd<'a>,
+    /// Maximum time for which the output is awaited after the exit; `None` for no limit.
+    pub(super) drain_limit: Option<Duration>,
+}
+
+/// Result of an exec.
+#[derive(Debug)]
+pub(super) enum ExecResult {
+    /// The command was executed: its response, and the times of the process.
+    Done(Result<ExecSyncResponse, Status>, Option<ProcessTimes>),
+    /// Nothing was executed, so that the runtime can run the command.
+    NotStarted {
+        reason: String,
+        /// Differences from the record, if these are the reason.
+        differences: Vec<Difference>,
+    },
+}
+
+/// Times of a process, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProcessTimes {
+    pub(super) created: i64,
+    pub(super) executed: i64,
+    pub(super) ended: i64,
+}
+
+/// Socket on which a child reports that it executes the command, or why it does not.
+#[derive(Debug)]
+struct StatusSocket(UnixStream);
+
+/// Last report on a status socket, and the pid of its sender.
+#[derive(Debug, Default)]
+struct Report {
+    status: ChildStatus,
+    pid: Option<i32>,
+}
+
+impl DirectCommand<'_> {
+    /// Runs the command, and kills it if `cancelled` is.
+    pub(super) async fn run(self, helper: &HelperProcess, cancelled: &CancellationToken) -> ExecResult {
+        match self.start(helper).await {
+            Ok((exec, status, output)) => self.wait(helper, cancelled, exec, status, output).await,
+            Err(error) => not_started(format!("the exec helper cannot be reached: {error}")),
+        }
+    }
+
+    async fn start(&self, helper: &HelperProcess) -> io::Result<(PendingExec, StatusSocket, OutputReader)> {
+        let (stdout_writer, stdout) = pipe::pipe()?;
+        let (stderr_writer, stderr) = pipe::pipe()?;
+        let (stdout_writer, stderr_writer) =
+            (stdout_writer.into_blocking_fd()?, stderr_writer.into_blocking_fd()?);
+        let (status, child_status) = StatusSocket::pair()?;
+        let launch = Launch {
+            exec: 0,
+            argv: self.argv.clone(),
+            attributes: Some(self.attributes.clone()),
+            expected: self.expected.clone(),
+        };
+        let descriptors = [
+            self.null,
+            stdout_writer.as_fd(),
+            stderr_writer.as_fd(),
+            child_status.as_fd(),
+            self.init.pidfd.as_fd(),
+            self.cgroup,
+        ];
+        let exec = helper.launch(launch, &descriptors).await?;
+        Ok((exec, status, OutputReader::new(stdout, stderr)))
+    }
+
+    async fn wait(
+        &self,
+        helper: &HelperProcess,
+        cancelled: &CancellationToken,
+        mut exec: PendingExec,
+        status: StatusSocket,
+        output: OutputReader,
+    ) -> ExecResult {
+        let timed_out = async {
+            match self.timeout {
+                Some(timeout) => sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut killed_after = None;
+        let end = tokio::select! {
+            biased;
+            end = &mut exec.end => end,
+            () = timed_out => {
+                killed_after = self.timeout;
+                helper.kill(exec.number).await;
+                exec.end.await
+            }
+            () = cancelled.cancelled() => {
+                helper.kill(exec.number).await;
+                exec.end.await
+            }
+        };
+        let exited = match end {
+            Ok(ExecEnd::Exited(exited)) => exited,
+            Ok(ExecEnd::NotStarted(refusal)) => {
+                return ExecResult::NotStarted { reason: refusal.reason, differences: refusal.differences };
+            }
+            Err(_) => return self.lost(status).await,
+        };
+        let report = status.last_report().await;
+        if !report.status.error.is_empty() {
+            return not_started(report.status.error);
+        }
+        let executed = report.status.executed_at;
+        let times = ProcessTimes { created: exited.created_at, executed, ended: exited.ended_at };
+        if let Some(timeout) = killed_after {
+            if let Err(error) = output.drain(self.drain_limit).await {
+                warn!(%error, "the exec timed out, and its output did not end");
+            }
+            let timeout = format_duration(timeout);
+            let message = format!("{FAILED}: timeout {timeout} exceeded: context deadline exceeded");
+            return ExecResult::Done(Err(Status::deadline_exceeded(message)), Some(times));
+        }
+        if executed == 0 {
+            // The process was killed before its exec, such as by the memory limit of the container.
+            return not_started(format!("the process ended with code {} before its exec", exited.code));
+        }
+        let drained = tokio::select! {
+            drained = output.drain(self.drain_limit) => drained,
+            () = cancelled.cancelled() => Ok((Vec::new(), Vec::new())),
+        };
+        ExecResult::Done(response(exited.code, drained), Some(times))
+    }
+
+    /// Returns the result of an exec whose helper has ended. A command that was executed is killed.
+    async fn lost(&self, status: StatusSocket) -> ExecResult {
+        // A child that has not executed the command ends with the helper.
+        let report = status.last_report().await;
+        if report.status.executed_at == 0 {
+            return not_started("the exec helper has ended".to_owned());
+        }
+        if let Some(pid) = report.pid
+            && let Some(raw) = Pid::from_raw(pid)
+            && let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
+            && self.init.shares_cgroup(pid)
+        {
+            // The process may have exited.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        let message = format!("{FAILED}: the exec helper of probeshim ended while the command ran");
+        ExecResult::Done(Err(Status::unknown(message)), None)
+    }
+}
+
+impl StatusSocket {
+    /// Returns the socket, and its other end for the child.
+    fn pair() -> io::Result<(Self, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, child) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // The pid of the sender accompanies each report.
+        sockopt::set_socket_passcred(&socket, true)?;
+        Ok((Self(UnixStream::from_std(socket.into())?), child))
+    }
+
+    /// Waits until the child has closed its end, by an exec or its exit. Returns its last report.
+    async fn last_report(self) -> Report {
+        let mut last = Report::default();
+        loop {
+            let read = self.0.async_io(Interest::READABLE, || read_report(self.0.as_fd())).await;
+            match read {
+                // An error after the announcement of the exec takes its place.
+                Ok(Some(report)) => last = report,
+                Ok(None) | Err(_) => return last,
+            }
+        }
+    }
+}
+
+/// Reads a report; `None` at the end.
+fn read_report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+    let mut bytes = [0; MAX_STATUS_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut buffers = [IoSliceMut::new(&mut bytes)];
+    let received = recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let pid = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid.as_raw_nonzero().get()),
+        _ => None,
+    });
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let status = ChildStatus::decode(&bytes[..received.bytes]);
+    Ok(Some(Report { status: status.map_err(io::Error::other)?, pid }))
+}
+
+fn not_started(reason: String) -> ExecResult {
+    ExecResult::NotStarted { reason, differences: Vec::new() }
+}
+
+fn response(
+    exit_code: i32,
+    drained: Result<(Vec<u8>, Vec<u8>), DrainError>,
+) -> Result<ExecSyncResponse, Status> {
+    let (stdout, stderr) = drained.map_err(|error| {
+        let failure = format!("failed to drain exec process {:?} io", exec_id());
+        Status::unknown(match error {
+            DrainError::Held(_) => format!("{FAILED}: {failure}: {failure} {error}"),
+            DrainError::Task(_) => format!("{FAILED}: {failure}: {error}"),
+        })
+    })?;
+    let response = ExecSyncResponse { stdout, stderr, exit_code };
+    match refused_length(response.encoded_len()) {
+        Some(message) => Err(Status::resource_exhausted(message)),
+        None => Ok(response),
+    }
+}
+
+/// Returns an id as containerd gives it to an exec.
+fn exec_id() -> String {
+    let [high, low] = [fastrand::u128(..), fastrand::u128(..)];
+    format!("{high:032x}{low:032x}")
+}

@@ -1,0 +1,415 @@
+//! Executes commands in containers by the helper, once a container is verified.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Status;
+use tracing::{debug, info, warn};
+
+use super::exec::{DirectCommand, ExecResult, ProcessTimes};
+use super::helper_process::{HelperProcess, PendingWatch};
+use super::init_process::{InitError, InitProcess, unified};
+use super::protocol::{Attributes, Recorded};
+use super::spec::ContainerSpec;
+use super::verification::{Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification};
+use crate::cri::MeteredRuntimeClient;
+use crate::cri::v1::{ContainerStatusRequest, ExecSyncResponse};
+use crate::file_id::FileId;
+use crate::policy::{DirectContainer, DirectExecutor, DirectOutcome, DirectRequest, ForwardKind};
+use crate::relay::DirectTimes;
+
+/// Timeout of the request for a container's specification.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for which a record may arrive after the runtime has answered.
+const RECORD_GRACE: Duration = Duration::from_millis(100);
+
+/// Interval between two attempts to start the helper, and the time after which a container without
+/// a known init process is inspected again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Executes commands by the helper. Clones share it.
+#[derive(Clone, Debug)]
+pub struct HelperExecutor {
+    shared: Arc<ExecutorState>,
+    /// The runtime of the tasks that execute commands.
+    tasks: Handle,
+}
+
+#[derive(Debug)]
+struct ExecutorState {
+    client: MeteredRuntimeClient,
+    /// Path of the runtime's socket, which a restarted runtime creates again.
+    socket: PathBuf,
+    null: File,
+    helper: Mutex<HelperSlot>,
+    containers: Mutex<HashMap<Arc<str>, Arc<RequestedContainer>>>,
+}
+
+/// The helper, if it runs.
+#[derive(Debug, Default)]
+struct HelperSlot {
+    helper: Option<Arc<HelperProcess>>,
+    /// Time of the last start, and its error.
+    last_start: Option<(Instant, Option<Arc<str>>)>,
+}
+
+/// A container of which commands were requested.
+#[derive(Debug)]
+struct RequestedContainer {
+    id: Arc<str>,
+    /// Identity of the runtime's socket when the container was inspected.
+    socket: Option<FileId>,
+    inspected_at: Instant,
+    /// The specification and the init process; `None` until they are known.
+    inspected: OnceLock<Inspected>,
+    verification: Mutex<Verification>,
+    /// Whether a command is being recorded.
+    recording: AtomicBool,
+}
+
+/// A command that was executed.
+struct Executed {
+    response: Result<ExecSyncResponse, Status>,
+    times: Option<DirectTimes>,
+}
+
+/// A command that the runtime has to execute.
+struct Forward {
+    kind: ForwardKind,
+    reason: String,
+    /// Kept until the runtime has answered.
+    guard: Option<DropGuard>,
+}
+
+#[derive(Debug)]
+struct Inspected {
+    spec: ContainerSpec,
+    init: InitProcess,
+}
+
+impl DirectExecutor for HelperExecutor {
+    fn execute(&self, request: DirectRequest) -> Pin<Box<dyn Future<Output = DirectOutcome> + Send>> {
+        let (shared, cancelled) = (self.shared.clone(), CancellationToken::new());
+        let (guard, container) = (cancelled.clone().drop_guard(), request.container.clone());
+        // The task continues after the future was dropped, to kill the command.
+        let task = self.tasks.spawn(async move { shared.execute(request, &cancelled).await });
+        Box::pin(async move {
+            let result = task.await.unwrap_or_else(|error| Err(not_started(error.to_string())));
+            drop(guard);
+            match result {
+                Ok(Executed { response, times }) => DirectOutcome::Executed(response, times),
+                Err(Forward { kind, reason, guard }) => {
+                    debug!(%container, reason, "the runtime executes a command");
+                    let guard = guard.map(|guard| Box::new(guard) as Box<dyn Any + Send>);
+                    DirectOutcome::Forwarded { kind, reason: reason.into(), guard }
+                }
+            }
+        })
+    }
+
+    fn containers(&self) -> Vec<DirectContainer> {
+        self.shared.states()
+    }
+
+    fn stop(&self) {
+        // The helper ends after the commands that it runs.
+        *lock(&self.shared.helper) = HelperSlot::default();
+        lock(&self.shared.containers).clear();
+    }
+}
+
+impl HelperExecutor {
+    /// Creates an executor, whose tasks run on the current runtime. It starts the helper at the
+    /// first command.
+    pub fn new(client: MeteredRuntimeClient, socket: PathBuf) -> io::Result<Self> {
+        let shared = ExecutorState {
+            client,
+            socket,
+            null: File::open("/dev/null")?,
+            helper: Mutex::default(),
+            containers: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), tasks: Handle::current() })
+    }
+}
+
+impl ExecutorState {
+    async fn execute(
+        self: Arc<Self>,
+        request: DirectRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<Executed, Forward> {
+        let requested = SystemTime::now();
+        let helper = self.helper().map_err(not_started)?;
+        let container = self.container(&request.container);
+        let argv: Argv = request.argv.into_iter().map(String::into_bytes).collect();
+        let route = container.lock().route(&argv);
+        if let Route::Forward(kind, reason) = route {
+            return Err(Forward { kind, reason, guard: None });
+        }
+        let inspected = container.inspected.get();
+        let inspected = inspected.ok_or_else(|| unverified("the container is being inspected"))?;
+        if let Err(error) = inspected.init.check() {
+            if !matches!(error, InitError::Frozen) {
+                self.forget(&container);
+            }
+            return Err(not_started(error.to_string()));
+        }
+        let (record, compares) = match route {
+            Route::Compare(record) => (record, true),
+            Route::Direct(record) => (record, false),
+            Route::Record | Route::Forward(..) => {
+                return Err(self.record(&helper, &container, inspected, argv).await);
+            }
+        };
+        if record.files != RecordedFiles::new(inspected, &record.program) {
+            self.forget(&container);
+            return Err(unverified("the OCI runtime or /etc/passwd has changed"));
+        }
+        let command = DirectCommand {
+            argv,
+            timeout: request.timeout,
+            attributes: record.attributes.clone(),
+            expected: compares.then(|| record.snapshot.clone()),
+            init: &inspected.init,
+            cgroup: record.cgroup.as_fd(),
+            null: self.null.as_fd(),
+            drain_limit: None,
+        };
+        match command.run(&helper, cancelled).await {
+            ExecResult::Done(response, process) => {
+                if compares {
+                    container.lock().on_equal(&record);
+                    info!(container = %container.id, "direct exec: the container is verified");
+                }
+                Ok(Executed { response, times: process.map(|process| times(requested, process)) })
+            }
+            ExecResult::NotStarted { reason, differences } if differences.is_empty() => {
+                Err(not_started(reason))
+            }
+            ExecResult::NotStarted { differences, .. } => {
+                let reason = ForwardReason::Differs(differences);
+                warn!(container = %container.id, %reason, "direct exec: the runtime runs all commands of the container");
+                let text = reason.to_string();
+                container.lock().forward(reason);
+                Err(Forward { kind: ForwardKind::Unsupported, reason: text, guard: None })
+            }
+        }
+    }
+
+    /// Returns the running helper, and starts it if necessary. The error is the reason of a
+    /// failure.
+    fn helper(&self) -> Result<Arc<HelperProcess>, String> {
+        let mut slot = lock(&self.helper);
+        if let Some(helper) = slot.helper.as_ref().filter(|helper| !helper.has_ended()) {
+            return Ok(helper.clone());
+        }
+        if let Some((at, error)) = &slot.last_start
+            && at.elapsed() < RETRY_INTERVAL
+        {
+            let reason = error.as_deref().unwrap_or("it has ended, and is started again later");
+            return Err(format!("the exec helper does not run: {reason}"));
+        }
+        let started = HelperProcess::start();
+        let error = started.as_ref().err().map(|error| error.to_string().into());
+        slot.last_start = Some((Instant::now(), error));
+        slot.helper = started.as_ref().ok().cloned();
+        started.map_err(|error| format!("the exec helper cannot be started: {error}"))
+    }
+
+    /// Returns the container with this id. Starts to inspect it if it is new, or if the runtime has
+    /// been restarted.
+    fn container(self: &Arc<Self>, id: &Arc<str>) -> Arc<RequestedContainer> {
+        let socket = FileId::from_path(&self.socket).ok();
+        let mut containers = lock(&self.containers);
+        if let Some(known) = containers.get(id)
+            && known.socket == socket
+            && (known.inspected.get().is_some() || known.inspected_at.elapsed() < RETRY_INTERVAL)
+        {
+            return known.clone();
+        }
+        let container = Arc::new(RequestedContainer {
+            id: id.clone(),
+            socket,
+            inspected_at: Instant::now(),
+            inspected: OnceLock::new(),
+            verification: Mutex::new(Verification::Unverified { attempts: 0 }),
+            recording: AtomicBool::new(false),
+        });
+        containers.insert(id.clone(), container.clone());
+        tokio::spawn(self.clone().inspect(container.clone()));
+        container
+    }
+
+    /// Removes a container, so that its next command inspects it again.
+    fn forget(&self, container: &Arc<RequestedContainer>) {
+        let mut containers = lock(&self.containers);
+        if containers.get(&container.id).is_some_and(|known| Arc::ptr_eq(known, container)) {
+            containers.remove(&container.id);
+        }
+    }
+
+    /// Requests the specification of a container and opens its init process. Forgets the container
+    /// when that exits.
+    async fn inspect(self: Arc<Self>, container: Arc<RequestedContainer>) {
+        let request = ContainerStatusRequest { container_id: container.id.to_string(), verbose: true };
+        let mut client = self.client.clone();
+        let response = match timeout(INSPECT_TIMEOUT, client.container_status(request)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(_)) | Err(_) => return self.forget(&container),
+        };
+        let info = response.info.get("info").map_or("{}", String::as_str);
+        let spec = match ContainerSpec::read(info) {
+            Ok(spec) => spec,
+            Err(reason) => {
+                return container.lock().forward(ForwardReason::Unsupported(reason.to_string()));
+            }
+        };
+        let init = match InitProcess::open(spec.init) {
+            Ok(init) => init,
+            Err(InitError::Exited) => return self.forget(&container),
+            Err(reason) => {
+                return container.lock().forward(ForwardReason::Unsupported(reason.to_string()));
+            }
+        };
+        // The receiver only waits until the pidfd is readable, which needs no pipe.
+        let pidfd = init.pidfd.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
+        let _ = container.inspected.set(Inspected { spec, init });
+        if let Ok(exit) = pidfd {
+            let _ = exit.readable().await;
+            self.forget(&container);
+        }
+    }
+
+    /// Lets the runtime run a command, and records its process.
+    async fn record(
+        &self,
+        helper: &Arc<HelperProcess>,
+        container: &Arc<RequestedContainer>,
+        inspected: &Inspected,
+        argv: Argv,
+    ) -> Forward {
+        if container.recording.swap(true, Ordering::Relaxed) {
+            return unverified("another command is being recorded");
+        }
+        container.lock().on_attempt();
+        let watched = async {
+            let cgroups = inspected.init.watched_cgroups(&container.id).map_err(|error| error.to_string())?;
+            let watch = helper.watch(argv.clone(), cgroups).await;
+            watch.map_err(|error| format!("the exec helper cannot be reached: {error}"))
+        };
+        let watch = match watched.await {
+            Ok(watch) => watch,
+            Err(reason) => {
+                container.recording.store(false, Ordering::Relaxed);
+                return unverified(&reason);
+            }
+        };
+        let answered = CancellationToken::new();
+        let guard = Some(answered.clone().drop_guard());
+        tokio::spawn(finish_record(container.clone(), watch, argv, answered));
+        Forward { guard, ..unverified("the process of the runtime is recorded") }
+    }
+
+    fn states(&self) -> Vec<DirectContainer> {
+        let containers = lock(&self.containers);
+        let state = |container: &Arc<RequestedContainer>| {
+            let verification = container.lock();
+            let (state, attempts, reason) = match &*verification {
+                Verification::Unverified { attempts } => ("unverified", *attempts, None),
+                Verification::Recorded(_) => ("recorded", 0, None),
+                Verification::Verified(_) => ("verified", 0, None),
+                Verification::Forwarded(reason) => ("forwarded", 0, Some(reason.to_string())),
+            };
+            DirectContainer { id: container.id.clone(), state, attempts, reason }
+        };
+        containers.values().map(state).collect()
+    }
+}
+
+/// Waits for a record, until shortly after the runtime has answered, and adds it to the container.
+async fn finish_record(
+    container: Arc<RequestedContainer>,
+    mut watch: PendingWatch,
+    argv: Argv,
+    answered: CancellationToken,
+) {
+    let late = async {
+        answered.cancelled().await;
+        sleep(RECORD_GRACE).await;
+    };
+    let recorded = tokio::select! {
+        recorded = &mut watch.end => recorded.ok(),
+        () = late => None,
+    };
+    match (recorded, container.inspected.get()) {
+        (Some(Ok(recorded)), Some(inspected)) => match new_record(&container.id, inspected, recorded) {
+            Ok(record) => container.lock().on_recorded(argv, record),
+            Err(reason) => container.lock().forward(ForwardReason::Unsupported(reason)),
+        },
+        (Some(Err(failed)), _) => {
+            debug!(container = %container.id, reason = failed.reason, "no process was recorded");
+        }
+        _ => debug!(container = %container.id, "the process of the runtime was not seen"),
+    }
+    container.recording.store(false, Ordering::Relaxed);
+}
+
+/// Creates a record from that of the helper. The error is the reason for which the container needs
+/// the runtime.
+fn new_record(container_id: &str, inspected: &Inspected, recorded: Recorded) -> Result<Record, String> {
+    let attributes =
+        Attributes::new(container_id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
+    let snapshot = recorded.snapshot.unwrap_or_default();
+    let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
+    let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;
+    let files = RecordedFiles::new(inspected, &recorded.program);
+    Ok(Record { snapshot, attributes, cgroup, program: recorded.program, files })
+}
+
+impl RequestedContainer {
+    fn lock(&self) -> MutexGuard<'_, Verification> {
+        lock(&self.verification)
+    }
+}
+
+impl RecordedFiles {
+    fn new(inspected: &Inspected, program: &str) -> Self {
+        let program = FileId::from_path(Path::new(program)).ok();
+        let passwd = (!inspected.spec.has_home).then(|| inspected.init.passwd_version()).flatten();
+        Self { program, passwd }
+    }
+}
+
+fn times(requested: SystemTime, times: ProcessTimes) -> DirectTimes {
+    let time = |nanoseconds: i64| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds.unsigned_abs());
+    let ProcessTimes { created, executed, ended } = times;
+    DirectTimes { requested, created: time(created), executed: time(executed), exited: time(ended) }
+}
+
+fn unverified(reason: &str) -> Forward {
+    let reason = format!("{UNVERIFIED}{reason}");
+    Forward { kind: ForwardKind::Unverified, reason, guard: None }
+}
+
+fn not_started(reason: String) -> Forward {
+    Forward { kind: ForwardKind::NotStarted, reason, guard: None }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

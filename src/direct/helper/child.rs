@@ -1,0 +1,226 @@
+//! The child: joins the container, takes its attributes, and executes the command. The order is
+//! that of runc (`libcontainer/setns_init_linux.go`: `Init`, `finalizeNamespace`).
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, Uid, accessat, fchown, fstat, stat};
+use rustix::process::{Signal, chdir, getcwd, set_parent_process_death_signal, setsid, umask};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, ThreadNameSpaceType, capability_is_in_bounding_set,
+    clear_ambient_capability_set, configure_capability_in_ambient_set, move_into_thread_name_spaces,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_gid, set_thread_groups, set_thread_uid,
+};
+
+use super::{now, sys};
+use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, Launch, send};
+
+/// Files by which a process sets the AppArmor profile of its next exec. Kernels before 5.1 have the
+/// second only.
+const APPARMOR_EXEC: [&str; 2] = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"];
+
+/// Step that failed, with its error.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {error}")]
+struct StepError {
+    step: &'static str,
+    error: io::Error,
+}
+
+/// Adds the step to an error.
+trait FailedStep<T> {
+    fn step(self, step: &'static str) -> Result<T, StepError>;
+}
+
+impl<T, E: Into<io::Error>> FailedStep<T> for Result<T, E> {
+    fn step(self, step: &'static str) -> Result<T, StepError> {
+        self.map_err(|error| StepError { step, error: error.into() })
+    }
+}
+
+/// Files that the child opens before it joins the container, where `/proc` is not that of the
+/// container.
+struct ProcFiles {
+    oom_score_adj: File,
+    apparmor_exec: Option<File>,
+}
+
+/// Runs the command of a launch in place of this process, which is a new child of the helper. Ends
+/// the process if a step fails, and reports the step on the status socket.
+pub(super) fn run(launch: &Launch, descriptors: &[OwnedFd; LAUNCH_DESCRIPTORS]) -> ! {
+    let [_, _, _, status, ..] = descriptors;
+    let status = status.as_fd();
+    let Err(error) = prepare_and_execute(launch, descriptors);
+    let _ = send(status, &ChildStatus { executed_at: 0, error: error.to_string() }, &[]);
+    sys::exit_now()
+}
+
+fn prepare_and_execute(
+    launch: &Launch,
+    [stdin, stdout, stderr, status, init, _]: &[OwnedFd; LAUNCH_DESCRIPTORS],
+) -> Result<std::convert::Infallible, StepError> {
+    let missing = || io::Error::from(io::ErrorKind::InvalidData);
+    let attributes = launch.attributes.as_ref().ok_or_else(missing).step("attributes")?;
+    let strings = |texts: &[Vec<u8>]| texts.iter().map(|text| CString::new(&text[..])).collect();
+    let argv: Result<Vec<CString>, _> = strings(&launch.argv);
+    let argv = argv.map_err(io::Error::from).step("arguments")?;
+    let env: Result<Vec<CString>, _> = strings(&attributes.env);
+    let env = env.map_err(io::Error::from).step("environment")?;
+
+    // If the helper is killed, a child that has not executed its command ends too.
+    set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
+    let files = ProcFiles::open(attributes).step("files in /proc")?;
+    (&files.oom_score_adj)
+        .write_all(attributes.oom_score_adj.to_string().as_bytes())
+        .step("oom_score_adj")?;
+    let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
+    move_into_thread_name_spaces(init.as_fd(), namespaces).step("namespaces")?;
+    setsid().step("session")?;
+    dup2_stdin(stdin).step("standard input")?;
+    dup2_stdout(stdout).step("standard output")?;
+    dup2_stderr(stderr).step("standard error")?;
+    set_signals(attributes.ignored_signals);
+
+    if let Some(name) = &attributes.keyring {
+        let name = CString::new(name.as_str()).map_err(io::Error::from).step("session keyring")?;
+        sys::join_session_keyring(&name).step("session keyring")?;
+    }
+    if attributes.no_new_privs {
+        set_no_new_privs(true).step("no_new_privs")?;
+    }
+    umask(Mode::from_raw_mode(attributes.umask));
+    for limit in &attributes.rlimits {
+        sys::set_rlimit(limit.resource, limit.soft, limit.hard).step("resource limits")?;
+    }
+    // Without no_new_privs, a filter needs a capability that the process drops below.
+    if !attributes.no_new_privs {
+        install_filters(attributes)?;
+    }
+    become_user(attributes)?;
+    if let (Some(mut file), Some(profile)) = (files.apparmor_exec.as_ref(), &attributes.apparmor_profile) {
+        file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
+    }
+    let program = launch.argv.first().ok_or_else(missing).step("arguments")?;
+    let path = look_path(OsStr::from_bytes(program), &attributes.env).step("program")?;
+    let path = CString::new(path.into_os_string().as_bytes()).map_err(io::Error::from).step("program")?;
+
+    drop(files);
+    // The command must not find a descriptor of the host (CVE-2024-21626). The status socket closes
+    // at the exec.
+    sys::close_all_but(status.as_fd()).step("descriptors")?;
+    set_parent_process_death_signal(None).step("death signal")?;
+    send(status.as_fd(), &ChildStatus { executed_at: now(), error: String::new() }, &[]).step("status")?;
+    if attributes.no_new_privs {
+        install_filters(attributes)?;
+    }
+    Err(sys::execute(&path, &argv, &env)).step("exec")
+}
+
+impl ProcFiles {
+    fn open(attributes: &Attributes) -> io::Result<Self> {
+        let open = |path: &str| OpenOptions::new().write(true).open(path);
+        let apparmor = attributes.apparmor_profile.as_ref();
+        let apparmor = apparmor.map(|_| open(APPARMOR_EXEC[0]).or_else(|_| open(APPARMOR_EXEC[1])));
+        Ok(Self { oom_score_adj: open("/proc/self/oom_score_adj")?, apparmor_exec: apparmor.transpose()? })
+    }
+}
+
+/// Sets the signals that the command ignores. Rust ignores SIGPIPE in the helper.
+fn set_signals(ignored: u64) {
+    let is_ignored = |signal: i32| ignored & (1 << (signal - 1)) != 0;
+    sys::set_ignored(libc::SIGPIPE, is_ignored(libc::SIGPIPE));
+    for signal in (1..=64).filter(|signal| is_ignored(*signal)) {
+        sys::set_ignored(signal, true);
+    }
+}
+
+fn install_filters(attributes: &Attributes) -> Result<(), StepError> {
+    for filter in &attributes.filters {
+        sys::install_filter(&filter.program, filter.flags).step("seccomp filter")?;
+    }
+    Ok(())
+}
+
+/// Takes the working directory, the user and the capabilities of the command.
+fn become_user(attributes: &Attributes) -> Result<(), StepError> {
+    let cwd = Path::new(OsStr::from_bytes(&attributes.cwd));
+    // The user of the helper may have access to the directory, or the user of the command.
+    let changed = match chdir(cwd) {
+        Err(rustix::io::Errno::ACCESS) => false,
+        result => result.map(|()| true).step("working directory")?,
+    };
+    let Capabilities { bounding, effective, permitted, inheritable, ambient } =
+        attributes.capabilities.unwrap_or_default();
+    for capability in known_capabilities().filter(|capability| bounding & capability.bits() == 0) {
+        remove_capability_from_bounding_set(capability).step("bounding set")?;
+    }
+    set_keep_capabilities(true).step("capabilities")?;
+    own_streams(attributes.uid).step("owner of the standard streams")?;
+    let groups: Vec<Gid> = attributes.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    set_thread_groups(&groups).step("groups")?;
+    set_thread_gid(Gid::from_raw(attributes.gid)).step("group")?;
+    set_thread_uid(Uid::from_raw(attributes.uid)).step("user")?;
+    if !changed {
+        chdir(cwd).step("working directory")?;
+    }
+    // The kernel begins the path of a directory outside of the container with "(unreachable)".
+    let is_inside = getcwd(Vec::new()).step("working directory")?.as_bytes().starts_with(b"/");
+    is_inside.then_some(()).ok_or(io::ErrorKind::NotFound).step("working directory")?;
+    set_keep_capabilities(false).step("capabilities")?;
+    let sets = CapabilitySets {
+        effective: CapabilitySet::from_bits_retain(effective),
+        permitted: CapabilitySet::from_bits_retain(permitted),
+        inheritable: CapabilitySet::from_bits_retain(inheritable),
+    };
+    set_capabilities(None, sets).step("capabilities")?;
+    clear_ambient_capability_set().step("ambient set")?;
+    for capability in known_capabilities().filter(|capability| ambient & capability.bits() != 0) {
+        configure_capability_in_ambient_set(capability, true).step("ambient set")?;
+    }
+    Ok(())
+}
+
+/// Returns the capabilities that the kernel knows. It refuses the others.
+fn known_capabilities() -> impl Iterator<Item = CapabilitySet> {
+    let capabilities = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
+    capabilities.take_while(|capability| capability_is_in_bounding_set(*capability).is_ok())
+}
+
+/// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`
+/// (`libcontainer/init_linux.go`: `fixStdioPermissions`).
+fn own_streams(uid: u32) -> io::Result<()> {
+    let null = stat("/dev/null")?.st_rdev;
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        let found = fstat(stream)?;
+        if found.st_uid != uid && found.st_rdev != null {
+            fchown(stream, Some(Uid::from_raw(uid)), None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path of a program, as Go's `exec.LookPath` finds it in the container's PATH.
+fn look_path(program: &OsStr, env: &[Vec<u8>]) -> io::Result<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return executable(Path::new(program)).map(|()| program.into());
+    }
+    let path = env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or_default();
+    let dirs = path.split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
+    let found = dirs.map(|dir| dir.join(program)).find(|file| executable(file).is_ok());
+    // Go refuses a program that it finds below the working directory.
+    found.filter(|file| file.is_absolute()).ok_or(io::ErrorKind::NotFound.into())
+}
+
+/// Fails if the user of this process cannot execute a file.
+fn executable(file: &Path) -> io::Result<()> {
+    if fs::metadata(file)?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)?)
+}

@@ -1,0 +1,338 @@
+//! The helper: a small process with a single thread that runs commands in containers, and records
+//! how the runtime runs them. Its subcommand is `exec-helper`.
+//!
+//! ```text
+//! probeshim ──Launch──► helper ──clone3──► child ──execve──► command
+//!           ◄──Exited──                      └──status──► probeshim
+//!           ──Watch───► helper ──ptrace──► process that the runtime prepares
+//!           ◄─Recorded─
+//! ```
+
+mod child;
+mod sandbox;
+mod snapshot;
+mod sys;
+mod watch;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prost::Message as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use signal_hook::consts::SIGCHLD;
+
+use self::snapshot::differences;
+use self::sys::{Forked, WaitStatus};
+use self::watch::{Preparer, RuntimeWatch};
+use super::protocol::{
+    Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
+    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SeccompFilter, Snapshot, Watch, receive, send,
+};
+
+/// Subcommand that makes this program a helper.
+pub const SUBCOMMAND: &str = "exec-helper";
+
+/// Interval at which a watch looks for new processes in a cgroup.
+const WATCH_INTERVAL: Duration = Duration::from_micros(300);
+
+/// Maximum duration of a watch. A runtime that has started no process by then has another reason to
+/// take long.
+const WATCH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs the helper until probeshim has closed its end of the socket, which is standard input. Fails
+/// if standard input is not a socket, or the helper cannot be confined.
+pub fn run() -> io::Result<()> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    sandbox::enter(socket.as_fd())?;
+    let (children, wakes) = UnixStream::pair()?;
+    children.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, wakes)?;
+    let own_namespaces = File::open("/proc/self/ns/pid")?;
+    let mut helper = Helper {
+        socket,
+        own_namespaces,
+        execs: HashMap::new(),
+        watches: HashMap::new(),
+        buffer: vec![0; MAX_PACKET_BYTES],
+    };
+    helper.serve(&children)
+}
+
+/// State of the helper.
+struct Helper {
+    socket: OwnedFd,
+    /// The namespace of processes to which the helper's children belong otherwise.
+    own_namespaces: File,
+    execs: HashMap<Pid, RunningExec>,
+    watches: HashMap<u64, RuntimeWatch>,
+    buffer: Vec<u8>,
+}
+
+/// A process of an exec.
+#[derive(Debug)]
+struct RunningExec {
+    exec: u64,
+    pidfd: OwnedFd,
+    created_at: i64,
+    /// Record with which the process is compared at its exec.
+    expected: Option<Snapshot>,
+    /// Reason for which the process was killed at its exec.
+    refusal: Option<NotStarted>,
+}
+
+impl Helper {
+    fn serve(&mut self, children: &UnixStream) -> io::Result<()> {
+        loop {
+            let mut ready = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+            let interval = Timespec { tv_sec: 0, tv_nsec: WATCH_INTERVAL.subsec_nanos().into() };
+            match poll(&mut ready, (!self.watches.is_empty()).then_some(&interval)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [request, child] = ready.map(|descriptor| !descriptor.revents().is_empty());
+            if child {
+                // The bytes only wake the helper.
+                while io::Read::read(&mut &*children, &mut [0; 64]).is_ok_and(|read| read > 0) {}
+            }
+            // Children are looked at even without a byte, which costs one system call.
+            while let Some((pid, status)) = sys::next_wait_status() {
+                self.on_status(pid, status)?;
+            }
+            self.look_for_runtime()?;
+            if request && !self.on_request()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles a request. Returns false once probeshim has closed its end.
+    fn on_request(&mut self) -> io::Result<bool> {
+        let received = receive::<HelperRequest>(self.socket.as_fd(), &mut self.buffer)?;
+        let Some((request, descriptors)) = received else {
+            self.kill_all();
+            return Ok(false);
+        };
+        match request.command {
+            Some(HelperCommand::Launch(launch)) => {
+                let exec = launch.exec;
+                if let Err(error) = self.launch(*launch, descriptors) {
+                    let reason = error.to_string();
+                    let refusal = NotStarted { exec, reason, differences: Vec::new() };
+                    self.reply(HelperEvent::NotStarted(refusal))?;
+                }
+            }
+            Some(HelperCommand::Kill(exec)) => {
+                for running in self.execs.values().filter(|running| running.exec == exec) {
+                    // The process may have exited, and is reaped next.
+                    let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
+                }
+            }
+            Some(HelperCommand::Watch(request)) => self.watch(request, &descriptors)?,
+            Some(HelperCommand::Unwatch(watch)) => self.unwatch(watch),
+            None => {}
+        }
+        Ok(true)
+    }
+
+    /// Starts the child of a launch.
+    fn launch(&mut self, launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
+            descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let [_, _, _, _, init, cgroup] = &descriptors;
+        // A child that must be traced waits until it is.
+        let gate = launch.expected.is_some().then(rustix::pipe::pipe).transpose()?;
+        let created_at = now();
+        // Only later children belong to this namespace, not the helper.
+        let processes = ThreadNameSpaceType::PROCESS_ID;
+        move_into_thread_name_spaces(init.as_fd(), processes)?;
+        let forked = sys::fork_into_cgroup(cgroup.as_fd());
+        if let Ok(Forked::Child) = forked {
+            if let Some((reader, writer)) = gate {
+                drop(writer);
+                let _ = rustix::io::read(&reader, &mut [0]);
+            }
+            child::run(&launch, &descriptors);
+        }
+        move_into_thread_name_spaces(self.own_namespaces.as_fd(), processes)?;
+        let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
+        let Launch { exec, expected, .. } = launch;
+        if expected.is_some()
+            && let Err(error) = sys::trace_exec(pid)
+        {
+            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+            let reason = format!("the process cannot be traced: {error}");
+            let refusal = Some(NotStarted { exec, reason, differences: Vec::new() });
+            self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected: None, refusal });
+            return Ok(());
+        }
+        drop(gate);
+        self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected, refusal: None });
+        Ok(())
+    }
+
+    fn on_status(&mut self, pid: Pid, status: WaitStatus) -> io::Result<()> {
+        match status {
+            WaitStatus::Exited(code) => return self.on_exit(pid, code),
+            WaitStatus::StoppedWithGroup => sys::listen_traced(pid),
+            WaitStatus::StoppedBeforeSignal(_) if !self.is_traced(pid) => sys::detach(pid),
+            WaitStatus::StoppedBeforeSignal(signal) => sys::continue_traced(pid, signal),
+            WaitStatus::StoppedAtExec => match self.execs.get_mut(&pid) {
+                Some(running) => compare(pid, running),
+                None => self.record(pid)?,
+            },
+        }
+        Ok(())
+    }
+
+    /// Returns whether a traced process is still to be looked at.
+    fn is_traced(&self, pid: Pid) -> bool {
+        self.execs.contains_key(&pid)
+            || self.watches.values().any(|watch| watch.traced.iter().any(|traced| traced.pid == pid))
+    }
+
+    fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
+        for watch in self.watches.values_mut() {
+            watch.traced.retain(|traced| traced.pid != pid);
+        }
+        let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
+        let RunningExec { exec, created_at, refusal, .. } = running;
+        self.reply(match refusal {
+            Some(refusal) => HelperEvent::NotStarted(refusal),
+            None => HelperEvent::Exited(Exited { exec, code, created_at, ended_at: now() }),
+        })
+    }
+
+    /// Records a process of the runtime at its exec, if it executes the watched command.
+    fn record(&mut self, pid: Pid) -> io::Result<()> {
+        let watch = self.watches.values().find_map(|watch| {
+            let preparer = watch.traced.iter().find(|traced| traced.pid == pid)?;
+            Some((watch.request.clone(), preparer.clone()))
+        });
+        let Some((Watch { number: watch, argv, .. }, preparer)) = watch else {
+            sys::detach(pid);
+            return Ok(());
+        };
+        if command_line(pid).is_none_or(|executed| executed != argv) {
+            // The runtime executes programs of its own before.
+            sys::continue_traced(pid, 0);
+            return Ok(());
+        }
+        let recorded = snapshot::read(pid).and_then(|snapshot| Ok((snapshot, sys::seccomp_filters(pid)?)));
+        sys::detach(pid);
+        let event = match recorded {
+            Ok((snapshot, filters)) => {
+                let filters = filters
+                    .into_iter()
+                    .map(|filter| SeccompFilter { program: filter.program, flags: filter.flags });
+                let filters = filters.collect();
+                let Preparer { name: preparer, program, .. } = preparer;
+                let recorded = Recorded { watch, preparer, snapshot: Some(snapshot), filters, program };
+                if recorded.encoded_len() < MAX_PACKET_BYTES {
+                    HelperEvent::Recorded(recorded)
+                } else {
+                    let reason = "the environment of the process is too long".to_owned();
+                    HelperEvent::NotRecorded(NotRecorded { watch, reason })
+                }
+            }
+            Err(error) => HelperEvent::NotRecorded(NotRecorded { watch, reason: error.to_string() }),
+        };
+        self.unwatch(watch);
+        self.reply(event)
+    }
+
+    fn watch(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
+        let number = request.number;
+        match RuntimeWatch::new(request, cgroups) {
+            Ok(watch) => {
+                self.watches.insert(number, watch);
+                Ok(())
+            }
+            Err(error) => {
+                let reason = format!("the cgroup cannot be read: {error}");
+                self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
+            }
+        }
+    }
+
+    /// Ends a watch. Its traced processes are released when they stop.
+    fn unwatch(&mut self, watch: u64) {
+        for traced in self.watches.remove(&watch).into_iter().flat_map(|watch| watch.traced) {
+            sys::interrupt_traced(traced.pid);
+        }
+    }
+
+    fn look_for_runtime(&mut self) -> io::Result<()> {
+        let mut failed = Vec::new();
+        for (number, watch) in &mut self.watches {
+            if let Err(error) = watch.look() {
+                failed.push((*number, format!("the cgroup cannot be read: {error}")));
+            } else if watch.started.elapsed() > WATCH_LIMIT {
+                failed.push((*number, "the runtime started no process in time".to_owned()));
+            }
+        }
+        for (watch, reason) in failed {
+            self.unwatch(watch);
+            self.reply(HelperEvent::NotRecorded(NotRecorded { watch, reason }))?;
+        }
+        Ok(())
+    }
+
+    fn reply(&self, event: HelperEvent) -> io::Result<()> {
+        send(self.socket.as_fd(), &HelperReply::for_event(event), &[])
+    }
+
+    fn kill_all(&self) {
+        for running in self.execs.values() {
+            let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
+        }
+    }
+}
+
+/// Compares a process that is stopped at its exec with its record. Releases it if there is no
+/// difference, and kills it otherwise.
+fn compare(pid: Pid, running: &mut RunningExec) {
+    let expected = running.expected.take().unwrap_or_default();
+    let refusal = match snapshot::read(pid).map(|found| differences(&expected, &found)) {
+        Ok(differences) if differences.is_empty() => None,
+        Ok(differences) => Some((describe(&differences), differences)),
+        Err(error) => Some((format!("the process cannot be compared: {error}"), Vec::new())),
+    };
+    let exec = running.exec;
+    running.refusal = refusal.map(|(reason, differences)| NotStarted { exec, reason, differences });
+    if running.refusal.is_some() {
+        let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
+    }
+    sys::detach(pid);
+}
+
+/// Returns the names of the fields that differ.
+fn describe(differences: &[Difference]) -> String {
+    let names: Vec<&str> = differences.iter().map(|difference| difference.field.as_str()).collect();
+    format!("the process would differ in: {}", names.join(", "))
+}
+
+/// Returns the arguments of a process.
+fn command_line(pid: Pid) -> Option<Vec<Vec<u8>>> {
+    let bytes = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+    let bytes = bytes.strip_suffix(b"\0")?;
+    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+}
+
+/// Returns the time in nanoseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Creates the two ends of the socket between probeshim and the helper.
+pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}

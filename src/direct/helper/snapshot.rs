@@ -1,0 +1,273 @@
+//! Reads the attributes of a process that is stopped at its exec from `/proc`, and compares those
+//! of two processes. Each field has a name, so that a difference can be reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::time::Instant;
+
+use super::sys;
+use crate::direct::protocol::{Difference, Snapshot, SnapshotField};
+
+/// Fields of `/proc/PID/status` that are compared as they are.
+const STATUS: [&str; 21] = [
+    "Umask",
+    "Uid",
+    "Gid",
+    "Groups",
+    "THP_enabled",
+    "SigBlk",
+    "SigIgn",
+    "SigCgt",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+    "Seccomp_filters",
+    "Speculation_Store_Bypass",
+    "SpeculationIndirectBranch",
+    "Cpus_allowed",
+    "Mems_allowed",
+    "x86_Thread_features_locked",
+];
+
+/// Fields of `/proc/PID/status` with pending signals. runc is written in Go, whose runtime sends
+/// SIGURG to its own threads at any time. The signal may still be pending at the exec, and has no
+/// effect then.
+const PENDING: [&str; 2] = ["SigPnd", "ShdPnd"];
+
+/// Fields of `/proc/PID/status` with the ids of a process in each of its namespaces. Only the
+/// number of namespaces is the same for two processes, and whether the process is the leader.
+const IDS: [&str; 3] = ["NSpid", "NSpgid", "NSsid"];
+
+/// Files of `/proc/PID` that are compared as a whole.
+const FILES: [&str; 17] = [
+    "cgroup",
+    "oom_score_adj",
+    "loginuid",
+    "sessionid",
+    "personality",
+    "coredump_filter",
+    "timerslack_ns",
+    "environ",
+    "cmdline",
+    "uid_map",
+    "gid_map",
+    "setgroups",
+    "attr/current",
+    "attr/exec",
+    "attr/fscreate",
+    "attr/keycreate",
+    "attr/sockcreate",
+];
+
+/// Namespaces of a process.
+const NAMESPACES: [&str; 10] =
+    ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", "time_for_children", "user", "uts"];
+
+/// Fields of `/proc/PID/stat`, with their numbers in `proc(5)`.
+const STAT: [(&str, usize); 4] = [("tty_nr", 7), ("nice", 19), ("rt_priority", 40), ("policy", 41)];
+
+/// Maximum length of a value in a difference, in bytes.
+const MAX_SHOWN: usize = 200;
+
+/// Fields whose values must not be shown, because they may be secret.
+const SECRET: [&str; 2] = ["environ", "cmdline"];
+
+/// Maximum time for which a process is held.
+const HOLD_LIMIT: Duration = Duration::from_millis(50);
+
+/// Reads the fields of a process. Files that the kernel does not have are left out. Fails if that
+/// takes longer than the process may be held.
+pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
+    let started = Instant::now();
+    let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let mut fields = BTreeMap::new();
+    read_status(&fs::read_to_string(dir.join("status"))?, &mut fields);
+    read_limits(&fs::read_to_string(dir.join("limits"))?, &mut fields);
+    read_stat(&fs::read_to_string(dir.join("stat"))?, &mut fields);
+    for name in FILES {
+        if started.elapsed() > HOLD_LIMIT {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // A security module that is not active has files that cannot be read.
+        if let Ok(bytes) = fs::read(dir.join(name)) {
+            fields.insert(name.to_owned(), bytes);
+        }
+    }
+    for name in NAMESPACES {
+        if let Ok(link) = fs::read_link(dir.join("ns").join(name)) {
+            fields.insert(format!("ns/{name}"), link.as_os_str().as_bytes().to_vec());
+        }
+    }
+    for name in ["root", "cwd", "exe"] {
+        let found = fs::metadata(dir.join(name))?;
+        fields.insert(name.to_owned(), format!("{}:{}", found.dev(), found.ino()).into_bytes());
+    }
+    fields.insert("ioprio".to_owned(), sys::io_priority(pid)?.to_string().into_bytes());
+    fields.insert("fd".to_owned(), descriptors(&dir)?.into_bytes());
+    let fields = fields.into_iter().map(|(name, value)| SnapshotField { name, value });
+    Ok(Snapshot { fields: fields.collect() })
+}
+
+fn read_status(status: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
+    let lines: BTreeMap<&str, &str> = status.lines().filter_map(|line| line.split_once(':')).collect();
+    let value = |name: &str| lines.get(name).map(|value| value.trim());
+    for name in STATUS {
+        if let Some(value) = value(name) {
+            fields.insert(name.to_owned(), value.as_bytes().to_vec());
+        }
+    }
+    for name in PENDING {
+        if let Some(signals) = value(name).and_then(|signals| u64::from_str_radix(signals, 16).ok()) {
+            let signals = signals & !(1 << (libc::SIGURG - 1));
+            fields.insert(name.to_owned(), format!("{signals:016x}").into_bytes());
+        }
+    }
+    let own: Vec<&str> = value("NSpid").unwrap_or_default().split_whitespace().collect();
+    for name in IDS {
+        let ids: Vec<&str> = value(name).unwrap_or_default().split_whitespace().collect();
+        let role = if ids.last() == own.last() { "leader" } else { "member" };
+        fields.insert(name.to_owned(), format!("{role}, {} namespaces", ids.len()).into_bytes());
+    }
+}
+
+fn read_limits(limits: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
+    // "Max open files            1024                 4096                 files"
+    for line in limits.lines().skip(1) {
+        let (Some(name), Some(values)) = (line.get(..26), line.get(26..)) else { continue };
+        let values: Vec<&str> = values.split_whitespace().take(2).collect();
+        fields.insert(format!("limits/{}", name.trim()), values.join(" ").into_bytes());
+    }
+}
+
+fn read_stat(stat: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
+    // The second field is the name of the program, which may contain spaces and parentheses.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let values: Vec<&str> = after_name.split_whitespace().collect();
+    for (name, number) in STAT {
+        let value = values.get(number - 3).copied().unwrap_or_default();
+        fields.insert(format!("stat/{name}"), value.as_bytes().to_vec());
+    }
+}
+
+/// Returns the kinds, owners and flags of the open descriptors.
+fn descriptors(dir: &Path) -> io::Result<String> {
+    let mut numbers: Vec<u32> = fs::read_dir(dir.join("fd"))?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let described = numbers.into_iter().map(|number| {
+        let found = fs::metadata(dir.join(format!("fd/{number}")))?;
+        let kind = found.file_type();
+        let kind = match () {
+            () if kind.is_fifo() => "pipe".to_owned(),
+            () if kind.is_socket() => "socket".to_owned(),
+            () if kind.is_char_device() => format!("device {:x}", found.rdev()),
+            () => format!("file {}:{}", found.dev(), found.ino()),
+        };
+        let info = fs::read_to_string(dir.join(format!("fdinfo/{number}")))?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default().trim();
+        let (uid, mode) = (found.uid(), found.mode());
+        Ok(format!("{number}: {kind}, flags {flags}, uid {uid}, mode {mode:o}"))
+    });
+    let described: io::Result<Vec<String>> = described.collect();
+    Ok(described?.join("; "))
+}
+
+/// Returns the fields that differ between the runtime's process and the helper's.
+pub(super) fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
+    let by_name = |snapshot: &Snapshot| -> BTreeMap<String, Vec<u8>> {
+        snapshot.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect()
+    };
+    let (runtime, direct) = (by_name(runtime), by_name(direct));
+    let names: BTreeSet<&String> = runtime.keys().chain(direct.keys()).collect();
+    let differs = |name: &&String| runtime.get(*name) != direct.get(*name);
+    let shown = |name: &str, value: Option<&Vec<u8>>| match value {
+        None => "absent".to_owned(),
+        Some(value) if SECRET.contains(&name) => format!("{} bytes", value.len()),
+        Some(value) => String::from_utf8_lossy(&value[..value.len().min(MAX_SHOWN)])
+            .trim_end_matches(['\n', '\0'])
+            .to_owned(),
+    };
+    names
+        .into_iter()
+        .filter(differs)
+        .map(|name| Difference {
+            field: name.clone(),
+            runtime: shown(name, runtime.get(name)),
+            direct: shown(name, direct.get(name)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_does_not_differ_from_itself() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+        let (first, second) = (read(pid), read(pid));
+        // The program ends with its input.
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert_eq!(differences(&first, &second), []);
+        assert!(first.fields.len() > 60, "{first:?}");
+    }
+
+    #[test]
+    fn a_pending_signal_of_gos_runtime_is_no_difference() {
+        let mut fields = BTreeMap::new();
+        read_status("NSpid:\t7\nSigPnd:\t0000000000400001\n", &mut fields);
+        assert_eq!(fields["SigPnd"], b"0000000000000001");
+    }
+
+    #[test]
+    fn each_field_that_differs_is_named_with_both_values() {
+        let snapshot = |fields: &[(&str, &str)]| Snapshot {
+            fields: fields
+                .iter()
+                .map(|(name, value)| SnapshotField {
+                    name: (*name).to_owned(),
+                    value: value.as_bytes().to_vec(),
+                })
+                .collect(),
+        };
+        let runtime = snapshot(&[("Umask", "0022"), ("cgroup", "0::/a"), ("environ", "A=secret\0")]);
+        let direct = snapshot(&[("Umask", "0077"), ("environ", "A=other\0"), ("nice", "0")]);
+        let found: Vec<[String; 3]> = differences(&runtime, &direct)
+            .into_iter()
+            .map(|difference| [difference.field, difference.runtime, difference.direct])
+            .collect();
+        let expected = [
+            ["Umask", "0022", "0077"],
+            ["cgroup", "0::/a", "absent"],
+            ["environ", "9 bytes", "8 bytes"],
+            ["nice", "absent", "0"],
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_program_name_with_spaces_does_not_shift_the_fields_of_stat() {
+        let mut fields = BTreeMap::new();
+        let numbers: Vec<String> = (4..=52).map(|number| number.to_string()).collect();
+        read_stat(&format!("1 (a ) b) S {}", numbers.join(" ")), &mut fields);
+        assert_eq!(fields["stat/nice"], b"19");
+        assert_eq!(fields["stat/policy"], b"41");
+    }
+}

@@ -1,0 +1,209 @@
+//! Verification of a container: which of its commands the helper may run.
+//!
+//! ```text
+//! Unverified ──recorded──► Recorded ──no difference──► Verified
+//!      └───────────────────────┴──unsupported, or a difference──► Forwarded
+//! ```
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::init_process::PasswdVersion;
+use super::protocol::{Attributes, Difference, Snapshot};
+use crate::file_id::FileId;
+use crate::policy::ForwardKind;
+
+/// Maximum number of commands of a container that are recorded.
+const MAX_RECORDS: usize = 8;
+
+/// Begin of the reason for which a command of a container is not executed yet.
+pub(super) const UNVERIFIED: &str = "unverified: ";
+
+/// Arguments of a command.
+pub(super) type Argv = Vec<Vec<u8>>;
+
+/// Verification of a container.
+#[derive(Clone, Debug)]
+pub(super) enum Verification {
+    /// No process of the runtime has been recorded.
+    Unverified {
+        /// Number of attempts to record one.
+        attempts: u32,
+    },
+    /// Processes of the runtime have been recorded, by their commands. None of the helper's has
+    /// been compared with one.
+    Recorded(HashMap<Argv, Arc<Record>>),
+    /// A process of the helper did not differ from the runtime's.
+    Verified(Arc<Record>),
+    /// The runtime runs all commands.
+    Forwarded(Arc<ForwardReason>),
+}
+
+/// Record of a process that the runtime has started in the container.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Its fields at its exec.
+    pub(super) snapshot: Snapshot,
+    /// The attributes that give a process of the helper the same fields.
+    pub(super) attributes: Attributes,
+    /// Directory of its cgroup.
+    pub(super) cgroup: OwnedFd,
+    /// Path of the OCI runtime's program; empty if it is unknown.
+    pub(super) program: String,
+    /// The files on which the record depends.
+    pub(super) files: RecordedFiles,
+}
+
+/// Identity of the files on which a record depends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RecordedFiles {
+    /// The program of the OCI runtime.
+    pub(super) program: Option<FileId>,
+    /// `/etc/passwd` of the container, if it determines HOME.
+    pub(super) passwd: Option<PasswdVersion>,
+}
+
+/// Reason for which the runtime runs all commands of a container.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ForwardReason {
+    /// The container needs a feature that the helper lacks.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A process of the helper differed from the runtime's.
+    #[error("a process would differ from the runtime's in {}", fields(.0))]
+    Differs(Vec<Difference>),
+}
+
+/// Way in which a command is run.
+#[derive(Clone, Debug)]
+pub(super) enum Route {
+    /// The runtime runs it, and its process is recorded.
+    Record,
+    /// The helper runs it, and compares its process with this record.
+    Compare(Arc<Record>),
+    /// The helper runs it.
+    Direct(Arc<Record>),
+    /// The runtime runs it, for a reason.
+    Forward(ForwardKind, String),
+}
+
+impl Verification {
+    /// Returns the way in which a command is run.
+    pub(super) fn route(&self, argv: &Argv) -> Route {
+        match self {
+            Self::Unverified { .. } => Route::Record,
+            Self::Recorded(records) => match records.get(argv) {
+                Some(record) => Route::Compare(record.clone()),
+                None if records.len() < MAX_RECORDS => Route::Record,
+                None => {
+                    let reason = format!("{UNVERIFIED}other commands were recorded");
+                    Route::Forward(ForwardKind::Unverified, reason)
+                }
+            },
+            Self::Verified(record) => Route::Direct(record.clone()),
+            Self::Forwarded(reason) => Route::Forward(ForwardKind::Unsupported, reason.to_string()),
+        }
+    }
+
+    /// Counts an attempt to record a process.
+    pub(super) fn on_attempt(&mut self) {
+        if let Self::Unverified { attempts } = self {
+            *attempts += 1;
+        }
+    }
+
+    /// Adds the record of a command.
+    pub(super) fn on_recorded(&mut self, argv: Argv, record: Record) {
+        match self {
+            Self::Unverified { .. } => *self = Self::Recorded([(argv, Arc::new(record))].into()),
+            Self::Recorded(records) => {
+                records.insert(argv, Arc::new(record));
+            }
+            Self::Verified(_) | Self::Forwarded(_) => {}
+        }
+    }
+
+    /// Notes that a process of the helper did not differ from this record.
+    pub(super) fn on_equal(&mut self, record: &Arc<Record>) {
+        if let Self::Recorded(_) = self {
+            *self = Self::Verified(record.clone());
+        }
+    }
+
+    /// Leaves all commands to the runtime from now on.
+    pub(super) fn forward(&mut self, reason: ForwardReason) {
+        *self = Self::Forwarded(Arc::new(reason));
+    }
+}
+
+fn fields(differences: &[Difference]) -> String {
+    let named = differences.iter().map(|difference| {
+        let Difference { field, runtime, direct } = difference;
+        format!("{field} ({direct:?}, not {runtime:?})")
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(command: &str) -> Argv {
+        vec![command.as_bytes().to_vec()]
+    }
+
+    fn record() -> Record {
+        Record {
+            snapshot: Snapshot::default(),
+            attributes: Attributes::default(),
+            cgroup: std::fs::File::open("/").unwrap().into(),
+            program: String::new(),
+            files: RecordedFiles::default(),
+        }
+    }
+
+    fn compared(verification: &Verification, command: &str) -> Arc<Record> {
+        match verification.route(&argv(command)) {
+            Route::Compare(record) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_container_is_verified_by_a_command_that_the_runtime_has_run_before() {
+        let mut verification = Verification::Unverified { attempts: 0 };
+        assert!(matches!(verification.route(&argv("true")), Route::Record));
+        verification.on_attempt();
+        assert!(matches!(verification, Verification::Unverified { attempts: 1 }));
+        verification.on_recorded(argv("true"), record());
+        assert!(matches!(verification.route(&argv("cat")), Route::Record), "cat was not recorded");
+        let record = compared(&verification, "true");
+        verification.on_equal(&record);
+        assert!(matches!(verification.route(&argv("cat")), Route::Direct(_)));
+    }
+
+    #[test]
+    fn a_difference_leaves_all_commands_to_the_runtime_and_is_named() {
+        let mut verification = Verification::Recorded(HashMap::new());
+        let difference =
+            Difference { field: "Umask".to_owned(), runtime: "0022".to_owned(), direct: "0077".to_owned() };
+        verification.forward(ForwardReason::Differs(vec![difference]));
+        verification.on_recorded(argv("true"), record());
+        verification.on_equal(&Arc::new(record()));
+        let Route::Forward(ForwardKind::Unsupported, reason) = verification.route(&argv("true")) else {
+            panic!("{verification:?}")
+        };
+        assert_eq!(reason, "a process would differ from the runtime's in Umask (\"0077\", not \"0022\")");
+    }
+
+    #[test]
+    fn the_number_of_recorded_commands_is_limited() {
+        let mut verification = Verification::Unverified { attempts: 0 };
+        for number in 0..MAX_RECORDS {
+            verification.on_recorded(argv(&number.to_string()), record());
+        }
+        assert!(matches!(verification.route(&argv("one more")), Route::Forward(ForwardKind::Unverified, _)));
+        compared(&verification, "3");
+    }
+}

@@ -1,0 +1,67 @@
+//! Commands that probeshim executes in containers without the runtime, on real containerd with runc
+//! and crun.
+
+use fixtures::containerd::Containerd;
+use fixtures::need;
+use fixtures::scenarios::execs::{Execs, completely};
+use fixtures::wait::wait_for;
+use serde_json::{Value, json};
+
+/// Executes a command until probeshim executes it itself. Returns the record of the call before,
+/// and that of the first call that probeshim executed.
+fn verified(execs: &Execs, command: &[&str]) -> Value {
+    wait_for("the container is verified", || {
+        let call = execs.exec(command, 60);
+        assert_eq!(call["code"], "OK", "{call}");
+        let reason = call["forwardedBecause"].as_str().unwrap_or_default();
+        assert!(!reason.contains("differ"), "{reason}");
+        (call["policy"] == json!(["direct"])).then_some(call)
+    })
+}
+
+#[test]
+fn a_command_is_executed_without_the_runtime_once_the_container_is_verified() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let first = execs.exec(&["true"], 60);
+    assert_eq!(first["policy"], json!([]), "{first}");
+    assert!(first["forwardedBecause"].as_str().unwrap().starts_with("unverified: "), "{first}");
+    execs.explains(&first, &["The runtime executed the command, and not probeshim: unverified: "]);
+
+    let direct = verified(&execs, &["true"]);
+    completely(&direct);
+    execs.explains(&direct, &["probeshim executed the command itself, without the runtime"]);
+    let failed = execs.exec(&["sh", "-c", "exit 3"], 60);
+    assert_eq!((&failed["exec"]["exitCode"], &failed["policy"]), (&json!(3), &json!(["direct"])), "{failed}");
+    let late = execs.exec(&["sleep", "100"], 1);
+    assert_eq!((&late["code"], &late["policy"]), (&json!("DEADLINE_EXCEEDED"), &json!(["direct"])), "{late}");
+    let message = "failed to exec in container: timeout 1s exceeded: context deadline exceeded";
+    assert_eq!(late["message"], message);
+    let held = execs.exec(&["sh", "-c", "sleep 2 & exit 7"], 0);
+    assert_eq!((&held["exec"]["exitCode"], &held["policy"]), (&json!(7), &json!(["direct"])), "{held}");
+    assert!(held["exec"]["phases"]["drainMs"].as_f64().unwrap() > 1000.0, "{held}");
+    let missing = execs.exec(&["no-such-program"], 60);
+    assert_eq!((&missing["code"], &missing["policy"]), (&json!("UNKNOWN"), &json!([])), "{missing}");
+    execs.explains(&missing, &["The runtime executed the command, and not probeshim: program: "]);
+    execs.end();
+}
+
+#[test]
+fn only_probes_are_executed_without_the_runtime_unless_all_are_requested() {
+    let containerd = need!(Containerd::start_unified());
+    let manifest = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "spec": {"containers": [{
+            "name": "main", "image": "probeshim.test/busybox:1",
+            "livenessProbe": {"exec": {"command": ["cat", "/etc/passwd"]}, "timeoutSeconds": 60},
+        }]},
+    });
+    std::fs::write(manifest.path(), pod.to_string()).unwrap();
+    let flags = ["--exec", "direct", "--manifests", manifest.path().to_str().unwrap()];
+    let execs = need!(Execs::start_with(&containerd, &flags));
+    verified(&execs, &["cat", "/etc/passwd"]);
+    let other = execs.exec(&["true"], 60);
+    assert_eq!((&other["policy"], &other["forwardedBecause"]), (&json!([]), &Value::Null), "{other}");
+    execs.end();
+}
