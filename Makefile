@@ -1,9 +1,9 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential image-test ui-test vm-test chaos-install cluster-test soak attack bench generate pictures fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install cluster-test soak attack bench generate pictures fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
-SUITES = conformance parity differential image ui vm cluster soak attack
+SUITES = conformance parity differential equivalence image ui vm cluster soak attack
 
 # The program, in target/release/probeshim.
 build:
@@ -127,6 +127,10 @@ vm-test:
 chaos-install:
 	@PROBESHIM_CHAOS_ROUNDS=$${PROBESHIM_CHAOS_ROUNDS:-50} tests/run vm chaos -- --nocapture
 
+# Commands in many kinds of containers, executed by probeshim and by runc and crun.
+equivalence:
+	@tests/run equivalence
+
 # A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet behind probeshim: a deployment with
 # probes, pods that refer to objects beside `play`, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.
 cluster-test:
@@ -147,6 +151,8 @@ pictures: build
 	@tests/tools/install ui
 	@tools=$$(tests/tools/build puppeteer-24) && node docs/images/render.cjs "$$tools" $(PROGRAM) "$$(command -v chromium)" docs/images
 
-# A minute of arbitrary bytes into the authority rewriter. Needs a nightly toolchain and cargo-fuzz.
+# A minute of arbitrary bytes into the authority rewriter, and one into the exec helper's protocol. Needs a nightly toolchain and
+# cargo-fuzz.
 fuzz:
 	cargo +nightly fuzz run authority_fix -- -max_total_time=60
+	cargo +nightly fuzz run exec_protocol -- -max_total_time=60

@@ -3,6 +3,7 @@
 //! The specification gives the attributes that the OCI runtime sets before the exec. All others are
 //! those of a process that the runtime has started, as recorded at its exec.
 
+use super::helper::LEADER;
 use super::protocol::{Attributes, Recorded, Rlimit, SeccompFilter, Snapshot};
 use super::spec::{ContainerSpec, Unsupported};
 
@@ -83,6 +84,8 @@ impl Attributes {
             env: env.map(<[u8]>::to_vec).collect(),
             filters: filters.collect(),
             ignored_signals: number("SigIgn", 16)?,
+            leads_session: text("NSsid")?.starts_with(LEADER),
+            leads_group: text("NSpgid")?.starts_with(LEADER),
         })
     }
 }
@@ -174,6 +177,8 @@ mod tests {
             ("Gid", "44\t44\t44\t44"),
             ("Groups", "5 6"),
             ("SigIgn", "0000000000001000"),
+            ("NSsid", "leader, 2 namespaces"),
+            ("NSpgid", "leader, 2 namespaces"),
             ("oom_score_adj", "-997\n"),
             ("environ", "PATH=/bin\0EMPTY=\0"),
         ];
@@ -208,6 +213,7 @@ mod tests {
         assert_eq!((found.uid, found.gid, &found.groups[..]), (33, 44, &[5, 6][..]));
         assert_eq!((found.umask, found.oom_score_adj), (0o27, -997));
         assert_eq!(found.ignored_signals, 1 << 12);
+        assert!(found.leads_session && found.leads_group);
         assert_eq!(found.env, [b"PATH=/bin".to_vec(), b"EMPTY=".to_vec()]);
         assert_eq!(found.keyring.as_deref(), Some("_ses.c1"));
         assert_eq!(found.rlimits[7], Rlimit { resource: 7, soft: 1024, hard: u64::MAX });

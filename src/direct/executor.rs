@@ -37,9 +37,11 @@ const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a record may arrive after the runtime has answered.
 const RECORD_GRACE: Duration = Duration::from_millis(100);
 
-/// Interval between two attempts to start the helper, and the time after which a container without
-/// a known init process is inspected again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Minimum time between two starts of the helper.
+const START_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after which a container without a known init process is inspected again.
+const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Executes commands by the helper. Clones share it.
 #[derive(Clone, Debug)]
@@ -219,7 +221,7 @@ impl ExecutorState {
             return Ok(helper.clone());
         }
         if let Some((at, error)) = &slot.last_start
-            && at.elapsed() < RETRY_INTERVAL
+            && at.elapsed() < START_INTERVAL
         {
             let reason = error.as_deref().unwrap_or("it has ended, and is started again later");
             return Err(format!("the exec helper does not run: {reason}"));
@@ -238,7 +240,7 @@ impl ExecutorState {
         let mut containers = lock(&self.containers);
         if let Some(known) = containers.get(id)
             && known.socket == socket
-            && (known.inspected.get().is_some() || known.inspected_at.elapsed() < RETRY_INTERVAL)
+            && (known.inspected.get().is_some() || known.inspected_at.elapsed() < INSPECT_INTERVAL)
         {
             return known.clone();
         }

@@ -17,8 +17,12 @@ mod executor;
 pub mod helper;
 mod helper_process;
 mod init_process;
+mod interpret;
 mod protocol;
 mod spec;
 mod verification;
 
 pub use executor::HelperExecutor;
+// Public for its fuzz target only.
+#[doc(hidden)]
+pub use interpret::interpret;

@@ -98,6 +98,12 @@ pub(super) struct Attributes {
     /// Ignored signals: bit n-1 stands for signal n.
     #[prost(fixed64, tag = "15")]
     pub(super) ignored_signals: u64,
+    /// The process leads a session of its own. runc's does, and crun's does not.
+    #[prost(bool, tag = "16")]
+    pub(super) leads_session: bool,
+    /// The process leads a process group of its own.
+    #[prost(bool, tag = "17")]
+    pub(super) leads_group: bool,
 }
 
 /// A resource limit.

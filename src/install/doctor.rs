@@ -110,6 +110,7 @@ impl ServiceConfig {
             listen: &self.listen,
             access: access.unwrap_or(SocketAccess::ROOT).with_names(paths),
             operating_mode: self.server.operating_mode,
+            exec_mode: self.server.policies.exec.direct.mode,
             drain_timeout: self.server.relay.drain_timeout,
             kubelet: record.kubelet.as_ref().map(|kubelet| &kubelet.switch),
             confirm_within: ANY_TIME,

@@ -16,6 +16,7 @@ use super::switch::{InstalledFile, KubeletSwitch};
 use super::systemctl::ServiceManager;
 use super::units::UnitSettings;
 use crate::config::{Environment, Flags, OperatingMode, Settings};
+use crate::policy::ExecMode;
 use crate::regular_file;
 use crate::socket::SocketPath;
 
@@ -57,6 +58,7 @@ pub struct InstallPlan {
     /// The admin socket.
     pub(super) admin: SocketPath,
     pub(super) operating_mode: OperatingMode,
+    pub(super) exec_mode: ExecMode,
     pub(super) drain_timeout: Duration,
     /// The kubelet to switch.
     pub(super) kubelet: Option<NodeKubelet>,
@@ -108,6 +110,7 @@ impl InstallPlan {
             listen,
             admin: settings.admin,
             operating_mode: settings.operating_mode,
+            exec_mode: settings.policies.exec.direct.mode,
             drain_timeout: settings.relay.drain_timeout,
             kubelet,
             record,
@@ -147,6 +150,7 @@ impl InstallPlan {
             listen: &self.listen,
             access: self.access,
             operating_mode: self.operating_mode,
+            exec_mode: self.exec_mode,
             drain_timeout: self.drain_timeout,
             kubelet: self.switch(),
             confirm_within: self.confirm_within,

@@ -10,6 +10,7 @@ use super::socket_access::SocketAccess;
 use super::switch::{InstalledFile, KubeletSwitch};
 use crate::config::OperatingMode;
 use crate::hex::hex;
+use crate::policy::ExecMode;
 use crate::socket::SocketPath;
 
 /// Time in which a hung process is ended.
@@ -44,6 +45,8 @@ pub(super) struct UnitSettings<'a> {
     pub(super) access: SocketAccess,
     /// The control that probeshim has over pods, by the configuration file.
     pub(super) operating_mode: OperatingMode,
+    /// Way in which probeshim executes ExecSyncs, by the configuration file.
+    pub(super) exec_mode: ExecMode,
     /// Time that calls in flight have to finish.
     pub(super) drain_timeout: Duration,
     /// The change of the kubelet, if it is switched.
@@ -52,7 +55,9 @@ pub(super) struct UnitSettings<'a> {
     pub(super) confirm_within: Duration,
 }
 
-/// Hardening that needs no mount namespace. Restarts and mounts of volumes work with it.
+/// Hardening that needs no mount namespace. Restarts and mounts of volumes work with it. With
+/// direct exec, processes in containers would inherit it: each directive is a seccomp filter or a
+/// flag that the runtime's own processes do not have.
 const HARDENING: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -153,13 +158,14 @@ impl UnitSettings<'_> {
     /// its predecessor.
     fn process(&self) -> String {
         let upstream = self.upstream.map(|upstream| format!(" --upstream {upstream}")).unwrap_or_default();
-        let hardening = match self.operating_mode {
-            OperatingMode::Observe => OBSERVER_HARDENING,
-            OperatingMode::Restart | OperatingMode::Kubelet => "",
+        let hardening = match (self.exec_mode, self.operating_mode) {
+            (ExecMode::Direct | ExecMode::DirectAll, _) => String::new(),
+            (ExecMode::Runtime, OperatingMode::Observe) => format!("{HARDENING}{OBSERVER_HARDENING}"),
+            (ExecMode::Runtime, OperatingMode::Restart | OperatingMode::Kubelet) => HARDENING.to_owned(),
         };
         format!(
             "Type=notify\nNotifyAccess=all\nExecStart={program} run{upstream}\nWatchdogSec={WATCHDOG}\n\
-             LimitNOFILE=1048576\nOOMScoreAdjust=-999\n{HARDENING}{hardening}",
+             LimitNOFILE=1048576\nOOMScoreAdjust=-999\n{hardening}",
             program = Paths::program().display(),
         )
     }
@@ -219,6 +225,7 @@ mod tests {
             listen: &listen,
             access: SocketAccess::ROOT,
             operating_mode,
+            exec_mode: ExecMode::Runtime,
             drain_timeout: Duration::from_secs(30),
             kubelet,
             confirm_within: Duration::from_secs(60),
@@ -289,6 +296,7 @@ mod tests {
             listen: &listen,
             access: SocketAccess::ROOT,
             operating_mode: OperatingMode::Observe,
+            exec_mode: ExecMode::Runtime,
             drain_timeout: Duration::from_secs(30),
             kubelet: None,
             confirm_within: Duration::from_secs(60),
@@ -300,7 +308,12 @@ mod tests {
         assert_eq!(supervised.digest(), settings.digest());
         let restarting = UnitSettings { operating_mode: OperatingMode::Restart, ..settings.clone() };
         let another = UnitSettings { upstream: Some(&listen), ..settings.clone() };
-        for other in [restarting, another] {
+        let direct = UnitSettings { exec_mode: ExecMode::Direct, ..settings.clone() };
+        for directive in ["NoNewPrivileges", "Restrict", "Protect", "CapabilityBoundingSet", "SystemCall"] {
+            assert!(settings.service().contains(directive), "{directive}");
+            assert!(!direct.service().contains(directive), "{directive}: {}", direct.service());
+        }
+        for other in [restarting, another, direct] {
             assert_ne!(other.digest(), settings.digest());
             let line = format!("\nEnvironment={UNIT_VARIABLE}={}\n", other.digest());
             assert!(other.service().contains(&line), "{}", other.service());

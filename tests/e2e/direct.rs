@@ -3,20 +3,23 @@
 
 use fixtures::containerd::Containerd;
 use fixtures::need;
+use fixtures::pod::Pod;
 use fixtures::scenarios::execs::{Execs, completely};
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
-/// Executes a command until probeshim executes it itself. Returns the record of the call before,
-/// and that of the first call that probeshim executed.
-fn verified(execs: &Execs, command: &[&str]) -> Value {
-    wait_for("the container is verified", || {
-        let call = execs.exec(command, 60);
-        assert_eq!(call["code"], "OK", "{call}");
-        let reason = call["forwardedBecause"].as_str().unwrap_or_default();
-        assert!(!reason.contains("differ"), "{reason}");
-        (call["policy"] == json!(["direct"])).then_some(call)
-    })
+/// Executes a command until probeshim executes it itself. Returns the record of that call.
+pub(crate) fn verified(execs: &Execs, command: &[&str]) -> Value {
+    wait_for("the container is verified", || direct_in(execs, &execs.pod, command))
+}
+
+/// Executes a command in a pod. Returns the record of the call if probeshim has executed it.
+pub(crate) fn direct_in(execs: &Execs, pod: &Pod, command: &[&str]) -> Option<Value> {
+    let call = execs.exec_in(pod, command, 60);
+    assert_eq!(call["code"], "OK", "{call}");
+    let reason = call["forwardedBecause"].as_str().unwrap_or_default();
+    assert!(!reason.contains("differ"), "{reason}");
+    (call["policy"] == json!(["direct"])).then_some(call)
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod capture;
 mod clients;
 mod direct;
+mod direct_attacks;
 mod execs;
 mod faults;
 mod images;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chaos;
+mod direct;
 mod disk;
 mod install;
 mod payload;

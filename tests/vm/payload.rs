@@ -24,7 +24,7 @@ pub(crate) fn node_with_kubelet_unit(script: &str) -> Result<Payload, String> {
 }
 
 /// Returns a pod whose readiness probe is an exec probe.
-fn probed_pod() -> Value {
+pub(crate) fn probed_pod() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, Uid, accessat, fchown, fstat, stat};
-use rustix::process::{Signal, chdir, getcwd, set_parent_process_death_signal, setsid, umask};
+use rustix::process::{Signal, chdir, getcwd, set_parent_process_death_signal, setpgid, setsid, umask};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, ThreadNameSpaceType, capability_is_in_bounding_set,
@@ -81,7 +81,11 @@ fn prepare_and_execute(
         .step("oom_score_adj")?;
     let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
     move_into_thread_name_spaces(init.as_fd(), namespaces).step("namespaces")?;
-    setsid().step("session")?;
+    if attributes.leads_session {
+        setsid().step("session")?;
+    } else if attributes.leads_group {
+        setpgid(None, None).step("process group")?;
+    }
     dup2_stdin(stdin).step("standard input")?;
     dup2_stdout(stdout).step("standard output")?;
     dup2_stderr(stderr).step("standard error")?;

@@ -29,7 +29,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 use signal_hook::consts::SIGCHLD;
 
-use self::snapshot::differences;
+pub(super) use self::snapshot::{LEADER, differences};
 use self::sys::{Forked, WaitStatus};
 use self::watch::{Preparer, RuntimeWatch};
 use super::protocol::{

@@ -49,6 +49,9 @@ const PENDING: [&str; 2] = ["SigPnd", "ShdPnd"];
 /// number of namespaces is the same for two processes, and whether the process is the leader.
 const IDS: [&str; 3] = ["NSpid", "NSpgid", "NSsid"];
 
+/// Begin of the value of [`IDS`] if the process leads its session or its group.
+pub(in crate::direct) const LEADER: &str = "leader";
+
 /// Files of `/proc/PID` that are compared as a whole.
 const FILES: [&str; 17] = [
     "cgroup",
@@ -136,7 +139,7 @@ fn read_status(status: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
     let own: Vec<&str> = value("NSpid").unwrap_or_default().split_whitespace().collect();
     for name in IDS {
         let ids: Vec<&str> = value(name).unwrap_or_default().split_whitespace().collect();
-        let role = if ids.last() == own.last() { "leader" } else { "member" };
+        let role = if ids.last() == own.last() { LEADER } else { "member" };
         fields.insert(name.to_owned(), format!("{role}, {} namespaces", ids.len()).into_bytes());
     }
 }
@@ -185,7 +188,7 @@ fn descriptors(dir: &Path) -> io::Result<String> {
 }
 
 /// Returns the fields that differ between the runtime's process and the helper's.
-pub(super) fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
+pub(in crate::direct) fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
     let by_name = |snapshot: &Snapshot| -> BTreeMap<String, Vec<u8>> {
         snapshot.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect()
     };

@@ -1,0 +1,129 @@
+//! Containers that attack the exec helper, and the loss of the helper.
+
+use fixtures::containerd::Containerd;
+use fixtures::image::BUSYBOX;
+use fixtures::need;
+use fixtures::pod::Pod;
+use fixtures::runtime::Runtime as _;
+use fixtures::scenarios::execs::{Execs, process_with};
+use fixtures::wait::wait_for;
+use procfs::process::all_processes;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::direct::{direct_in, verified};
+
+/// Name of the helper's process.
+const HELPER: &str = "probeshim-exec";
+
+/// Looks at each process of its pid namespace without pause: opens its program, its memory and its
+/// descriptors. Writes down what it could open, and what it could overwrite.
+const SPY: &str = r#"
+while true; do
+  for process in /proc/[0-9]*; do
+    case "$(readlink "$process/exe" 2>/dev/null)" in
+      *probeshim*|*memfd*)
+        echo "program $(readlink "$process/exe")" >>/tmp/seen
+        (printf overwritten >"$process/exe") 2>/dev/null && echo "program" >>/tmp/overwritten ;;
+    esac
+    for descriptor in "$process"/fd/*; do
+      case "$(readlink "$descriptor" 2>/dev/null)" in
+        /sys/fs/cgroup*|/proc*|*pidfd*) echo "descriptor $(readlink "$descriptor")" >>/tmp/seen ;;
+      esac
+    done
+  done
+done"#;
+
+/// Returns the helper that a probeshim with this pid has started.
+fn helper(shim: &Execs) -> Pid {
+    let parent = shim.shim.pid().cast_signed();
+    let pid = wait_for("the helper runs", || {
+        all_processes().unwrap().flatten().find_map(|process| {
+            let stat = process.stat().ok()?;
+            (stat.comm == HELPER && stat.ppid == parent).then_some(stat.pid)
+        })
+    });
+    Pid::from_raw(pid).unwrap()
+}
+
+#[test]
+fn a_killed_helper_fails_no_probe_and_leaves_no_process() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    let first = helper(&execs);
+    let running = execs.spawn(&["sleep", "4321"], 0);
+    let sleeps = wait_for("the command runs", || process_with("sleep", "4321"));
+    kill_process(first, Signal::KILL).unwrap();
+    let output = running.output();
+    let message = "failed to exec in container: the exec helper of probeshim ended while the command ran";
+    assert!(output.stderr.contains(message) && output.stderr.contains("Unknown"), "{output:?}");
+    wait_for("the command has ended", || process_with("sleep", "4321").is_none().then_some(()));
+    assert!(!std::path::Path::new(&format!("/proc/{sleeps}/root/bin")).exists());
+    // Calls meanwhile go to the runtime, and later ones to a new helper.
+    let next = wait_for("a new helper executes commands", || {
+        let call = execs.exec(&["true"], 60);
+        assert_eq!(call["code"], "OK", "{call}");
+        (call["policy"] == json!(["direct"])).then_some(call)
+    });
+    assert_eq!(next["exec"]["exitCode"], 0);
+    assert_ne!(helper(&execs), first);
+    execs.end();
+}
+
+#[test]
+fn a_container_sees_neither_the_program_nor_the_descriptors_of_the_helper() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let all = json!({"command": ["/bin/sh", "-c", SPY], "linux": {"security_context": {
+        "capabilities": {"add_capabilities": ["SYS_PTRACE"]},
+    }}});
+    for (name, more) in [("spy", json!({"command": ["/bin/sh", "-c", SPY]})), ("tracing-spy", all)] {
+        let spy = Pod::with(&execs.crictl, containerd.folder(), name, &more);
+        wait_for("the container is verified", || direct_in(&execs, &spy, &["true"]));
+        for _ in 0..50 {
+            let call = execs.exec_in(&spy, &["true"], 60);
+            assert_eq!(call["policy"], json!(["direct"]), "{call}");
+        }
+        let seen = execs.crictl.run(&["exec", "-s", &spy.container, "cat", "/tmp/seen"]).stdout;
+        let overwritten = execs.crictl.run(&["exec", "-s", &spy.container, "cat", "/tmp/overwritten"]).stdout;
+        assert_eq!(overwritten, "", "{name} has overwritten the program");
+        if name == "spy" {
+            assert_eq!(seen, "", "{name} has seen the helper");
+        }
+        spy.remove(&execs.crictl);
+    }
+    execs.end();
+}
+
+#[test]
+fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let more = json!({"working_dir": "/work", "image": {"image": BUSYBOX}});
+    let pod = Pod::with(&execs.crictl, containerd.folder(), "links", &more);
+    wait_for("the container is verified", || direct_in(&execs, &pod, &["true"]));
+    for descriptor in 3..24 {
+        let link = format!("cd / && rm -rf /work && ln -s /proc/self/fd/{descriptor} /work");
+        // The command itself may have no working directory any more.
+        execs.crictl.run(&["exec", &pod.container, "sh", "-c", &link]);
+        let call = execs.exec_in(&pod, &["ls", "../../.."], 60);
+        assert_eq!(call["policy"], json!([]), "descriptor {descriptor}: {call}");
+        let reason = call["forwardedBecause"].as_str().unwrap();
+        assert!(reason.starts_with("working directory: "), "descriptor {descriptor}: {reason}");
+        let mend = "rm -rf /work && mkdir /work";
+        let root = format!("/proc/{}/root", init_of(&execs, &pod));
+        let mended =
+            std::process::Command::new("chroot").args([&root, "/bin/sh", "-c", mend]).status().unwrap();
+        assert!(mended.success());
+    }
+    pod.remove(&execs.crictl);
+    execs.end();
+}
+
+/// Returns the pid of a container's init process.
+fn init_of(execs: &Execs, pod: &Pod) -> i64 {
+    let inspected = execs.crictl.ok(&["inspect", &pod.container]);
+    let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
+    inspected["info"]["pid"].as_i64().unwrap()
+}

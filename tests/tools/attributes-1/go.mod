@@ -1,0 +1,3 @@
+module probeshim.test/attributes
+
+go 1.21

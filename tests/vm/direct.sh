@@ -1,0 +1,41 @@
+#!/bin/bash
+# Executes commands without the runtime: in pods of crictl on runc and crun, and as probes of a kubelet.
+. node/node.sh
+
+# state: prints how many containers are in which state of their verification.
+state() { probeshim status | sed -n 's/^containers *//p'; }
+
+# compare NAME RUNTIME VERSION: verifies a container, and leaves what a command sees with and without the runtime in out/NAME.
+compare() {
+  local out=out/$1 pod container
+  echo "compare: $1"
+  mkdir "$out"
+  pod=$(crictl runp --runtime "$2" pod.json)
+  container=$(crictl create "$pod" container.json pod.json)
+  crictl start "$container"
+  for _ in $(seq 20); do
+    crictl exec --sync "$container" true
+    case $(state) in [0-9]*" verified" | *runtime*) break ;; esac
+  done
+  state >"$out/state"
+  crictl exec --sync "$container" /bin/attributes >"$out/direct"
+  crictl --runtime-endpoint "unix:///run/containerd-$3/containerd.sock" exec --sync "$container" /bin/attributes \
+    >"$out/runtime"
+  probeshim bench exec --container "$container" --calls 20 --output json -- true >"$out/bench.json"
+  crictl rmp --force "$pod"
+}
+
+start_containerd 1.6
+start_probeshim 1.6 --exec direct-all
+compare containerd-1.6-runc runc 1.6
+compare containerd-1.6-crun crun 1.6
+systemctl stop probeshim.socket probeshim.service containerd-1.6
+
+start_containerd 2.2
+start_probeshim 2.2 --exec direct --manifests /payload/manifests
+echo "kubelet"
+start_kubelet
+# A probe that probeshim has executed.
+until probeshim calls --method ExecSync --output json >out/calls.json && grep -q '"direct"' out/calls.json; do
+  sleep 1
+done
