@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install cluster-test soak attack bench generate pictures fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install exec-chaos cluster-test soak attack bench generate pictures fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = conformance parity differential equivalence image ui vm cluster soak attack
@@ -130,6 +130,10 @@ chaos-install:
 # Commands in many kinds of containers, executed by probeshim and by runc and crun.
 equivalence:
 	@tests/run equivalence
+
+# Direct exec while its helper is killed, containers are paused, and their init processes are killed: about ten minutes.
+exec-chaos:
+	@PROBESHIM_CHAOS_EXECS=$${PROBESHIM_CHAOS_EXECS:-9000} tests/run --test e2e direct_chaos -- --nocapture
 
 # A cluster of etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a kubelet behind probeshim: a deployment with
 # probes, pods that refer to objects beside `play`, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde::Deserialize;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
@@ -26,7 +27,8 @@ use super::protocol::{Attributes, Recorded};
 use super::spec::ContainerSpec;
 use super::verification::{Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification};
 use crate::cri::MeteredRuntimeClient;
-use crate::cri::v1::{ContainerStatusRequest, ExecSyncResponse};
+use crate::cri::v1::{ContainerStatusRequest, ExecSyncResponse, StatusRequest};
+use crate::duration;
 use crate::file_id::FileId;
 use crate::policy::{DirectContainer, DirectExecutor, DirectOutcome, DirectRequest, ForwardKind};
 use crate::relay::DirectTimes;
@@ -101,6 +103,16 @@ struct Forward {
 struct Inspected {
     spec: ContainerSpec,
     init: InitProcess,
+    /// Maximum time for which the runtime awaits the end of the output after the exit of a command.
+    drain_limit: Option<Duration>,
+}
+
+/// The part of containerd's configuration in a verbose `Status` response that probeshim reads.
+#[derive(Deserialize)]
+struct RuntimeConfig {
+    /// A duration as Go writes it; `0s` or an empty text for no limit.
+    #[serde(default, rename = "drainExecSyncIOTimeout")]
+    drain_limit: String,
 }
 
 impl DirectExecutor for HelperExecutor {
@@ -110,7 +122,12 @@ impl DirectExecutor for HelperExecutor {
         // The task continues after the future was dropped, to kill the command.
         let task = self.tasks.spawn(async move { shared.execute(request, &cancelled).await });
         Box::pin(async move {
-            let result = task.await.unwrap_or_else(|error| Err(not_started(error.to_string())));
+            // A task that panicked may have executed the command, so the runtime must not.
+            let result = task.await.unwrap_or_else(|error| {
+                let response =
+                    Err(Status::internal(format!("probeshim failed to execute the command: {error}")));
+                Ok(Executed { response, times: None })
+            });
             drop(guard);
             match result {
                 Ok(Executed { response, times }) => DirectOutcome::Executed(response, times),
@@ -190,11 +207,12 @@ impl ExecutorState {
             init: &inspected.init,
             cgroup: record.cgroup.as_fd(),
             null: self.null.as_fd(),
-            drain_limit: None,
+            drain_limit: inspected.drain_limit,
         };
         match command.run(&helper, cancelled).await {
             ExecResult::Done(response, process) => {
-                if compares {
+                // Without times, the helper ended before it reported the comparison.
+                if compares && process.is_some() {
                     container.lock().on_equal(&record);
                     info!(container = %container.id, "direct exec: the container is verified");
                 }
@@ -268,14 +286,14 @@ impl ExecutorState {
     /// Requests the specification of a container and opens its init process. Forgets the container
     /// when that exits.
     async fn inspect(self: Arc<Self>, container: Arc<RequestedContainer>) {
-        let request = ContainerStatusRequest { container_id: container.id.to_string(), verbose: true };
-        let mut client = self.client.clone();
-        let response = match timeout(INSPECT_TIMEOUT, client.container_status(request)).await {
-            Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(_)) | Err(_) => return self.forget(&container),
+        let Some((info, config)) = self.request_info(&container.id).await else {
+            return self.forget(&container);
         };
-        let info = response.info.get("info").map_or("{}", String::as_str);
-        let spec = match ContainerSpec::read(info) {
+        let drain_limit = match drain_limit(&config) {
+            Ok(limit) => limit,
+            Err(reason) => return container.lock().forward(ForwardReason::Unsupported(reason)),
+        };
+        let spec = match ContainerSpec::read(&info) {
             Ok(spec) => spec,
             Err(reason) => {
                 return container.lock().forward(ForwardReason::Unsupported(reason.to_string()));
@@ -290,11 +308,25 @@ impl ExecutorState {
         };
         // The receiver only waits until the pidfd is readable, which needs no pipe.
         let pidfd = init.pidfd.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
-        let _ = container.inspected.set(Inspected { spec, init });
+        let _ = container.inspected.set(Inspected { spec, init, drain_limit });
         if let Ok(exit) = pidfd {
             let _ = exit.readable().await;
             self.forget(&container);
         }
+    }
+
+    /// Requests the information of the runtime about a container, and its configuration. Returns
+    /// `None` if the runtime does not answer.
+    async fn request_info(&self, container_id: &str) -> Option<(String, String)> {
+        let request = ContainerStatusRequest { container_id: container_id.to_owned(), verbose: true };
+        let (mut client, mut other) = (self.client.clone(), self.client.clone());
+        let answers = async {
+            let status = client.container_status(request).await.ok()?.into_inner();
+            let runtime = other.status(StatusRequest { verbose: true }).await.ok()?.into_inner();
+            let text = |info: &HashMap<String, String>, key| info.get(key).cloned().unwrap_or_default();
+            Some((text(&status.info, "info"), text(&runtime.info, "config")))
+        };
+        timeout(INSPECT_TIMEOUT, answers).await.ok()?
     }
 
     /// Lets the runtime run a command, and records its process.
@@ -403,6 +435,22 @@ fn times(requested: SystemTime, times: ProcessTimes) -> DirectTimes {
     DirectTimes { requested, created: time(created), executed: time(executed), exited: time(ended) }
 }
 
+/// Returns the limit in containerd's configuration. A runtime without the field has no limit. The
+/// error is the reason for which the limit is unknown.
+fn drain_limit(config: &str) -> Result<Option<Duration>, String> {
+    if config.is_empty() {
+        return Ok(None);
+    }
+    let RuntimeConfig { drain_limit } = serde_json::from_str(config)
+        .map_err(|error| format!("the configuration of the runtime cannot be read: {error}"))?;
+    if drain_limit.is_empty() {
+        return Ok(None);
+    }
+    let limit = duration::parse(&drain_limit)
+        .ok_or_else(|| format!("drainExecSyncIOTimeout of the runtime is {drain_limit:?}, not a duration"))?;
+    Ok(Some(limit).filter(|limit| !limit.is_zero()))
+}
+
 fn unverified(reason: &str) -> Forward {
     let reason = format!("{UNVERIFIED}{reason}");
     Forward { kind: ForwardKind::Unverified, reason, guard: None }
@@ -414,4 +462,22 @@ fn not_started(reason: String) -> Forward {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_the_drain_is_that_of_containerds_configuration() {
+        let limit =
+            |text: &str| drain_limit(&serde_json::json!({"drainExecSyncIOTimeout": text}).to_string());
+        assert_eq!(limit("0s"), Ok(None));
+        assert_eq!(limit(""), Ok(None));
+        assert_eq!(limit("1m30s"), Ok(Some(Duration::from_secs(90))));
+        assert!(limit("soon").unwrap_err().contains("\"soon\", not a duration"));
+        assert_eq!(drain_limit(r#"{"other": 1}"#), Ok(None));
+        assert_eq!(drain_limit(""), Ok(None));
+        assert!(drain_limit("{").unwrap_err().contains("cannot be read"));
+    }
 }

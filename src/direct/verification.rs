@@ -5,7 +5,7 @@
 //!      └───────────────────────┴──unsupported, or a difference──► Forwarded
 //! ```
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::protocol::{Attributes, Difference, Snapshot};
 use crate::file_id::FileId;
 use crate::policy::ForwardKind;
 
-/// Maximum number of commands of a container that are recorded.
+/// Maximum number of commands of a container whose records are kept. The oldest make room.
 const MAX_RECORDS: usize = 8;
 
 /// Begin of the reason for which a command of a container is not executed yet.
@@ -33,7 +33,7 @@ pub(super) enum Verification {
     },
     /// Processes of the runtime have been recorded, by their commands. None of the helper's has
     /// been compared with one.
-    Recorded(HashMap<Argv, Arc<Record>>),
+    Recorded(VecDeque<(Argv, Arc<Record>)>),
     /// A process of the helper did not differ from the runtime's.
     Verified(Arc<Record>),
     /// The runtime runs all commands.
@@ -93,13 +93,9 @@ impl Verification {
     pub(super) fn route(&self, argv: &Argv) -> Route {
         match self {
             Self::Unverified { .. } => Route::Record,
-            Self::Recorded(records) => match records.get(argv) {
-                Some(record) => Route::Compare(record.clone()),
-                None if records.len() < MAX_RECORDS => Route::Record,
-                None => {
-                    let reason = format!("{UNVERIFIED}other commands were recorded");
-                    Route::Forward(ForwardKind::Unverified, reason)
-                }
+            Self::Recorded(records) => match records.iter().find(|(recorded, _)| recorded == argv) {
+                Some((_, record)) => Route::Compare(record.clone()),
+                None => Route::Record,
             },
             Self::Verified(record) => Route::Direct(record.clone()),
             Self::Forwarded(reason) => Route::Forward(ForwardKind::Unsupported, reason.to_string()),
@@ -118,7 +114,11 @@ impl Verification {
         match self {
             Self::Unverified { .. } => *self = Self::Recorded([(argv, Arc::new(record))].into()),
             Self::Recorded(records) => {
-                records.insert(argv, Arc::new(record));
+                records.retain(|(recorded, _)| *recorded != argv);
+                if records.len() >= MAX_RECORDS {
+                    records.pop_front();
+                }
+                records.push_back((argv, Arc::new(record)));
             }
             Self::Verified(_) | Self::Forwarded(_) => {}
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_difference_leaves_all_commands_to_the_runtime_and_is_named() {
-        let mut verification = Verification::Recorded(HashMap::new());
+        let mut verification = Verification::Recorded(VecDeque::new());
         let difference =
             Difference { field: "Umask".to_owned(), runtime: "0022".to_owned(), direct: "0077".to_owned() };
         verification.forward(ForwardReason::Differs(vec![difference]));
@@ -198,12 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_recorded_commands_is_limited() {
+    fn the_oldest_record_makes_room_for_another_command() {
         let mut verification = Verification::Unverified { attempts: 0 };
-        for number in 0..MAX_RECORDS {
+        for number in 0..=MAX_RECORDS {
             verification.on_recorded(argv(&number.to_string()), record());
         }
-        assert!(matches!(verification.route(&argv("one more")), Route::Forward(ForwardKind::Unverified, _)));
-        compared(&verification, "3");
+        assert!(matches!(verification.route(&argv("0")), Route::Record));
+        compared(&verification, "1");
+        compared(&verification, &MAX_RECORDS.to_string());
     }
 }

@@ -34,16 +34,19 @@ while true; do
   done
 done"#;
 
-/// Returns the helper that a probeshim with this pid has started.
-fn helper(shim: &Execs) -> Pid {
-    let parent = shim.shim.pid().cast_signed();
-    let pid = wait_for("the helper runs", || {
-        all_processes().unwrap().flatten().find_map(|process| {
-            let stat = process.stat().ok()?;
-            (stat.comm == HELPER && stat.ppid == parent).then_some(stat.pid)
-        })
-    });
-    Pid::from_raw(pid).unwrap()
+/// Returns the running helper of a probeshim.
+fn helper(execs: &Execs) -> Pid {
+    wait_for("the helper runs", || helper_of(execs.shim.pid()))
+}
+
+/// Returns the helper that the probeshim with this pid has started, if it runs.
+pub(crate) fn helper_of(probeshim: u32) -> Option<Pid> {
+    all_processes().unwrap().flatten().find_map(|process| {
+        let stat = process.stat().ok()?;
+        (stat.comm == HELPER && stat.ppid == probeshim.cast_signed())
+            .then_some(stat.pid)
+            .and_then(Pid::from_raw)
+    })
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod capture;
 mod clients;
 mod direct;
 mod direct_attacks;
+mod direct_chaos;
 mod execs;
 mod faults;
 mod images;

@@ -184,7 +184,8 @@ fn become_user(attributes: &Attributes) -> Result<(), StepError> {
     };
     set_capabilities(None, sets).step("capabilities")?;
     clear_ambient_capability_set().step("ambient set")?;
-    for capability in known_capabilities().filter(|capability| ambient & capability.bits() != 0) {
+    let ambient = (0..u64::BITS).filter(|number| ambient & (1 << number) != 0);
+    for capability in ambient.map(|number| CapabilitySet::from_bits_retain(1 << number)) {
         configure_capability_in_ambient_set(capability, true).step("ambient set")?;
     }
     Ok(())
