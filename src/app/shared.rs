@@ -112,7 +112,7 @@ impl Shared {
         let known_execs = KnownExecs::default();
         let node = NodeView { inventory, specs: specs_rx, calls, events, known_execs };
         let (client, socket) = (self.runtime.connect_new(), self.runtime.socket().as_path().to_owned());
-        let executor = HelperExecutor::new(client, socket).map_err(RunError::System)?;
+        let executor = HelperExecutor::new(client, socket);
         self.policies.set_direct_executor(Arc::new(executor));
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();

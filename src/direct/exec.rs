@@ -1,6 +1,7 @@
 //! One exec of the helper: its streams, its timeout and its result, with the behaviour of
 //! containerd (`internal/cri/server/container_execsync.go`: `execInternal`, `drainExecSyncIO`).
 
+use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -44,8 +45,6 @@ pub(super) struct DirectCommand<'a> {
     pub(super) expected: Option<Snapshot>,
     pub(super) init: &'a InitProcess,
     pub(super) cgroup: BorrowedFd<'a>,
-    /// Standard input.
-    pub(super) null: BorrowedFd<'a>,
     /// Maximum time for which the output is awaited after the exit; `None` for no limit.
     pub(super) drain_limit: Option<Duration>,
 }
@@ -97,6 +96,8 @@ impl DirectCommand<'_> {
         let (stdout_writer, stderr_writer) =
             (stdout_writer.into_blocking_fd()?, stderr_writer.into_blocking_fd()?);
         let (status, child_status) = StatusSocket::pair()?;
+        // Containers must not share the flags of an open file.
+        let null = File::open("/dev/null")?;
         let launch = Launch {
             exec: 0,
             argv: self.argv.clone(),
@@ -104,7 +105,7 @@ impl DirectCommand<'_> {
             expected: self.expected.clone(),
         };
         let descriptors = [
-            self.null,
+            null.as_fd(),
             stdout_writer.as_fd(),
             stderr_writer.as_fd(),
             child_status.as_fd(),
@@ -157,8 +158,11 @@ impl DirectCommand<'_> {
         let executed = report.status.executed_at;
         let times = ProcessTimes { created: exited.created_at, executed, ended: exited.ended_at };
         if let Some(timeout) = killed_after {
-            if let Err(error) = output.drain(self.drain_limit).await {
-                warn!(%error, "the exec timed out, and its output did not end");
+            tokio::select! {
+                drained = output.drain(self.drain_limit) => if let Err(error) = drained {
+                    warn!(%error, "the exec timed out, and its output did not end");
+                },
+                () = cancelled.cancelled() => {}
             }
             let timeout = format_duration(timeout);
             let message = format!("{FAILED}: timeout {timeout} exceeded: context deadline exceeded");

@@ -2,9 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::fs::File;
 use std::future::Future;
-use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -58,7 +56,6 @@ struct ExecutorState {
     client: MeteredRuntimeClient,
     /// Path of the runtime's socket, which a restarted runtime creates again.
     socket: PathBuf,
-    null: File,
     helper: Mutex<HelperSlot>,
     containers: Mutex<HashMap<Arc<str>, Arc<RequestedContainer>>>,
 }
@@ -154,15 +151,10 @@ impl DirectExecutor for HelperExecutor {
 impl HelperExecutor {
     /// Creates an executor, whose tasks run on the current runtime. It starts the helper at the
     /// first command.
-    pub fn new(client: MeteredRuntimeClient, socket: PathBuf) -> io::Result<Self> {
-        let shared = ExecutorState {
-            client,
-            socket,
-            null: File::open("/dev/null")?,
-            helper: Mutex::default(),
-            containers: Mutex::default(),
-        };
-        Ok(Self { shared: Arc::new(shared), tasks: Handle::current() })
+    #[must_use]
+    pub fn new(client: MeteredRuntimeClient, socket: PathBuf) -> Self {
+        let shared = ExecutorState { client, socket, helper: Mutex::default(), containers: Mutex::default() };
+        Self { shared: Arc::new(shared), tasks: Handle::current() }
     }
 }
 
@@ -206,7 +198,6 @@ impl ExecutorState {
             expected: compares.then(|| record.snapshot.clone()),
             init: &inspected.init,
             cgroup: record.cgroup.as_fd(),
-            null: self.null.as_fd(),
             drain_limit: inspected.drain_limit,
         };
         match command.run(&helper, cancelled).await {

@@ -15,7 +15,7 @@ use rustix::net::{
 /// Maximum length of a packet, in bytes. The environment and the arguments of a command make up
 /// most of it. The default limit of the system for sent bytes that are not received has room for
 /// it.
-pub(super) const MAX_PACKET_BYTES: usize = 256 << 10;
+pub(super) const MAX_PACKET_BYTES: usize = 192 << 10;
 
 /// Number of descriptors of a launch: standard input, output and error, the status socket, the
 /// pidfd of the container's init process, and the directory of the cgroup.

@@ -9,6 +9,13 @@ use super::protocol::Capabilities;
 /// Type of the runtimes whose containers are processes of this node that runc or crun starts.
 const RUNC_SHIM: &str = "io.containerd.runc.v2";
 
+/// `CAP_SYS_PTRACE`. With it, a container could take over the helper's child before that has given
+/// up its privileges.
+const TRACES: u64 = 1 << 19;
+
+/// `CAP_SYS_ADMIN`. A container that has it gains nothing by that.
+const ADMINISTERS: u64 = 1 << 21;
+
 /// Flag of a seccomp filter that keeps speculative execution as it is: `1 << 2` in the kernel.
 const SPEC_ALLOW: &str = "SECCOMP_FILTER_FLAG_SPEC_ALLOW";
 
@@ -168,16 +175,23 @@ impl ContainerSpec {
         if pid <= 0 {
             return Err(Unsupported::NotRunning);
         }
+        let capabilities = process.capabilities.ok_or(Unsupported::NoCapabilities)?.sets()?;
+        if capabilities.bounding & TRACES != 0 && capabilities.bounding & ADMINISTERS == 0 {
+            return Err(Unsupported::Field("CAP_SYS_PTRACE without CAP_SYS_ADMIN"));
+        }
         let RuntimeOptions { no_new_keyring } = runtime_options.unwrap_or_default();
         let seccomp = linux.seccomp.unwrap_or_default();
         Ok(Self {
             init: pid,
             joins_keyring: !no_new_keyring,
             cwd: process.cwd,
-            capabilities: process.capabilities.ok_or(Unsupported::NoCapabilities)?.sets()?,
+            capabilities,
             no_new_privs: process.no_new_privileges,
             apparmor_profile: Some(process.apparmor_profile).filter(|profile| !profile.is_empty()),
-            has_home: process.env.iter().any(|variable| variable.starts_with("HOME=")),
+            has_home: process
+                .env
+                .iter()
+                .any(|variable| variable.len() > "HOME=".len() && variable.starts_with("HOME=")),
             filter_flags: if seccomp.flags.iter().any(|flag| flag == SPEC_ALLOW) { 1 << 2 } else { 0 },
         })
     }
@@ -270,6 +284,11 @@ mod tests {
                 "/runtimeSpec/process/capabilities/bounding",
                 json!(["CAP_NEW"]),
                 "unknown capability \"CAP_NEW\"",
+            ),
+            (
+                "/runtimeSpec/process/capabilities/bounding",
+                json!(["CAP_SYS_PTRACE"]),
+                "CAP_SYS_PTRACE without CAP_SYS_ADMIN is not supported",
             ),
             ("/runtimeSpec/process/cwd", json!(1), "cannot be read"),
         ] {

@@ -162,14 +162,16 @@ fn capabilities() -> Vec<ContainerKind> {
     for (name, added, dropped, ambient) in sets {
         let texts = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         for uid in [0, 1000] {
-            kinds.push(ContainerKind::new(format!("capabilities {name} as {uid}")).context(|context| {
+            let kind = ContainerKind::new(format!("capabilities {name} as {uid}")).context(|context| {
                 context.run_as_user = Some(Int64Value { value: uid });
                 context.capabilities = Some(Capability {
                     add_capabilities: texts(added),
                     drop_capabilities: texts(dropped),
                     add_ambient_capabilities: texts(ambient),
                 });
-            }));
+            });
+            let traces = added.contains(&"SYS_PTRACE");
+            kinds.push(ContainerKind { forwarded_because: traces.then_some("CAP_SYS_PTRACE"), ..kind });
         }
     }
     kinds

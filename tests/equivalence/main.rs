@@ -1,5 +1,6 @@
 //! `make equivalence`: what a command sees and does when probeshim executes it, compared with the
-//! runtime's own execution, in many kinds of containers. `EQUIVALENCE_KIND` selects one kind.
+//! runtime's own execution, in many kinds of containers. `EQUIVALENCE_KINDS` selects kinds by their
+//! names, separated by semicolons.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "the matrix is the result")]
@@ -36,11 +37,19 @@ async fn compare(handler: &str) -> Result<(), String> {
     containerd.import(&store);
     let matrix = Matrix::new(&containerd, handler);
     let mut problems = Vec::new();
-    let only = std::env::var("EQUIVALENCE_KIND").ok();
-    for kind in ContainerKind::all(containerd.folder()) {
-        if only.as_ref().is_some_and(|only| *only != kind.name) {
-            continue;
-        }
+    let selected = std::env::var("EQUIVALENCE_KINDS").ok();
+    let selected: Option<Vec<&str>> = selected.as_ref().map(|names| names.split(';').collect());
+    let is_selected = |kind: &ContainerKind| match &selected {
+        Some(names) => names.contains(&kind.name.as_str()),
+        None => true,
+    };
+    let kinds: Vec<ContainerKind> =
+        ContainerKind::all(containerd.folder()).into_iter().filter(is_selected).collect();
+    assert!(
+        selected.is_none_or(|names| names.len() == kinds.len()),
+        "EQUIVALENCE_KINDS names an unknown kind"
+    );
+    for kind in kinds {
         let outcome = matrix.compare(&kind).await;
         match &outcome {
             Outcome::Equal { direct } => {

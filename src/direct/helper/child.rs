@@ -107,6 +107,8 @@ fn prepare_and_execute(
         install_filters(attributes)?;
     }
     become_user(attributes)?;
+    // The kernel forgets the signal when a process changes its user.
+    set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
     if let (Some(mut file), Some(profile)) = (files.apparmor_exec.as_ref(), &attributes.apparmor_profile) {
         file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
     }

@@ -66,6 +66,17 @@ pub fn run() -> io::Result<()> {
     helper.serve(&children)
 }
 
+/// Error after which the helper must end.
+#[derive(Debug, thiserror::Error)]
+#[error("the helper cannot return to its namespace: {0}")]
+struct HelperFailure(io::Error);
+
+impl From<HelperFailure> for io::Error {
+    fn from(failure: HelperFailure) -> Self {
+        Self::other(failure)
+    }
+}
+
 /// State of the helper.
 struct Helper {
     socket: OwnedFd,
@@ -124,6 +135,9 @@ impl Helper {
             Some(HelperCommand::Launch(launch)) => {
                 let exec = launch.exec;
                 if let Err(error) = self.launch(*launch, descriptors) {
+                    if error.get_ref().is_some_and(|cause| cause.is::<HelperFailure>()) {
+                        return Err(error);
+                    }
                     let reason = error.to_string();
                     let refusal = NotStarted { exec, reason, differences: Vec::new() };
                     self.reply(HelperEvent::NotStarted(refusal))?;
@@ -157,15 +171,23 @@ impl Helper {
         if let Ok(Forked::Child) = forked {
             if let Some((reader, writer)) = gate {
                 drop(writer);
-                let _ = rustix::io::read(&reader, &mut [0]);
+                // Without a byte, the helper has ended, and the process would not be compared.
+                if rustix::io::read(&reader, &mut [0]) != Ok(1) {
+                    sys::exit_now();
+                }
             }
             child::run(&launch, &descriptors);
         }
-        move_into_thread_name_spaces(self.own_namespaces.as_fd(), processes)?;
+        let returned = move_into_thread_name_spaces(self.own_namespaces.as_fd(), processes);
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
+        if let Err(error) = returned {
+            // Later children would belong to the container. The death of the helper ends this one.
+            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+            return Err(HelperFailure(error.into()).into());
+        }
         let Launch { exec, expected, .. } = launch;
         if expected.is_some()
-            && let Err(error) = sys::trace_exec(pid)
+            && let Err(error) = sys::trace_exec(pid, true)
         {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             let reason = format!("the process cannot be traced: {error}");
@@ -173,7 +195,10 @@ impl Helper {
             self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected: None, refusal });
             return Ok(());
         }
-        drop(gate);
+        if let Some((_, writer)) = gate {
+            // A child that has been killed meanwhile does not read.
+            let _ = rustix::io::write(&writer, &[0]);
+        }
         self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected, refusal: None });
         Ok(())
     }
@@ -182,7 +207,7 @@ impl Helper {
         match status {
             WaitStatus::Exited(code) => return self.on_exit(pid, code),
             WaitStatus::StoppedWithGroup => sys::listen_traced(pid),
-            WaitStatus::StoppedBeforeSignal(_) if !self.is_traced(pid) => sys::detach(pid),
+            WaitStatus::StoppedBeforeSignal(signal) if !self.is_traced(pid) => sys::detach(pid, signal),
             WaitStatus::StoppedBeforeSignal(signal) => sys::continue_traced(pid, signal),
             WaitStatus::StoppedAtExec => match self.execs.get_mut(&pid) {
                 Some(running) => compare(pid, running),
@@ -217,7 +242,7 @@ impl Helper {
             Some((watch.request.clone(), preparer.clone()))
         });
         let Some((Watch { number: watch, argv, .. }, preparer)) = watch else {
-            sys::detach(pid);
+            sys::detach(pid, 0);
             return Ok(());
         };
         if command_line(pid).is_none_or(|executed| executed != argv) {
@@ -226,7 +251,7 @@ impl Helper {
             return Ok(());
         }
         let recorded = snapshot::read(pid).and_then(|snapshot| Ok((snapshot, sys::seccomp_filters(pid)?)));
-        sys::detach(pid);
+        sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
                 let filters = filters
@@ -235,10 +260,11 @@ impl Helper {
                 let filters = filters.collect();
                 let Preparer { name: preparer, program, .. } = preparer;
                 let recorded = Recorded { watch, preparer, snapshot: Some(snapshot), filters, program };
-                if recorded.encoded_len() < MAX_PACKET_BYTES {
-                    HelperEvent::Recorded(recorded)
+                let event = HelperEvent::Recorded(recorded);
+                if HelperReply::for_event(event.clone()).encoded_len() <= MAX_PACKET_BYTES {
+                    event
                 } else {
-                    let reason = "the environment of the process is too long".to_owned();
+                    let reason = "the record of the process is too long".to_owned();
                     HelperEvent::NotRecorded(NotRecorded { watch, reason })
                 }
             }
@@ -299,7 +325,10 @@ impl Helper {
 /// Compares a process that is stopped at its exec with its record. Releases it if there is no
 /// difference, and kills it otherwise.
 fn compare(pid: Pid, running: &mut RunningExec) {
-    let expected = running.expected.take().unwrap_or_default();
+    let Some(expected) = running.expected.take() else {
+        sys::detach(pid, 0);
+        return;
+    };
     let refusal = match snapshot::read(pid).map(|found| differences(&expected, &found)) {
         Ok(differences) if differences.is_empty() => None,
         Ok(differences) => Some((describe(&differences), differences)),
@@ -310,7 +339,7 @@ fn compare(pid: Pid, running: &mut RunningExec) {
     if running.refusal.is_some() {
         let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
     }
-    sys::detach(pid);
+    sys::detach(pid, 0);
 }
 
 /// Returns the names of the fields that differ.

@@ -105,11 +105,12 @@ pub(super) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
     Some((pid, state))
 }
 
-/// Traces a running process, up to its next exec.
-pub(super) fn trace_exec(pid: Pid) -> io::Result<()> {
+/// Traces a running process, up to its next exec. `dies` is set if it must not outlive this process
+/// while it is traced.
+pub(super) fn trace_exec(pid: Pid, dies: bool) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACEEXEC | if dies { libc::PTRACE_O_EXITKILL } else { 0 };
     // SAFETY: PTRACE_SEIZE takes no pointers.
-    let traced =
-        unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid.as_raw_nonzero().get(), 0, libc::PTRACE_O_TRACEEXEC) };
+    let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid.as_raw_nonzero().get(), 0, options) };
     result(traced).map(drop)
 }
 
@@ -131,10 +132,10 @@ pub(super) fn listen_traced(pid: Pid) {
     let _ = unsafe { libc::ptrace(libc::PTRACE_LISTEN, pid.as_raw_nonzero().get(), 0, 0) };
 }
 
-/// Ends the tracing of a stopped process, which continues.
-pub(super) fn detach(pid: Pid) {
+/// Ends the tracing of a stopped process, which continues and gets a signal unless that is 0.
+pub(super) fn detach(pid: Pid, signal: i32) {
     // SAFETY: PTRACE_DETACH takes no pointers.
-    let _ = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw_nonzero().get(), 0, 0) };
+    let _ = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw_nonzero().get(), 0, signal) };
 }
 
 /// Returns the seccomp filters of a stopped process, the oldest first.

@@ -65,11 +65,13 @@ impl RuntimeWatch {
                 continue;
             }
             let Some((name, parent)) = name_and_parent(pid) else { continue };
-            if is_in_cgroup(parent, &self.request.cgroup) {
+            // The helper's own children are not prepared by the runtime.
+            let is_own = parent == std::process::id().cast_signed();
+            if is_own || is_in_cgroup(parent, &self.request.cgroup) {
                 continue;
             }
             if let Some(pid) = Pid::from_raw(pid)
-                && sys::trace_exec(pid).is_ok()
+                && sys::trace_exec(pid, false).is_ok()
             {
                 let program = fs::read_link(format!("/proc/{parent}/exe")).ok();
                 let program = program.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
