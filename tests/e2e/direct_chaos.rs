@@ -42,7 +42,7 @@ struct Target {
     id: Mutex<String>,
 }
 
-/// What a client was told about a command.
+/// Answer that a client received to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Succeeded,

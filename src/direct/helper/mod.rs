@@ -15,6 +15,7 @@ mod sys;
 mod watch;
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -135,7 +136,7 @@ impl Helper {
             Some(HelperCommand::Launch(launch)) => {
                 let exec = launch.exec;
                 if let Err(error) = self.launch(*launch, descriptors) {
-                    if error.get_ref().is_some_and(|cause| cause.is::<HelperFailure>()) {
+                    if error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<HelperFailure>) {
                         return Err(error);
                     }
                     let reason = error.to_string();
