@@ -37,6 +37,27 @@ pub(crate) enum DrainError {
     Task(JoinError),
 }
 
+impl DrainError {
+    /// Returns the message of containerd for an exec with this id.
+    pub(crate) fn message(&self, id: &str) -> String {
+        let failure = format!("failed to drain exec process {id:?} io");
+        match self {
+            Self::Held(_) => format!("{failure}: {failure} {self}"),
+            Self::Task(_) => format!("{failure}: {self}"),
+        }
+    }
+}
+
+/// Returns the message of containerd for a command that was killed after its timeout.
+pub(crate) fn timeout_message(timeout: Duration) -> String {
+    format!("timeout {} exceeded: context deadline exceeded", format_duration(timeout))
+}
+
+/// Returns the timeout of an ExecSync; `None` if a command has no timeout.
+pub(crate) fn exec_timeout(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
 impl OutputReader {
     /// Starts to read both streams.
     pub(crate) fn new(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {

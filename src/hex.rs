@@ -12,6 +12,12 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Returns an id as containerd generates it: 256 random bits in hexadecimal digits.
+pub(crate) fn random_id() -> String {
+    let [high, low] = [fastrand::u128(..), fastrand::u128(..)];
+    format!("{high:032x}{low:032x}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -23,11 +23,10 @@ use tracing::warn;
 
 use super::helper_process::{ExecEnd, HelperProcess, PendingExec};
 use super::init_process::InitProcess;
-use super::protocol::{Attributes, ChildStatus, Difference, Launch, Snapshot};
-use super::verification::Argv;
+use super::protocol::{ChildStatus, Difference, Launch};
 use crate::cri::v1::ExecSyncResponse;
-use crate::exec_output::{DrainError, OutputReader, refused_length};
-use crate::gofmt::format_duration;
+use crate::exec_output::{DrainError, OutputReader, refused_length, timeout_message};
+use crate::hex::random_id;
 
 /// Begin of the message of every error of containerd's ExecSync.
 const FAILED: &str = "failed to exec in container";
@@ -38,11 +37,8 @@ const MAX_STATUS_BYTES: usize = 4096;
 /// A command to run, and the place in which it runs.
 #[derive(Debug)]
 pub(super) struct DirectCommand<'a> {
-    pub(super) argv: Argv,
+    pub(super) launch: Launch,
     pub(super) timeout: Option<Duration>,
-    pub(super) attributes: Attributes,
-    /// Record with which the process is compared.
-    pub(super) expected: Option<Snapshot>,
     pub(super) init: &'a InitProcess,
     pub(super) cgroup: BorrowedFd<'a>,
     /// Maximum time for which the output is awaited after the exit; `None` for no limit.
@@ -83,14 +79,17 @@ struct Report {
 
 impl DirectCommand<'_> {
     /// Runs the command, and kills it if `cancelled` is.
-    pub(super) async fn run(self, helper: &HelperProcess, cancelled: &CancellationToken) -> ExecResult {
+    pub(super) async fn run(mut self, helper: &HelperProcess, cancelled: &CancellationToken) -> ExecResult {
         match self.start(helper).await {
             Ok((exec, status, output)) => self.wait(helper, cancelled, exec, status, output).await,
             Err(error) => not_started(format!("the exec helper cannot be reached: {error}")),
         }
     }
 
-    async fn start(&self, helper: &HelperProcess) -> io::Result<(PendingExec, StatusSocket, OutputReader)> {
+    async fn start(
+        &mut self,
+        helper: &HelperProcess,
+    ) -> io::Result<(PendingExec, StatusSocket, OutputReader)> {
         let (stdout_writer, stdout) = pipe::pipe()?;
         let (stderr_writer, stderr) = pipe::pipe()?;
         let (stdout_writer, stderr_writer) =
@@ -98,12 +97,6 @@ impl DirectCommand<'_> {
         let (status, child_status) = StatusSocket::pair()?;
         // Containers must not share the flags of an open file.
         let null = File::open("/dev/null")?;
-        let launch = Launch {
-            exec: 0,
-            argv: self.argv.clone(),
-            attributes: Some(self.attributes.clone()),
-            expected: self.expected.clone(),
-        };
         let descriptors = [
             null.as_fd(),
             stdout_writer.as_fd(),
@@ -112,7 +105,7 @@ impl DirectCommand<'_> {
             self.init.pidfd.as_fd(),
             self.cgroup,
         ];
-        let exec = helper.launch(launch, &descriptors).await?;
+        let exec = helper.launch(mem::take(&mut self.launch), &descriptors).await?;
         Ok((exec, status, OutputReader::new(stdout, stderr)))
     }
 
@@ -164,8 +157,7 @@ impl DirectCommand<'_> {
                 },
                 () = cancelled.cancelled() => {}
             }
-            let timeout = format_duration(timeout);
-            let message = format!("{FAILED}: timeout {timeout} exceeded: context deadline exceeded");
+            let message = format!("{FAILED}: {}", timeout_message(timeout));
             return ExecResult::Done(Err(Status::deadline_exceeded(message)), Some(times));
         }
         if executed == 0 {
@@ -249,22 +241,11 @@ fn response(
     exit_code: i32,
     drained: Result<(Vec<u8>, Vec<u8>), DrainError>,
 ) -> Result<ExecSyncResponse, Status> {
-    let (stdout, stderr) = drained.map_err(|error| {
-        let failure = format!("failed to drain exec process {:?} io", exec_id());
-        Status::unknown(match error {
-            DrainError::Held(_) => format!("{FAILED}: {failure}: {failure} {error}"),
-            DrainError::Task(_) => format!("{FAILED}: {failure}: {error}"),
-        })
-    })?;
+    let (stdout, stderr) =
+        drained.map_err(|error| Status::unknown(format!("{FAILED}: {}", error.message(&random_id()))))?;
     let response = ExecSyncResponse { stdout, stderr, exit_code };
     match refused_length(response.encoded_len()) {
         Some(message) => Err(Status::resource_exhausted(message)),
         None => Ok(response),
     }
-}
-
-/// Returns an id as containerd gives it to an exec.
-fn exec_id() -> String {
-    let [high, low] = [fastrand::u128(..), fastrand::u128(..)];
-    format!("{high:032x}{low:032x}")
 }

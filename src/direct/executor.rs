@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 use super::exec::{DirectCommand, ExecResult, ProcessTimes};
 use super::helper_process::{HelperProcess, PendingWatch};
 use super::init_process::{InitError, InitProcess, unified};
-use super::protocol::{Attributes, Recorded};
+use super::protocol::{Attributes, Launch, Recorded};
 use super::spec::ContainerSpec;
 use super::verification::{Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification};
 use crate::cri::MeteredRuntimeClient;
@@ -192,10 +192,13 @@ impl ExecutorState {
             return Err(unverified("the OCI runtime or /etc/passwd has changed"));
         }
         let command = DirectCommand {
-            argv,
+            launch: Launch {
+                exec: 0,
+                argv,
+                attributes: Some(record.attributes.clone()),
+                expected: compares.then(|| record.snapshot.clone()),
+            },
             timeout: request.timeout,
-            attributes: record.attributes.clone(),
-            expected: compares.then(|| record.snapshot.clone()),
             init: &inspected.init,
             cgroup: record.cgroup.as_fd(),
             drain_limit: inspected.drain_limit,

@@ -84,8 +84,7 @@ impl ExecPolicies {
         if limiter.is_none() && coalescing.is_none() && direct.is_none() {
             return None;
         }
-        let known = target.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
-        let container = known.or(target.object_id()).unwrap_or_default().into();
+        let container = target.container_id().unwrap_or_default().into();
         // Hooks have no timeout. A refused one would end its container, or be skipped.
         let may_be_refused = target.exec().is_none_or(|(_, timeout)| timeout > 0);
         let paused = pauses.zip(node).map(|(pauses, node)| PausableCall { pauses, info, target, node });

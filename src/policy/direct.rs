@@ -18,6 +18,7 @@ use super::metrics::DirectMetrics;
 use super::target::Target;
 use crate::cri::framed_message;
 use crate::cri::v1::ExecSyncResponse;
+use crate::exec_output::exec_timeout;
 use crate::probe::Selector;
 use crate::relay::{DirectMark, DirectTimes, MarkSet, UnaryResponse};
 
@@ -174,14 +175,12 @@ impl DirectPolicy {
     pub(super) fn call(&self, target: &Target, is_probe: impl FnOnce() -> bool) -> Option<DirectCall> {
         let Self { settings, executor, metrics } = self;
         let (argv, timeout) = target.exec()?;
-        let container = target.container.as_deref();
-        let id = container.and_then(|container| container.container_ref.id.as_deref());
-        let id = id.or(target.object_id())?;
+        let id = target.container_id()?;
         let is_selected = settings.selector.matches_names(target.names(), |key| target.label(key));
         if !is_selected || (settings.mode != ExecMode::DirectAll && !is_probe()) {
             return None;
         }
-        let timeout = u64::try_from(timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let timeout = exec_timeout(timeout);
         let request = DirectRequest { container: id.into(), argv: argv.to_vec(), timeout };
         Some(DirectCall { executor: executor.clone(), metrics: metrics.clone(), request })
     }

@@ -152,6 +152,12 @@ impl Target {
         self.names.object_id()
     }
 
+    /// Returns the full id of the container, or the id in the request if the container is unknown.
+    pub(super) fn container_id(&self) -> Option<&str> {
+        let known = self.container.as_deref().and_then(|container| container.container_ref.id.as_deref());
+        known.or(self.object_id())
+    }
+
     /// Returns whether the names come from the node alone, so that they are the same for each call
     /// about the object.
     pub(super) fn is_cacheable(&self) -> bool {

@@ -16,7 +16,6 @@ mod container;
 mod engine;
 mod error;
 mod events;
-mod id;
 mod images;
 mod log;
 mod lookpath;

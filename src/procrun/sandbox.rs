@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use super::clock;
 use super::error::CriError;
 use super::store::Keyed;
-use super::{clock, id};
 use crate::cri::v1;
+use crate::hex::random_id;
 
 /// IP address of every pod.
 const ADDRESS: &str = "127.0.0.1";
@@ -37,7 +38,7 @@ impl ProcrunSandbox {
     pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, CriError> {
         let name = name(config.metadata.as_ref())
             .ok_or_else(|| CriError::unknown("sandbox config must include metadata"))?;
-        let (id, created_at) = (id::generate(), clock::now());
+        let (id, created_at) = (random_id(), clock::now());
         Ok(Self {
             id,
             name,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
+use crate::exec_output::exec_timeout;
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallInfo, CallMarks, CallOutcome, DirectMark, Peer};
 
@@ -136,7 +137,7 @@ impl ExecCall {
     /// Returns the timeout of the request; `None` if it has none.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
-        u64::try_from(self.timeout_seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+        exec_timeout(self.timeout_seconds)
     }
 }
 

@@ -137,11 +137,9 @@ impl ProcFiles {
     }
 }
 
-/// Sets the signals that the command ignores. Rust ignores SIGPIPE in the helper.
+/// Sets the signals that the command ignores. The helper ignores none.
 fn set_signals(ignored: u64) {
-    let is_ignored = |signal: i32| ignored & (1 << (signal - 1)) != 0;
-    sys::set_ignored(libc::SIGPIPE, is_ignored(libc::SIGPIPE));
-    for signal in (1..=64).filter(|signal| is_ignored(*signal)) {
+    for signal in (1..=64).filter(|signal| ignored & (1 << (signal - 1)) != 0) {
         sys::set_ignored(signal, true);
     }
 }

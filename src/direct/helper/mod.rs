@@ -35,7 +35,7 @@ use self::sys::{Forked, WaitStatus};
 use self::watch::{Preparer, RuntimeWatch};
 use super::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
-    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SeccompFilter, Snapshot, Watch, receive, send,
+    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, Snapshot, Watch, receive, send,
 };
 
 /// Subcommand that makes this program a helper.
@@ -255,10 +255,6 @@ impl Helper {
         sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
-                let filters = filters
-                    .into_iter()
-                    .map(|filter| SeccompFilter { program: filter.program, flags: filter.flags });
-                let filters = filters.collect();
                 let Preparer { name: preparer, program, .. } = preparer;
                 let recorded = Recorded { watch, preparer, snapshot: Some(snapshot), filters, program };
                 let event = HelperEvent::Recorded(recorded);

@@ -13,6 +13,8 @@ use std::ptr;
 use rustix::process::Pid;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use crate::direct::protocol::SeccompFilter;
+
 /// Result of [`fork_into_cgroup`].
 #[derive(Debug)]
 pub(super) enum Forked {
@@ -33,15 +35,6 @@ pub(super) enum WaitStatus {
     StoppedWithGroup,
     /// The traced process has stopped before it receives this signal; 0 for no signal.
     StoppedBeforeSignal(i32),
-}
-
-/// A seccomp filter of a stopped process.
-#[derive(Debug)]
-pub(super) struct InstalledFilter {
-    /// Instructions, 8 bytes each.
-    pub(super) program: Vec<u8>,
-    /// Flags of the installation that the kernel reports: `SECCOMP_FILTER_FLAG_LOG`.
-    pub(super) flags: u64,
 }
 
 /// Request that reads a seccomp filter of a stopped process: `PTRACE_SECCOMP_GET_FILTER`.
@@ -139,7 +132,7 @@ pub(super) fn detach(pid: Pid, signal: i32) {
 }
 
 /// Returns the seccomp filters of a stopped process, the oldest first.
-pub(super) fn seccomp_filters(pid: Pid) -> io::Result<Vec<InstalledFilter>> {
+pub(super) fn seccomp_filters(pid: Pid) -> io::Result<Vec<SeccompFilter>> {
     let pid = pid.as_raw_nonzero().get();
     let mut filters = Vec::new();
     loop {
@@ -158,7 +151,7 @@ pub(super) fn seccomp_filters(pid: Pid) -> io::Result<Vec<InstalledFilter>> {
         // A filter cannot change.
         let read = unsafe { libc::ptrace(GET_FILTER, pid, nth, program.as_mut_ptr()) };
         result(read)?;
-        filters.push(InstalledFilter { program, flags: filter_flags(pid, nth)? });
+        filters.push(SeccompFilter { program, flags: filter_flags(pid, nth)? });
     }
 }
 

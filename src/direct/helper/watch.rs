@@ -14,6 +14,7 @@ use rustix::process::Pid;
 use tokio::time::Instant;
 
 use super::sys;
+use crate::direct::init_process::unified;
 use crate::direct::protocol::Watch;
 
 /// A watch of the cgroups of a container.
@@ -96,8 +97,7 @@ impl RuntimeWatch {
 /// be in it.
 fn is_in_cgroup(pid: i32, cgroup: &str) -> bool {
     let Ok(cgroups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return true };
-    let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or(cgroup);
-    Path::new(unified).starts_with(cgroup)
+    Path::new(unified(&cgroups).unwrap_or(cgroup)).starts_with(cgroup)
 }
 
 /// Returns the name of a process and the pid of its parent.

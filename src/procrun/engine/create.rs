@@ -9,9 +9,10 @@ use tracing::{debug, warn};
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
 use crate::gofmt::system_error;
+use crate::hex::random_id;
 use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
 use crate::procrun::error::CriError;
-use crate::procrun::{id, log, signal};
+use crate::procrun::{log, signal};
 
 impl Engine {
     /// Creates a container without starting it. An error leaves nothing behind.
@@ -32,7 +33,7 @@ impl Engine {
             .images
             .resolve(image)
             .map_err(|error| error.context(format!("failed to resolve image {image:?}")))?;
-        let id = id::generate();
+        let id = random_id();
         if let Some(lack) = lack(&config).filter(|_| !sandbox.is_synthetic) {
             return Err(CriError::unknown(lack)
                 .context("failed to generate spec")

@@ -1,7 +1,6 @@
 //! ExecSync, with the behaviour of containerd.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use prost::Message as _;
 use rustix::process::Signal;
@@ -10,12 +9,13 @@ use tracing::warn;
 
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::exec_output::{DrainError, OutputReader, refused_length};
-use crate::gofmt::{format_duration, system_error};
+use crate::exec_output::{DrainError, OutputReader, exec_timeout, refused_length, timeout_message};
+use crate::gofmt::system_error;
+use crate::hex::random_id;
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
 use crate::procrun::error::CriError;
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
-use crate::procrun::{TimeoutKillScope, clock, id, signal};
+use crate::procrun::{TimeoutKillScope, clock, signal};
 
 /// A command that is being launched or runs. Dropping the value kills the command, for example when
 /// the caller disconnects.
@@ -72,7 +72,7 @@ impl Engine {
         monitor: &Monitor,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, CriError> {
-        let id = id::generate();
+        let id = random_id();
         let not_started = |error: CriError| {
             error.with_path(&[
                 &format!("failed to start exec {id:?}"),
@@ -92,19 +92,12 @@ impl Engine {
         })?;
         let output = OutputReader::new(streams.stdout, streams.stderr);
         // The timeout begins when the command has started, as in containerd.
-        let limit =
-            u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let limit = exec_timeout(request.timeout);
         let exit = match limit {
             Some(limit) => timeout(limit, exec.wait_exit()).await.map_err(|_| limit),
             None => Ok(exec.wait_exit().await),
         };
-        let not_drained = |error: DrainError| {
-            let failure = format!("failed to drain exec process {id:?} io");
-            match error {
-                DrainError::Held(_) => CriError::unknown(format!("{failure} {error}")).context(failure),
-                DrainError::Task(_) => CriError::unknown(error.to_string()).context(failure),
-            }
-        };
+        let not_drained = |error: DrainError| CriError::unknown(error.message(&id));
         let drain_limit = self.config.exec_io_drain_timeout;
         match exit {
             Ok(exit_code) => {
@@ -117,10 +110,7 @@ impl Engine {
                 if let Err(reason) = output.drain(drain_limit).await.map_err(not_drained) {
                     warn!(container = %container.id, %reason, "exec timed out and its output did not end");
                 }
-                let limit = format_duration(limit);
-                Err(CriError::deadline_exceeded(format!(
-                    "timeout {limit} exceeded: context deadline exceeded"
-                )))
+                Err(CriError::deadline_exceeded(timeout_message(limit)))
             }
         }
     }
