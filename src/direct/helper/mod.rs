@@ -25,6 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prost::Message as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
@@ -52,6 +53,10 @@ const WATCH_LIMIT: Duration = Duration::from_secs(10);
 /// if standard input is not a socket, or the helper cannot be confined.
 pub fn run() -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    // Errors cannot be reported from the sandbox.
+    if socket_type(&socket)? != SocketType::SEQPACKET {
+        return Err(Errno::PROTOTYPE.into());
+    }
     sandbox::enter(socket.as_fd())?;
     let (children, wakes) = UnixStream::pair()?;
     children.set_nonblocking(true)?;
