@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use serde::Deserialize;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 use tracing::{debug, info, warn};
@@ -21,18 +20,14 @@ use tracing::{debug, info, warn};
 use super::exec::{DirectCommand, ExecResult, ProcessTimes};
 use super::helper_process::{HelperProcess, PendingWatch};
 use super::init_process::{InitError, InitProcess, unified};
+use super::inspection::{InspectError, Inspected, inspect};
 use super::protocol::{Attributes, Launch, Recorded};
-use super::spec::ContainerSpec;
 use super::verification::{Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification};
 use crate::cri::MeteredRuntimeClient;
-use crate::cri::v1::{ContainerStatusRequest, ExecSyncResponse, StatusRequest};
-use crate::duration;
+use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
 use crate::policy::{DirectContainer, DirectExecutor, DirectOutcome, DirectRequest, ForwardKind};
 use crate::relay::DirectTimes;
-
-/// Timeout of the request for a container's specification.
-const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for which a record may arrive after the runtime has answered.
 const RECORD_GRACE: Duration = Duration::from_millis(100);
@@ -94,22 +89,6 @@ struct Forward {
     reason: String,
     /// Kept until the runtime has answered.
     guard: Option<DropGuard>,
-}
-
-#[derive(Debug)]
-struct Inspected {
-    spec: ContainerSpec,
-    init: InitProcess,
-    /// Maximum time for which the runtime awaits the end of the output after the exit of a command.
-    drain_limit: Option<Duration>,
-}
-
-/// The part of containerd's configuration in a verbose `Status` response that probeshim reads.
-#[derive(Deserialize)]
-struct RuntimeConfig {
-    /// A duration as Go writes it; `0s` or an empty text for no limit.
-    #[serde(default, rename = "drainExecSyncIOTimeout")]
-    drain_limit: String,
 }
 
 impl DirectExecutor for HelperExecutor {
@@ -280,47 +259,20 @@ impl ExecutorState {
     /// Requests the specification of a container and opens its init process. Forgets the container
     /// when that exits.
     async fn inspect(self: Arc<Self>, container: Arc<RequestedContainer>) {
-        let Some((info, config)) = self.request_info(&container.id).await else {
-            return self.forget(&container);
-        };
-        let drain_limit = match drain_limit(&config) {
-            Ok(limit) => limit,
-            Err(reason) => return container.lock().forward(ForwardReason::Unsupported(reason)),
-        };
-        let spec = match ContainerSpec::read(&info) {
-            Ok(spec) => spec,
-            Err(reason) => {
-                return container.lock().forward(ForwardReason::Unsupported(reason.to_string()));
-            }
-        };
-        let init = match InitProcess::open(spec.init) {
-            Ok(init) => init,
-            Err(InitError::Exited) => return self.forget(&container),
-            Err(reason) => {
-                return container.lock().forward(ForwardReason::Unsupported(reason.to_string()));
+        let inspected = match inspect(&self.client, &container.id).await {
+            Ok(inspected) => inspected,
+            Err(InspectError::Unavailable) => return self.forget(&container),
+            Err(InspectError::Unsupported(reason)) => {
+                return container.lock().forward(ForwardReason::Unsupported(reason));
             }
         };
         // The receiver only waits until the pidfd is readable, which needs no pipe.
-        let pidfd = init.pidfd.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
-        let _ = container.inspected.set(Inspected { spec, init, drain_limit });
+        let pidfd = inspected.init.pidfd.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
+        let _ = container.inspected.set(inspected);
         if let Ok(exit) = pidfd {
             let _ = exit.readable().await;
             self.forget(&container);
         }
-    }
-
-    /// Requests the information of the runtime about a container, and its configuration. Returns
-    /// `None` if the runtime does not answer.
-    async fn request_info(&self, container_id: &str) -> Option<(String, String)> {
-        let request = ContainerStatusRequest { container_id: container_id.to_owned(), verbose: true };
-        let (mut client, mut other) = (self.client.clone(), self.client.clone());
-        let answers = async {
-            let status = client.container_status(request).await.ok()?.into_inner();
-            let runtime = other.status(StatusRequest { verbose: true }).await.ok()?.into_inner();
-            let text = |info: &HashMap<String, String>, key| info.get(key).cloned().unwrap_or_default();
-            Some((text(&status.info, "info"), text(&runtime.info, "config")))
-        };
-        timeout(INSPECT_TIMEOUT, answers).await.ok()?
     }
 
     /// Lets the runtime run a command, and records its process.
@@ -429,22 +381,6 @@ fn times(requested: SystemTime, times: ProcessTimes) -> DirectTimes {
     DirectTimes { requested, created: time(created), executed: time(executed), exited: time(ended) }
 }
 
-/// Returns the limit in containerd's configuration. A runtime without the field has no limit. The
-/// error is the reason for which the limit is unknown.
-fn drain_limit(config: &str) -> Result<Option<Duration>, String> {
-    if config.is_empty() {
-        return Ok(None);
-    }
-    let RuntimeConfig { drain_limit } = serde_json::from_str(config)
-        .map_err(|error| format!("the configuration of the runtime cannot be read: {error}"))?;
-    if drain_limit.is_empty() {
-        return Ok(None);
-    }
-    let limit = duration::parse(&drain_limit)
-        .ok_or_else(|| format!("drainExecSyncIOTimeout of the runtime is {drain_limit:?}, not a duration"))?;
-    Ok(Some(limit).filter(|limit| !limit.is_zero()))
-}
-
 fn unverified(reason: &str) -> Forward {
     let reason = format!("{UNVERIFIED}{reason}");
     Forward { kind: ForwardKind::Unverified, reason, guard: None }
@@ -456,22 +392,4 @@ fn not_started(reason: String) -> Forward {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_of_the_drain_is_that_of_containerds_configuration() {
-        let limit =
-            |text: &str| drain_limit(&serde_json::json!({"drainExecSyncIOTimeout": text}).to_string());
-        assert_eq!(limit("0s"), Ok(None));
-        assert_eq!(limit(""), Ok(None));
-        assert_eq!(limit("1m30s"), Ok(Some(Duration::from_secs(90))));
-        assert!(limit("soon").unwrap_err().contains("\"soon\", not a duration"));
-        assert_eq!(drain_limit(r#"{"other": 1}"#), Ok(None));
-        assert_eq!(drain_limit(""), Ok(None));
-        assert!(drain_limit("{").unwrap_err().contains("cannot be read"));
-    }
 }

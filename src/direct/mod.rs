@@ -17,6 +17,7 @@ mod executor;
 pub mod helper;
 mod helper_process;
 mod init_process;
+mod inspection;
 mod interpret;
 mod protocol;
 mod spec;
