@@ -25,10 +25,14 @@ const HINT: &str = "hint: ";
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
-    // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
     let line: Vec<_> = std::env::args_os().collect();
-    let command = Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command;
-    match dispatch(command) {
+    let result = match &line[..] {
+        // Each child of the helper gets a copy of its memory, in which a parser takes much room.
+        [_, command] if command == helper::SUBCOMMAND => run_helper(),
+        // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
+        _ => dispatch(Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command),
+    };
+    match result {
         Ok(code) => ExitCode::from(code),
         Err(CliError::Usage(reason)) => {
             complain(&reason);
@@ -39,6 +43,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs the exec helper.
+fn run_helper() -> Result<u8, CliError> {
+    // Only a user who starts a helper by hand sees this error.
+    let hint = "an exec helper is started only by `probeshim run` and `probeshim play`";
+    Ok(helper::run().map(|()| 0).context(hint)?)
 }
 
 /// Runs a subcommand. Returns the exit code.
@@ -77,11 +88,6 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         // Only a user who starts a monitor by hand sees this error.
         return monitor::run()
             .context("a monitor is started only by `probeshim runtime`")
-            .map_err(CliError::from);
-    }
-    if let CliCommand::ExecHelper = command {
-        return helper::run()
-            .context("an exec helper is started only by `probeshim run` and `probeshim play`")
             .map_err(CliError::from);
     }
     let runtime = runtime()?;
@@ -131,11 +137,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
             let _log = telemetry::start(&settings.log).context("cannot start")?;
             runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
-        CliCommand::Play(_)
-        | CliCommand::Demo(_)
-        | CliCommand::Exec(_)
-        | CliCommand::ExecHelper
-        | CliCommand::Monitor { .. } => {
+        CliCommand::Play(_) | CliCommand::Demo(_) | CliCommand::Exec(_) | CliCommand::Monitor { .. } => {
             unreachable!("the command was run before")
         }
     }

@@ -13,6 +13,7 @@
 
 mod bare;
 mod case;
+mod exec;
 mod history;
 mod load;
 mod memory;
@@ -29,8 +30,10 @@ mod turns;
 use std::path::PathBuf;
 
 /// Names of the parts that can be measured.
-const PARTS: [&str; 11] =
-    ["latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "history", "top", "page"];
+const PARTS: [&str; 12] = [
+    "latency", "pace", "rules", "memory", "crowd", "procrun", "probing", "storm", "exec", "history", "top",
+    "page",
+];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -54,6 +57,7 @@ fn main() {
                 "pace" => turns::pace().await,
                 "rules" => rules::rules().await,
                 "storm" => storm::storm(),
+                "exec" => exec::exec(),
                 "history" => history::history(),
                 "top" => top::top(),
                 "page" => page::page().await,

@@ -62,7 +62,6 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::admin::ClientError;
 use crate::build_info;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
-use crate::direct::helper;
 use crate::install::InstallError;
 use crate::prober::EnforcementMode;
 use crate::procrun::monitor;
@@ -346,10 +345,6 @@ pub enum CliCommand {
         /// Directory of the container. It is only for readers of a process list.
         dir: String,
     },
-
-    /// Execute commands in containers. Started by `run` and `play` with `--exec direct`
-    #[command(name = helper::SUBCOMMAND, hide = true)]
-    ExecHelper,
 }
 
 /// Returns the parser of `play --enforce`. It refuses `kill`, since `play` always restarts the

@@ -31,6 +31,9 @@ use crate::hex::random_id;
 /// Begin of the message of every error of containerd's ExecSync.
 const FAILED: &str = "failed to exec in container";
 
+/// Time for which the end of a process is awaited whose helper has ended.
+const LOST_LIMIT: Duration = Duration::from_secs(5);
+
 /// Maximum length of a packet on a status socket, in bytes.
 const MAX_STATUS_BYTES: usize = 4096;
 
@@ -68,7 +71,10 @@ pub(super) struct ProcessTimes {
 
 /// Socket on which a child reports that it executes the command, or why it does not.
 #[derive(Debug)]
-struct StatusSocket(UnixStream);
+struct StatusSocket {
+    socket: UnixStream,
+    last: Report,
+}
 
 /// Last report on a status socket, and the pid of its sender.
 #[derive(Debug, Default)]
@@ -114,7 +120,7 @@ impl DirectCommand<'_> {
         helper: &HelperProcess,
         cancelled: &CancellationToken,
         mut exec: PendingExec,
-        status: StatusSocket,
+        mut status: StatusSocket,
         output: OutputReader,
     ) -> ExecResult {
         let timed_out = async {
@@ -142,9 +148,10 @@ impl DirectCommand<'_> {
             Ok(ExecEnd::NotStarted(refusal)) => {
                 return ExecResult::NotStarted { reason: refusal.reason, differences: refusal.differences };
             }
-            Err(_) => return self.lost(status).await,
+            Err(_) => return self.lost(status, cancelled).await,
         };
-        let report = status.last_report().await;
+        status.read_to_end().await;
+        let report = status.last;
         if !report.status.error.is_empty() {
             return not_started(report.status.error);
         }
@@ -172,16 +179,21 @@ impl DirectCommand<'_> {
     }
 
     /// Returns the result of an exec whose helper has ended. A command that was executed is killed.
-    async fn lost(&self, status: StatusSocket) -> ExecResult {
+    async fn lost(&self, mut status: StatusSocket, cancelled: &CancellationToken) -> ExecResult {
         // A child that has not executed the command ends with the helper.
-        let report = status.last_report().await;
-        if report.status.executed_at == 0 {
+        let ended = tokio::select! {
+            () = status.read_to_end() => true,
+            () = sleep(LOST_LIMIT) => false,
+            () = cancelled.cancelled() => false,
+        };
+        // Without the end, a process that hangs may still execute the command.
+        if ended && status.last.status.executed_at == 0 {
             return not_started("the exec helper has ended".to_owned());
         }
-        if let Some(pid) = report.pid
+        if let Some(pid) = status.last.pid
             && let Some(raw) = Pid::from_raw(pid)
             && let Ok(process) = pidfd_open(raw, PidfdFlags::empty())
-            && self.init.shares_cgroup(pid)
+            && self.init.shares_container(pid)
         {
             // The process may have exited.
             let _ = pidfd_send_signal(process, Signal::KILL);
@@ -198,19 +210,16 @@ impl StatusSocket {
         let (socket, child) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         // The pid of the sender accompanies each report.
         sockopt::set_socket_passcred(&socket, true)?;
-        Ok((Self(UnixStream::from_std(socket.into())?), child))
+        Ok((Self { socket: UnixStream::from_std(socket.into())?, last: Report::default() }, child))
     }
 
-    /// Waits until the child has closed its end, by an exec or its exit. Returns its last report.
-    async fn last_report(self) -> Report {
-        let mut last = Report::default();
-        loop {
-            let read = self.0.async_io(Interest::READABLE, || read_report(self.0.as_fd())).await;
-            match read {
-                // An error after the announcement of the exec takes its place.
-                Ok(Some(report)) => last = report,
-                Ok(None) | Err(_) => return last,
-            }
+    /// Reads reports until the child has closed its end, by an exec or its exit.
+    async fn read_to_end(&mut self) {
+        let Self { socket, last } = self;
+        // An error after the announcement of the exec takes its place.
+        while let Ok(Some(report)) = socket.async_io(Interest::READABLE, || read_report(socket.as_fd())).await
+        {
+            *last = report;
         }
     }
 }

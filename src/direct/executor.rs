@@ -22,7 +22,9 @@ use super::helper_process::{HelperProcess, PendingWatch};
 use super::init_process::{InitError, InitProcess, unified};
 use super::inspection::{InspectError, Inspected, inspect};
 use super::protocol::{Attributes, Launch, Recorded};
-use super::verification::{Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification};
+use super::verification::{
+    Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification, VerificationState,
+};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
@@ -75,6 +77,8 @@ struct RequestedContainer {
     verification: Mutex<Verification>,
     /// Whether a command is being recorded.
     recording: AtomicBool,
+    /// Ends the wait for the exit of the init process.
+    _wait: DropGuard,
 }
 
 /// A command that was executed.
@@ -185,13 +189,19 @@ impl ExecutorState {
         match command.run(&helper, cancelled).await {
             ExecResult::Done(response, process) => {
                 // Without times, the helper ended before it reported the comparison.
-                if compares && process.is_some() {
-                    container.lock().on_equal(&record);
-                    info!(container = %container.id, "direct exec: the container is verified");
+                if process.is_some() {
+                    container.lock().on_executed();
+                    if compares {
+                        container.lock().on_equal(&record);
+                        info!(container = %container.id, "direct exec: the container is verified");
+                    }
                 }
                 Ok(Executed { response, times: process.map(|process| times(requested, process)) })
             }
             ExecResult::NotStarted { reason, differences } if differences.is_empty() => {
+                if !helper.has_ended() {
+                    container.lock().on_failure(&reason);
+                }
                 Err(not_started(reason))
             }
             ExecResult::NotStarted { differences, .. } => {
@@ -232,19 +242,22 @@ impl ExecutorState {
         if let Some(known) = containers.get(id)
             && known.socket == socket
             && (known.inspected.get().is_some() || known.inspected_at.elapsed() < INSPECT_INTERVAL)
+            && !known.lock().is_outdated()
         {
             return known.clone();
         }
+        let dropped = CancellationToken::new();
         let container = Arc::new(RequestedContainer {
             id: id.clone(),
             socket,
             inspected_at: Instant::now(),
             inspected: OnceLock::new(),
-            verification: Mutex::new(Verification::Unverified { attempts: 0 }),
+            verification: Mutex::default(),
             recording: AtomicBool::new(false),
+            _wait: dropped.clone().drop_guard(),
         });
         containers.insert(id.clone(), container.clone());
-        tokio::spawn(self.clone().inspect(container.clone()));
+        tokio::spawn(self.clone().inspect(container.clone(), dropped));
         container
     }
 
@@ -258,7 +271,7 @@ impl ExecutorState {
 
     /// Requests the specification of a container and opens its init process. Forgets the container
     /// when that exits.
-    async fn inspect(self: Arc<Self>, container: Arc<RequestedContainer>) {
+    async fn inspect(self: Arc<Self>, container: Arc<RequestedContainer>, dropped: CancellationToken) {
         let inspected = match inspect(&self.client, &container.id).await {
             Ok(inspected) => inspected,
             Err(InspectError::Unavailable) => return self.forget(&container),
@@ -269,9 +282,15 @@ impl ExecutorState {
         // The receiver only waits until the pidfd is readable, which needs no pipe.
         let pidfd = inspected.init.pidfd.try_clone().and_then(pipe::Receiver::from_owned_fd_unchecked);
         let _ = container.inspected.set(inspected);
-        if let Ok(exit) = pidfd {
-            let _ = exit.readable().await;
-            self.forget(&container);
+        let Ok(exit) = pidfd else { return };
+        // The task must not keep a container that was forgotten meanwhile, nor its descriptors.
+        let weak = Arc::downgrade(&container);
+        drop(container);
+        tokio::select! {
+            _ = exit.readable() => if let Some(container) = weak.upgrade() {
+                self.forget(&container);
+            },
+            () = dropped.cancelled() => {}
         }
     }
 
@@ -288,7 +307,7 @@ impl ExecutorState {
         }
         container.lock().on_attempt();
         let watched = async {
-            let cgroups = inspected.init.watched_cgroups(&container.id).map_err(|error| error.to_string())?;
+            let cgroups = inspected.init.watched_cgroups().map_err(|error| error.to_string())?;
             let watch = helper.watch(argv.clone(), cgroups).await;
             watch.map_err(|error| format!("the exec helper cannot be reached: {error}"))
         };
@@ -309,11 +328,11 @@ impl ExecutorState {
         let containers = lock(&self.containers);
         let state = |container: &Arc<RequestedContainer>| {
             let verification = container.lock();
-            let (state, attempts, reason) = match &*verification {
-                Verification::Unverified { attempts } => ("unverified", *attempts, None),
-                Verification::Recorded(_) => ("recorded", 0, None),
-                Verification::Verified(_) => ("verified", 0, None),
-                Verification::Forwarded(reason) => ("forwarded", 0, Some(reason.to_string())),
+            let (state, attempts, reason) = match &verification.state {
+                VerificationState::Unverified { attempts } => ("unverified", *attempts, None),
+                VerificationState::Recorded(_) => ("recorded", 0, None),
+                VerificationState::Verified(_) => ("verified", 0, None),
+                VerificationState::Forwarded(reason) => ("forwarded", 0, Some(reason.to_string())),
             };
             DirectContainer { id: container.id.clone(), state, attempts, reason }
         };
@@ -336,15 +355,20 @@ async fn finish_record(
         recorded = &mut watch.end => recorded.ok(),
         () = late => None,
     };
+    let ended = watch.helper_has_ended();
+    let failure = |reason: &str| {
+        debug!(container = %container.id, reason, "no process was recorded");
+        if !ended {
+            container.lock().on_failure(reason);
+        }
+    };
     match (recorded, container.inspected.get()) {
         (Some(Ok(recorded)), Some(inspected)) => match new_record(&container.id, inspected, recorded) {
             Ok(record) => container.lock().on_recorded(argv, record),
             Err(reason) => container.lock().forward(ForwardReason::Unsupported(reason)),
         },
-        (Some(Err(failed)), _) => {
-            debug!(container = %container.id, reason = failed.reason, "no process was recorded");
-        }
-        _ => debug!(container = %container.id, "the process of the runtime was not seen"),
+        (Some(Err(failed)), _) => failure(&failed.reason),
+        _ => failure("the process of the runtime was not seen"),
     }
     container.recording.store(false, Ordering::Relaxed);
 }

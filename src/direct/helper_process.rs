@@ -118,13 +118,14 @@ impl HelperProcess {
     /// Launches a command. Fails if the request cannot be sent, and nothing is started then.
     pub(super) async fn launch(
         &self,
-        launch: Launch,
+        mut launch: Launch,
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<PendingExec> {
         let number = self.next_number();
+        launch.exec = number;
         let (sender, end) = oneshot::channel();
         lock(&self.pending).execs.insert(number, sender);
-        let request = HelperCommand::Launch(Box::new(Launch { exec: number, ..launch }));
+        let request = HelperCommand::Launch(Box::new(launch));
         if let Err(error) = self.send(request, descriptors).await {
             lock(&self.pending).execs.remove(&number);
             return Err(error);
@@ -167,6 +168,13 @@ impl HelperProcess {
 impl Drop for HelperProcess {
     fn drop(&mut self) {
         self.dropped.cancel();
+    }
+}
+
+impl PendingWatch {
+    /// Returns whether the helper has ended, so that the watch ends without an event.
+    pub(super) fn helper_has_ended(&self) -> bool {
+        self.helper.has_ended()
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) struct InitProcess {
     cgroup: String,
     /// Directory of the cgroup.
     cgroup_dir: PathBuf,
+    /// The cgroup of the container: that of the process, or one above it that is named after the
+    /// container, if the process has moved.
+    container_cgroup: String,
 }
 
 /// Version of a file.
@@ -61,8 +64,8 @@ pub(super) enum InitError {
 }
 
 impl InitProcess {
-    /// Opens the init process with this pid.
-    pub(super) fn open(pid: i32) -> Result<Self, InitError> {
+    /// Opens the init process of a container, which has this pid.
+    pub(super) fn open(pid: i32, container_id: &str) -> Result<Self, InitError> {
         let raw = Pid::from_raw(pid).ok_or(InitError::Exited)?;
         let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|_| InitError::Exited)?;
         let cgroups = read_cgroups(pid)?;
@@ -72,7 +75,8 @@ impl InitProcess {
         }
         let cgroup = unified(&cgroups).ok_or(InitError::CgroupV1)?.to_owned();
         let cgroup_dir = mount_point().ok_or(InitError::NotMounted)?.join(cgroup.trim_start_matches('/'));
-        Ok(Self { pid, pidfd, cgroup, cgroup_dir })
+        let container_cgroup = container_cgroup(&cgroup, container_id).to_owned();
+        Ok(Self { pid, pidfd, cgroup, cgroup_dir, container_cgroup })
     }
 
     /// Fails if a command must not be run beside the process now.
@@ -103,27 +107,19 @@ impl InitProcess {
         open_dir(&path)
     }
 
-    /// Opens the cgroups into which the runtime may put a command: that of the process, and the one
-    /// above it that is named after the container, if the process has moved. Returns the path of
-    /// the uppermost too.
-    pub(super) fn watched_cgroups(&self, container_id: &str) -> Result<(Vec<OwnedFd>, String), InitError> {
+    /// Opens the cgroups into which the runtime may put a command: that of the process, and that of
+    /// the container. Returns the path of the latter too.
+    pub(super) fn watched_cgroups(&self) -> Result<(Vec<OwnedFd>, String), InitError> {
         let mut dirs = vec![open_dir(&self.cgroup_dir)?];
-        let named =
-            |dir: &&Path| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(container_id));
-        let cgroup = Path::new(&self.cgroup);
-        let Some(uppermost) = cgroup.ancestors().skip(1).find(named) else {
-            return Ok((dirs, self.cgroup.clone()));
-        };
-        let depth = cgroup.components().count() - uppermost.components().count();
-        if let Some(dir) = self.cgroup_dir.ancestors().nth(depth) {
-            dirs.push(open_dir(dir)?);
+        if self.container_cgroup != self.cgroup {
+            dirs.push(Self::open_cgroup(&self.container_cgroup)?);
         }
-        Ok((dirs, uppermost.display().to_string()))
+        Ok((dirs, self.container_cgroup.clone()))
     }
 
-    /// Returns whether a process is in the cgroup of the container.
-    pub(super) fn shares_cgroup(&self, pid: i32) -> bool {
-        read_cgroups(pid).is_ok_and(|cgroups| unified(&cgroups) == Some(&self.cgroup))
+    /// Returns whether a process is in the cgroup of the container, or in one below it.
+    pub(super) fn shares_container(&self, pid: i32) -> bool {
+        read_cgroups(pid).is_ok_and(|cgroups| is_below(&cgroups, &self.container_cgroup))
     }
 
     /// Returns the version of the container's `/etc/passwd`; `None` if it has none.
@@ -139,6 +135,18 @@ impl InitProcess {
 /// Returns the path of the unified hierarchy in a `/proc/PID/cgroup`.
 pub(super) fn unified(cgroups: &str) -> Option<&str> {
     cgroups.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+/// Returns whether the cgroup in a `/proc/PID/cgroup` is this one, or below it.
+pub(super) fn is_below(cgroups: &str, cgroup: &str) -> bool {
+    unified(cgroups).is_some_and(|found| Path::new(found).starts_with(cgroup))
+}
+
+/// Returns the cgroup at or above `cgroup` that is named after a container, or else `cgroup`.
+fn container_cgroup<'a>(cgroup: &'a str, container_id: &str) -> &'a str {
+    let named =
+        |dir: &&Path| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(container_id));
+    Path::new(cgroup).ancestors().find(named).and_then(Path::to_str).unwrap_or(cgroup)
 }
 
 fn v1_lines(cgroups: &str) -> impl Iterator<Item = &str> {
@@ -170,7 +178,7 @@ fn open_dir(path: &Path) -> Result<OwnedFd, InitError> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -182,19 +190,75 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_exited_is_noticed() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let pid = child.id().cast_signed();
-        let init = InitProcess::open(pid);
-        let checked = init.as_ref().map(InitProcess::check);
-        // The program ends with its input.
+    fn the_cgroup_of_a_container_is_found_above_that_of_its_init_process() {
+        assert_eq!(
+            container_cgroup("/pod1/cri-containerd-c1.scope/init", "c1"),
+            "/pod1/cri-containerd-c1.scope"
+        );
+        assert_eq!(container_cgroup("/pod1/c1", "c1"), "/pod1/c1");
+        assert_eq!(container_cgroup("/other/init", "c1"), "/other/init");
+        assert!(is_below("0::/pod1/c1/command\n", "/pod1/c1"));
+        assert!(!is_below("0::/pod1/c12\n", "/pod1/c1"));
+    }
+
+    fn cat() -> Child {
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Ends a program that reads its input.
+    fn end(mut child: Child) {
         drop(child.stdin.take());
         child.wait().unwrap();
-        if matches!(init, Err(InitError::NotMounted)) {
-            return;
+    }
+
+    /// Opens a process as an init process whose cgroup has this directory.
+    fn init(process: &Child, cgroup_dir: &Path) -> InitProcess {
+        let pid = process.id().cast_signed();
+        let cgroup = unified(&read_cgroups(pid).unwrap()).unwrap().to_owned();
+        InitProcess {
+            pid,
+            pidfd: pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap(),
+            container_cgroup: cgroup.clone(),
+            cgroup,
+            cgroup_dir: cgroup_dir.to_owned(),
         }
-        checked.unwrap().unwrap();
-        assert!(matches!(init.unwrap().check(), Err(InitError::Exited)));
-        assert!(matches!(InitProcess::open(pid), Err(InitError::Exited)));
+    }
+
+    #[test]
+    fn a_process_that_has_exited_or_is_frozen_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |events: &str| fs::write(dir.path().join("cgroup.events"), events).unwrap();
+        let process = cat();
+        let init = init(&process, dir.path());
+        write("populated 1\nfrozen 0\n");
+        let running = init.check();
+        write("populated 1\nfrozen 1\n");
+        let frozen = init.check();
+        end(process);
+        running.unwrap();
+        assert!(matches!(frozen, Err(InitError::Frozen)), "{frozen:?}");
+        assert!(matches!(init.check(), Err(InitError::Exited)));
+        assert!(matches!(InitProcess::open(init.pid, "c1"), Err(InitError::Exited)));
+    }
+
+    #[test]
+    fn another_process_with_the_pid_of_an_init_process_is_not_taken_for_it() {
+        const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+        let dir = tempfile::tempdir().unwrap();
+        let first = cat();
+        let init = init(&first, dir.path());
+        end(first);
+        loop {
+            // Only root can choose the next pid. Another process may get it.
+            let chosen = fs::write(LAST_PID, (init.pid - 1).to_string()).is_ok();
+            let second = cat();
+            let has_pid = second.id().cast_signed() == init.pid;
+            let checked = init.check();
+            end(second);
+            assert!(matches!(checked, Err(InitError::Exited)), "{checked:?}");
+            if has_pid || !chosen {
+                return;
+            }
+        }
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn inspect(
     let (info, config) = info.ok_or(InspectError::Unavailable)?;
     let drain_limit = drain_limit(&config).map_err(InspectError::Unsupported)?;
     let spec = ContainerSpec::read(&info).map_err(|reason| InspectError::Unsupported(reason.to_string()))?;
-    let init = InitProcess::open(spec.init).map_err(|error| match error {
+    let init = InitProcess::open(spec.init, container_id).map_err(|error| match error {
         InitError::Exited => InspectError::Unavailable,
         reason => InspectError::Unsupported(reason.to_string()),
     })?;

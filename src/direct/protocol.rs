@@ -11,6 +11,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// Maximum length of a packet, in bytes. The environment and the arguments of a command make up
 /// most of it. The default limit of the system for sent bytes that are not received has room for
@@ -288,6 +289,33 @@ impl HelperReply {
     }
 }
 
+// Texts that may be secret are overwritten, since later children of the helper get a copy of its
+// memory.
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        self.argv.zeroize();
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        self.env.zeroize();
+    }
+}
+
+impl Drop for SnapshotField {
+    fn drop(&mut self) {
+        self.value.zeroize();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.argv.zeroize();
+    }
+}
+
 /// Sends a message with descriptors. Fails with `InvalidInput` if the message is too long.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
@@ -297,7 +325,7 @@ pub(super) fn send(
     if message.encoded_len() > MAX_PACKET_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"));
     }
-    let bytes = message.encode_to_vec();
+    let bytes = Zeroizing::new(message.encode_to_vec());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LAUNCH_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -310,8 +338,8 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Receives a message and its descriptors, with `buffer` of [`MAX_PACKET_BYTES`]. Returns `None` if
-/// the peer has closed its end.
+/// Receives a message and its descriptors, with `buffer` of [`MAX_PACKET_BYTES`], which is
+/// overwritten. Returns `None` if the peer has closed its end.
 pub(super) fn receive<M: Message + Default>(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -334,6 +362,7 @@ pub(super) fn receive<M: Message + Default>(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the packet is too long"));
     }
     let message = M::decode(&buffer[..received.bytes]);
+    buffer[..received.bytes].zeroize();
     let message = message.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok(Some((message, descriptors)))
 }

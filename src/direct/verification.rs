@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! Unverified ──recorded──► Recorded ──no difference──► Verified
-//!      └───────────────────────┴──unsupported, or a difference──► Forwarded
+//!      ▲    └──────────────────┴──unsupported, or a difference──► Forwarded
+//!      └──────after an interval, if the reason is repeated failures──┘
 //! ```
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::init_process::PasswdVersion;
 use super::protocol::{Attributes, Difference, Snapshot};
@@ -17,6 +21,12 @@ use crate::policy::ForwardKind;
 /// Maximum number of commands of a container whose records are kept. The oldest make room.
 const MAX_RECORDS: usize = 8;
 
+/// Number of failures in a row after which the runtime runs all commands of a container.
+const MAX_FAILURES: u32 = 20;
+
+/// Time after which a container with too many failures is verified again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+
 /// Begin of the reason for which a command of a container is not executed yet.
 pub(super) const UNVERIFIED: &str = "unverified: ";
 
@@ -25,7 +35,17 @@ pub(super) type Argv = Vec<Vec<u8>>;
 
 /// Verification of a container.
 #[derive(Clone, Debug)]
-pub(super) enum Verification {
+pub(super) struct Verification {
+    pub(super) state: VerificationState,
+    /// Number of commands in a row that were neither recorded nor started.
+    failures: u32,
+    /// Time of the next verification, after too many failures.
+    retry_at: Option<Instant>,
+}
+
+/// State of a [`Verification`].
+#[derive(Clone, Debug)]
+pub(super) enum VerificationState {
     /// No process of the runtime has been recorded.
     Unverified {
         /// Number of attempts to record one.
@@ -70,6 +90,9 @@ pub(super) enum ForwardReason {
     /// The container needs a feature that the helper lacks.
     #[error("{0}")]
     Unsupported(String),
+    /// The helper could neither record nor start a number of commands in a row.
+    #[error("{MAX_FAILURES} commands in a row could be neither recorded nor started: {0}")]
+    Failed(String),
     /// A process of the helper differed from the runtime's.
     #[error("a process would differ from the runtime's in {}", fields(.0))]
     Differs(Vec<Difference>),
@@ -88,52 +111,85 @@ pub(super) enum Route {
     Forward(ForwardKind, String),
 }
 
+impl Default for Verification {
+    fn default() -> Self {
+        Self { state: VerificationState::Unverified { attempts: 0 }, failures: 0, retry_at: None }
+    }
+}
+
 impl Verification {
     /// Returns the way in which a command is run.
     pub(super) fn route(&self, argv: &Argv) -> Route {
-        match self {
-            Self::Unverified { .. } => Route::Record,
-            Self::Recorded(records) => match records.iter().find(|(recorded, _)| recorded == argv) {
-                Some((_, record)) => Route::Compare(record.clone()),
-                None => Route::Record,
-            },
-            Self::Verified(record) => Route::Direct(record.clone()),
-            Self::Forwarded(reason) => Route::Forward(ForwardKind::Unsupported, reason.to_string()),
+        match &self.state {
+            VerificationState::Unverified { .. } => Route::Record,
+            VerificationState::Recorded(records) => {
+                match records.iter().find(|(recorded, _)| recorded == argv) {
+                    Some((_, record)) => Route::Compare(record.clone()),
+                    None => Route::Record,
+                }
+            }
+            VerificationState::Verified(record) => Route::Direct(record.clone()),
+            VerificationState::Forwarded(reason) => {
+                Route::Forward(ForwardKind::Unsupported, reason.to_string())
+            }
         }
+    }
+
+    /// Returns whether the container must be verified again.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.retry_at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Counts an attempt to record a process.
     pub(super) fn on_attempt(&mut self) {
-        if let Self::Unverified { attempts } = self {
+        if let VerificationState::Unverified { attempts } = &mut self.state {
             *attempts += 1;
         }
     }
 
     /// Adds the record of a command.
     pub(super) fn on_recorded(&mut self, argv: Argv, record: Record) {
-        match self {
-            Self::Unverified { .. } => *self = Self::Recorded([(argv, Arc::new(record))].into()),
-            Self::Recorded(records) => {
+        self.failures = 0;
+        match &mut self.state {
+            VerificationState::Unverified { .. } => {
+                self.state = VerificationState::Recorded([(argv, Arc::new(record))].into());
+            }
+            VerificationState::Recorded(records) => {
                 records.retain(|(recorded, _)| *recorded != argv);
                 if records.len() >= MAX_RECORDS {
                     records.pop_front();
                 }
                 records.push_back((argv, Arc::new(record)));
             }
-            Self::Verified(_) | Self::Forwarded(_) => {}
+            VerificationState::Verified(_) | VerificationState::Forwarded(_) => {}
         }
+    }
+
+    /// Notes that the helper has run a command.
+    pub(super) fn on_executed(&mut self) {
+        self.failures = 0;
     }
 
     /// Notes that a process of the helper did not differ from this record.
     pub(super) fn on_equal(&mut self, record: &Arc<Record>) {
-        if let Self::Recorded(_) = self {
-            *self = Self::Verified(record.clone());
+        if let VerificationState::Recorded(_) = self.state {
+            self.state = VerificationState::Verified(record.clone());
+        }
+    }
+
+    /// Notes that a command was neither recorded nor started. After too many of them, the runtime
+    /// runs all commands for a while, since each attempt takes time.
+    pub(super) fn on_failure(&mut self, reason: &str) {
+        self.failures += 1;
+        if self.failures >= MAX_FAILURES && self.retry_at.is_none() {
+            self.forward(ForwardReason::Failed(reason.to_owned()));
+            self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
         }
     }
 
     /// Leaves all commands to the runtime from now on.
     pub(super) fn forward(&mut self, reason: ForwardReason) {
-        *self = Self::Forwarded(Arc::new(reason));
+        self.state = VerificationState::Forwarded(Arc::new(reason));
     }
 }
 
@@ -172,10 +228,10 @@ mod tests {
 
     #[test]
     fn a_container_is_verified_by_a_command_that_the_runtime_has_run_before() {
-        let mut verification = Verification::Unverified { attempts: 0 };
+        let mut verification = Verification::default();
         assert!(matches!(verification.route(&argv("true")), Route::Record));
         verification.on_attempt();
-        assert!(matches!(verification, Verification::Unverified { attempts: 1 }));
+        assert!(matches!(verification.state, VerificationState::Unverified { attempts: 1 }));
         verification.on_recorded(argv("true"), record());
         assert!(matches!(verification.route(&argv("cat")), Route::Record), "cat was not recorded");
         let record = compared(&verification, "true");
@@ -185,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_difference_leaves_all_commands_to_the_runtime_and_is_named() {
-        let mut verification = Verification::Recorded(VecDeque::new());
+        let mut verification = Verification::default();
         let difference =
             Difference { field: "Umask".to_owned(), runtime: "0022".to_owned(), direct: "0077".to_owned() };
         verification.forward(ForwardReason::Differs(vec![difference]));
@@ -199,12 +255,36 @@ mod tests {
 
     #[test]
     fn the_oldest_record_makes_room_for_another_command() {
-        let mut verification = Verification::Unverified { attempts: 0 };
+        let mut verification = Verification::default();
         for number in 0..=MAX_RECORDS {
             verification.on_recorded(argv(&number.to_string()), record());
         }
         assert!(matches!(verification.route(&argv("0")), Route::Record));
         compared(&verification, "1");
         compared(&verification, &MAX_RECORDS.to_string());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_in_a_row_leave_all_commands_to_the_runtime_for_a_while() {
+        let mut verification = Verification::default();
+        let fail = |verification: &mut Verification, count: u32| {
+            (0..count).for_each(|_| verification.on_failure("program: not found"));
+        };
+        fail(&mut verification, MAX_FAILURES - 1);
+        verification.on_recorded(argv("true"), record());
+        fail(&mut verification, MAX_FAILURES - 1);
+        let record = compared(&verification, "true");
+        verification.on_equal(&record);
+        verification.on_executed();
+        fail(&mut verification, MAX_FAILURES - 1);
+        assert!(matches!(verification.route(&argv("true")), Route::Direct(_)), "not in a row");
+        fail(&mut verification, 1);
+        let Route::Forward(ForwardKind::Unsupported, reason) = verification.route(&argv("true")) else {
+            panic!("{verification:?}")
+        };
+        assert_eq!(reason, "20 commands in a row could be neither recorded nor started: program: not found");
+        assert!(!verification.is_outdated());
+        tokio::time::advance(RETRY_INTERVAL).await;
+        assert!(verification.is_outdated());
     }
 }

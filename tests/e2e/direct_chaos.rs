@@ -1,5 +1,6 @@
-//! Commands without the runtime while the helper is killed, containers are paused, and their init
-//! processes are killed. `PROBESHIM_CHAOS_EXECS` changes the number of commands.
+//! Commands without the runtime while the helper is killed, and containers are paused, killed,
+//! removed, and have too little memory and too many processes. `PROBESHIM_CHAOS_EXECS` changes the
+//! number of commands.
 
 use std::collections::HashMap;
 use std::fs;
@@ -42,6 +43,11 @@ struct Target {
     id: Mutex<String>,
 }
 
+/// Returns the time for which a container is in trouble.
+fn pause(random: &mut fastrand::Rng) -> Duration {
+    Duration::from_millis(random.u64(1..100))
+}
+
 /// Answer that a client received to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
@@ -82,9 +88,12 @@ async fn under_chaos_no_command_is_lost_executed_twice_or_executed_outside_its_c
     while workers.iter().any(|worker| !worker.is_finished()) {
         sleep(Duration::from_millis(random.u64(20..200))).await;
         let target = &targets[random.usize(..CONTAINERS)];
-        match random.u8(..8) {
+        match random.u8(..10) {
             0 => target.replace(&crictl, containerd.folder()),
-            1..4 => target.pause(Duration::from_millis(random.u64(1..100))).await,
+            1 | 2 => target.set(&crictl, "cgroup.freeze", "1", "0", pause(&mut random)).await,
+            // With the limits, not even the shell of a command can be started.
+            3 => target.set(&crictl, "pids.max", "1", "max", pause(&mut random)).await,
+            4 => target.set(&crictl, "memory.max", "65536", "max", pause(&mut random)).await,
             _ => {
                 if let Some(helper) = helper_of(shim.pid()) {
                     let _ = kill_process(helper, Signal::KILL);
@@ -168,16 +177,21 @@ impl Target {
         Pid::from_raw(i32::try_from(inspected["info"]["pid"].as_i64()?).unwrap())
     }
 
-    /// Freezes the cgroup of the container for a time.
-    async fn pause(&self, time: Duration) {
-        let id = self.id.lock().unwrap().clone();
+    /// Sets a file of the container's cgroup for a time, if it has the file.
+    async fn set(&self, crictl: &Crictl, file: &str, value: &str, normal: &str, time: Duration) {
+        let Some(init) = self.init(crictl) else { return };
+        let Ok(cgroups) = fs::read_to_string(format!("/proc/{}/cgroup", init.as_raw_nonzero())) else {
+            return;
+        };
+        let cgroup = cgroups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
         let mounts = Process::myself().unwrap().mountinfo().unwrap();
         let unified = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").unwrap().mount_point;
-        let freeze = unified.join("k8s.io").join(id).join("cgroup.freeze");
-        // The container may have been removed.
-        let _ = fs::write(&freeze, "1");
-        sleep(time).await;
-        let _ = fs::write(&freeze, "0");
+        let file = unified.join(cgroup).join(file);
+        // The container may have been removed, and the kernel may lack the controller.
+        if fs::write(&file, value).is_ok() {
+            sleep(time).await;
+            let _ = fs::write(&file, normal);
+        }
     }
 
     /// Returns the lines that commands have written.

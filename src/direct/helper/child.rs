@@ -1,13 +1,15 @@
 //! The child: joins the container, takes its attributes, and executes the command. The order is
 //! that of runc (`libcontainer/setns_init_linux.go`: `Init`, `finalizeNamespace`).
 
+use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, Uid, accessat, fchown, fstat, stat};
 use rustix::process::{Signal, chdir, getcwd, set_parent_process_death_signal, setpgid, setsid, umask};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -44,6 +46,19 @@ impl<T, E: Into<io::Error>> FailedStep<T> for Result<T, E> {
     }
 }
 
+/// A new process of the helper, with what it needs for a launch.
+#[derive(Debug)]
+pub(super) struct Child<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) descriptors: &'a [OwnedFd; LAUNCH_DESCRIPTORS],
+    /// Pidfd of the helper.
+    pub(super) helper: BorrowedFd<'a>,
+    /// Pipe that gets a byte once the process is traced, if it must be.
+    pub(super) gate: Option<OwnedFd>,
+    /// The capabilities that the kernel knows. It refuses the others.
+    pub(super) known_capabilities: CapabilitySet,
+}
+
 /// Files that the child opens before it joins the container, where `/proc` is not that of the
 /// container.
 struct ProcFiles {
@@ -51,81 +66,105 @@ struct ProcFiles {
     apparmor_exec: Option<File>,
 }
 
-/// Runs the command of a launch in place of this process, which is a new child of the helper. Ends
-/// the process if a step fails, and reports the step on the status socket.
-pub(super) fn run(launch: &Launch, descriptors: &[OwnedFd; LAUNCH_DESCRIPTORS]) -> ! {
-    let [_, _, _, status, ..] = descriptors;
-    let status = status.as_fd();
-    let Err(error) = prepare_and_execute(launch, descriptors);
-    let _ = send(status, &ChildStatus { executed_at: 0, error: error.to_string() }, &[]);
-    sys::exit_now()
+impl Child<'_> {
+    /// Runs the command in place of this process. Ends the process if a step fails, and reports the
+    /// step on the status socket.
+    pub(super) fn run(mut self) -> ! {
+        let [_, _, _, status, ..] = self.descriptors;
+        let Err(error) = self.leave_helper().and_then(|()| self.execute());
+        let _ = send(status.as_fd(), &ChildStatus { executed_at: 0, error: error.to_string() }, &[]);
+        sys::exit_now()
+    }
+
+    /// Closes the descriptors of the helper, and waits until the helper traces this process, if it
+    /// must.
+    fn leave_helper(&mut self) -> Result<(), StepError> {
+        // If the helper is killed, a child that has not executed its command ends too.
+        set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
+        // The helper may have been killed before. Its pidfd is readable then.
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut helper = [PollFd::new(&self.helper, PollFlags::IN)];
+        if poll(&mut helper, Some(&now)).step("helper")? > 0 {
+            sys::exit_now();
+        }
+        let [stdin, stdout, stderr, status, init, _] = self.descriptors;
+        let gate = self.gate.as_ref().unwrap_or(init);
+        let kept = [stdin, stdout, stderr, status, init, gate];
+        sys::close_all_but(kept.map(OwnedFd::as_fd)).step("descriptors")?;
+        // Without a byte, the helper has ended, and the process would not be compared.
+        if let Some(gate) = &self.gate
+            && rustix::io::read(gate, &mut [0]) != Ok(1)
+        {
+            sys::exit_now();
+        }
+        Ok(())
+    }
+
+    fn execute(&self) -> Result<Infallible, StepError> {
+        let Self { launch, descriptors: [stdin, stdout, stderr, status, init, _], .. } = self;
+        let missing = || io::Error::from(io::ErrorKind::InvalidData);
+        let attributes = launch.attributes.as_ref().ok_or_else(missing).step("attributes")?;
+        let argv = c_strings(&launch.argv).step("arguments")?;
+        let env = c_strings(&attributes.env).step("environment")?;
+
+        let files = ProcFiles::open(attributes).step("files in /proc")?;
+        (&files.oom_score_adj)
+            .write_all(attributes.oom_score_adj.to_string().as_bytes())
+            .step("oom_score_adj")?;
+        let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
+        move_into_thread_name_spaces(init.as_fd(), namespaces).step("namespaces")?;
+        if attributes.leads_session {
+            setsid().step("session")?;
+        } else if attributes.leads_group {
+            setpgid(None, None).step("process group")?;
+        }
+        dup2_stdin(stdin).step("standard input")?;
+        dup2_stdout(stdout).step("standard output")?;
+        dup2_stderr(stderr).step("standard error")?;
+        set_signals(attributes.ignored_signals);
+
+        if let Some(name) = &attributes.keyring {
+            let name = CString::new(name.as_str()).map_err(io::Error::from).step("session keyring")?;
+            sys::join_session_keyring(&name).step("session keyring")?;
+        }
+        if attributes.no_new_privs {
+            set_no_new_privs(true).step("no_new_privs")?;
+        }
+        umask(Mode::from_raw_mode(attributes.umask));
+        for limit in &attributes.rlimits {
+            sys::set_rlimit(limit.resource, limit.soft, limit.hard).step("resource limits")?;
+        }
+        // Without no_new_privs, a filter needs a capability that the process drops below.
+        if !attributes.no_new_privs {
+            install_filters(attributes)?;
+        }
+        become_user(attributes, self.known_capabilities)?;
+        // The kernel forgets the signal when a process changes its user.
+        set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
+        if let (Some(mut file), Some(profile)) = (files.apparmor_exec.as_ref(), &attributes.apparmor_profile)
+        {
+            file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
+        }
+        let program = launch.argv.first().ok_or_else(missing).step("arguments")?;
+        let path = look_path(OsStr::from_bytes(program), &attributes.env).step("program")?;
+        let path = CString::new(path.into_os_string().as_bytes()).map_err(io::Error::from).step("program")?;
+
+        drop(files);
+        // The command must not find a descriptor of the host (CVE-2024-21626). The status socket
+        // closes at the exec.
+        sys::close_all_but([status.as_fd()]).step("descriptors")?;
+        set_parent_process_death_signal(None).step("death signal")?;
+        let announcement = ChildStatus { executed_at: now(), error: String::new() };
+        send(status.as_fd(), &announcement, &[]).step("status")?;
+        if attributes.no_new_privs {
+            install_filters(attributes)?;
+        }
+        Err(sys::execute(&path, &argv, &env)).step("exec")
+    }
 }
 
-fn prepare_and_execute(
-    launch: &Launch,
-    [stdin, stdout, stderr, status, init, _]: &[OwnedFd; LAUNCH_DESCRIPTORS],
-) -> Result<std::convert::Infallible, StepError> {
-    let missing = || io::Error::from(io::ErrorKind::InvalidData);
-    let attributes = launch.attributes.as_ref().ok_or_else(missing).step("attributes")?;
-    let strings = |texts: &[Vec<u8>]| texts.iter().map(|text| CString::new(&text[..])).collect();
-    let argv: Result<Vec<CString>, _> = strings(&launch.argv);
-    let argv = argv.map_err(io::Error::from).step("arguments")?;
-    let env: Result<Vec<CString>, _> = strings(&attributes.env);
-    let env = env.map_err(io::Error::from).step("environment")?;
-
-    // If the helper is killed, a child that has not executed its command ends too.
-    set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    let files = ProcFiles::open(attributes).step("files in /proc")?;
-    (&files.oom_score_adj)
-        .write_all(attributes.oom_score_adj.to_string().as_bytes())
-        .step("oom_score_adj")?;
-    let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
-    move_into_thread_name_spaces(init.as_fd(), namespaces).step("namespaces")?;
-    if attributes.leads_session {
-        setsid().step("session")?;
-    } else if attributes.leads_group {
-        setpgid(None, None).step("process group")?;
-    }
-    dup2_stdin(stdin).step("standard input")?;
-    dup2_stdout(stdout).step("standard output")?;
-    dup2_stderr(stderr).step("standard error")?;
-    set_signals(attributes.ignored_signals);
-
-    if let Some(name) = &attributes.keyring {
-        let name = CString::new(name.as_str()).map_err(io::Error::from).step("session keyring")?;
-        sys::join_session_keyring(&name).step("session keyring")?;
-    }
-    if attributes.no_new_privs {
-        set_no_new_privs(true).step("no_new_privs")?;
-    }
-    umask(Mode::from_raw_mode(attributes.umask));
-    for limit in &attributes.rlimits {
-        sys::set_rlimit(limit.resource, limit.soft, limit.hard).step("resource limits")?;
-    }
-    // Without no_new_privs, a filter needs a capability that the process drops below.
-    if !attributes.no_new_privs {
-        install_filters(attributes)?;
-    }
-    become_user(attributes)?;
-    // The kernel forgets the signal when a process changes its user.
-    set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-    if let (Some(mut file), Some(profile)) = (files.apparmor_exec.as_ref(), &attributes.apparmor_profile) {
-        file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
-    }
-    let program = launch.argv.first().ok_or_else(missing).step("arguments")?;
-    let path = look_path(OsStr::from_bytes(program), &attributes.env).step("program")?;
-    let path = CString::new(path.into_os_string().as_bytes()).map_err(io::Error::from).step("program")?;
-
-    drop(files);
-    // The command must not find a descriptor of the host (CVE-2024-21626). The status socket closes
-    // at the exec.
-    sys::close_all_but(status.as_fd()).step("descriptors")?;
-    set_parent_process_death_signal(None).step("death signal")?;
-    send(status.as_fd(), &ChildStatus { executed_at: now(), error: String::new() }, &[]).step("status")?;
-    if attributes.no_new_privs {
-        install_filters(attributes)?;
-    }
-    Err(sys::execute(&path, &argv, &env)).step("exec")
+fn c_strings(texts: &[Vec<u8>]) -> io::Result<Vec<CString>> {
+    texts.iter().map(|text| CString::new(&text[..]).map_err(io::Error::from)).collect()
 }
 
 impl ProcFiles {
@@ -152,7 +191,7 @@ fn install_filters(attributes: &Attributes) -> Result<(), StepError> {
 }
 
 /// Takes the working directory, the user and the capabilities of the command.
-fn become_user(attributes: &Attributes) -> Result<(), StepError> {
+fn become_user(attributes: &Attributes, known_capabilities: CapabilitySet) -> Result<(), StepError> {
     let cwd = Path::new(OsStr::from_bytes(&attributes.cwd));
     // The user of the helper may have access to the directory, or the user of the command.
     let changed = match chdir(cwd) {
@@ -161,7 +200,8 @@ fn become_user(attributes: &Attributes) -> Result<(), StepError> {
     };
     let Capabilities { bounding, effective, permitted, inheritable, ambient } =
         attributes.capabilities.unwrap_or_default();
-    for capability in known_capabilities().filter(|capability| bounding & capability.bits() == 0) {
+    let dropped = known_capabilities.bits() & !bounding;
+    for capability in each_capability(dropped) {
         remove_capability_from_bounding_set(capability).step("bounding set")?;
     }
     set_keep_capabilities(true).step("capabilities")?;
@@ -184,17 +224,23 @@ fn become_user(attributes: &Attributes) -> Result<(), StepError> {
     };
     set_capabilities(None, sets).step("capabilities")?;
     clear_ambient_capability_set().step("ambient set")?;
-    let ambient = (0..u64::BITS).filter(|number| ambient & (1 << number) != 0);
-    for capability in ambient.map(|number| CapabilitySet::from_bits_retain(1 << number)) {
+    for capability in each_capability(ambient) {
         configure_capability_in_ambient_set(capability, true).step("ambient set")?;
     }
     Ok(())
 }
 
-/// Returns the capabilities that the kernel knows. It refuses the others.
-fn known_capabilities() -> impl Iterator<Item = CapabilitySet> {
-    let capabilities = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
-    capabilities.take_while(|capability| capability_is_in_bounding_set(*capability).is_ok())
+/// Returns the capabilities that the kernel knows.
+pub(super) fn known_capabilities() -> CapabilitySet {
+    each_capability(u64::MAX)
+        .take_while(|capability| capability_is_in_bounding_set(*capability).is_ok())
+        .collect()
+}
+
+/// Returns each capability of a set as a set of its own.
+fn each_capability(set: u64) -> impl Iterator<Item = CapabilitySet> {
+    let bits = (0..u64::BITS).map(|number| 1 << number).filter(move |bit| set & bit != 0);
+    bits.map(CapabilitySet::from_bits_retain)
 }
 
 /// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`

@@ -27,10 +27,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
-use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CapabilitySet, ThreadNameSpaceType, move_into_thread_name_spaces};
 use signal_hook::consts::SIGCHLD;
 
+use self::child::Child;
 pub(super) use self::snapshot::{LEADER, differences};
 use self::sys::{Forked, WaitStatus};
 use self::watch::{Preparer, RuntimeWatch};
@@ -61,10 +62,11 @@ pub fn run() -> io::Result<()> {
     let (children, wakes) = UnixStream::pair()?;
     children.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(SIGCHLD, wakes)?;
-    let own_namespaces = File::open("/proc/self/ns/pid")?;
     let mut helper = Helper {
         socket,
-        own_namespaces,
+        own_namespaces: File::open("/proc/self/ns/pid")?,
+        own_pidfd: pidfd_open(getpid(), PidfdFlags::empty())?,
+        known_capabilities: child::known_capabilities(),
         execs: HashMap::new(),
         watches: HashMap::new(),
         buffer: vec![0; MAX_PACKET_BYTES],
@@ -88,6 +90,10 @@ struct Helper {
     socket: OwnedFd,
     /// The namespace of processes to which the helper's children belong otherwise.
     own_namespaces: File,
+    /// Pidfd of the helper, by which its children notice its end.
+    own_pidfd: OwnedFd,
+    /// The capabilities that the kernel knows.
+    known_capabilities: CapabilitySet,
     execs: HashMap<Pid, RunningExec>,
     watches: HashMap<u64, RuntimeWatch>,
     buffer: Vec<u8>,
@@ -163,7 +169,7 @@ impl Helper {
     }
 
     /// Starts the child of a launch.
-    fn launch(&mut self, launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    fn launch(&mut self, mut launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let [_, _, _, _, init, cgroup] = &descriptors;
@@ -175,14 +181,14 @@ impl Helper {
         move_into_thread_name_spaces(init.as_fd(), processes)?;
         let forked = sys::fork_into_cgroup(cgroup.as_fd());
         if let Ok(Forked::Child) = forked {
-            if let Some((reader, writer)) = gate {
-                drop(writer);
-                // Without a byte, the helper has ended, and the process would not be compared.
-                if rustix::io::read(&reader, &mut [0]) != Ok(1) {
-                    sys::exit_now();
-                }
-            }
-            child::run(&launch, &descriptors);
+            let child = Child {
+                launch: &launch,
+                descriptors: &descriptors,
+                helper: self.own_pidfd.as_fd(),
+                gate: gate.map(|(reader, _)| reader),
+                known_capabilities: self.known_capabilities,
+            };
+            child.run();
         }
         let returned = move_into_thread_name_spaces(self.own_namespaces.as_fd(), processes);
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
@@ -191,7 +197,7 @@ impl Helper {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             return Err(HelperFailure(error.into()).into());
         }
-        let Launch { exec, expected, .. } = launch;
+        let (exec, expected) = (launch.exec, launch.expected.take());
         if expected.is_some()
             && let Err(error) = sys::trace_exec(pid, true)
         {
@@ -247,11 +253,12 @@ impl Helper {
             let preparer = watch.traced.iter().find(|traced| traced.pid == pid)?;
             Some((watch.request.clone(), preparer.clone()))
         });
-        let Some((Watch { number: watch, argv, .. }, preparer)) = watch else {
+        let Some((request, preparer)) = watch else {
             sys::detach(pid, 0);
             return Ok(());
         };
-        if command_line(pid).is_none_or(|executed| executed != argv) {
+        let watch = request.number;
+        if command_line(pid).is_none_or(|executed| executed != request.argv) {
             // The runtime executes programs of its own before.
             sys::continue_traced(pid, 0);
             return Ok(());
@@ -331,9 +338,11 @@ fn compare(pid: Pid, running: &mut RunningExec) {
         sys::detach(pid, 0);
         return;
     };
-    let refusal = match snapshot::read(pid).map(|found| differences(&expected, &found)) {
-        Ok(differences) if differences.is_empty() => None,
-        Ok(differences) => Some((describe(&differences), differences)),
+    let refusal = match snapshot::read(pid) {
+        Ok(found) => {
+            let differences = differences(&expected, &found);
+            (!differences.is_empty()).then(|| (describe(&differences), differences))
+        }
         Err(error) => Some((format!("the process cannot be compared: {error}"), Vec::new())),
     };
     let exec = running.exec;

@@ -48,7 +48,7 @@ pub(super) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
     drop(null);
-    sys::close_all_but(socket)?;
+    sys::close_all_but([socket])?;
     sys::leave_namespaces()?;
     see_only_proc()
 }

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::process::Pid;
 use tokio::time::Instant;
 
@@ -93,15 +94,17 @@ const HOLD_LIMIT: Duration = Duration::from_millis(50);
 /// takes longer than the process may be held.
 pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
     let started = Instant::now();
+    let in_time = || match started.elapsed() > HOLD_LIMIT {
+        true => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        false => Ok(()),
+    };
     let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
     let mut fields = BTreeMap::new();
     read_status(&fs::read_to_string(dir.join("status"))?, &mut fields);
     read_limits(&fs::read_to_string(dir.join("limits"))?, &mut fields);
     read_stat(&fs::read_to_string(dir.join("stat"))?, &mut fields);
     for name in FILES {
-        if started.elapsed() > HOLD_LIMIT {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        in_time()?;
         // A security module that is not active has files that cannot be read.
         if let Ok(bytes) = fs::read(dir.join(name)) {
             fields.insert(name.to_owned(), bytes);
@@ -112,14 +115,25 @@ pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
             fields.insert(format!("ns/{name}"), link.as_os_str().as_bytes().to_vec());
         }
     }
-    for name in ["root", "cwd", "exe"] {
-        let found = fs::metadata(dir.join(name))?;
-        fields.insert(name.to_owned(), format!("{}:{}", found.dev(), found.ino()).into_bytes());
+    in_time()?;
+    // Paths, because a look at the files themselves waits for a file system that hangs. Both
+    // processes have the same mounts and the same root.
+    for name in ["cwd", "exe"] {
+        let path = fs::read_link(dir.join(name))?;
+        fields.insert(name.to_owned(), path.into_os_string().into_vec());
     }
+    fields.insert("root".to_owned(), root(&dir)?.into_bytes());
+    in_time()?;
     fields.insert("ioprio".to_owned(), sys::io_priority(pid)?.to_string().into_bytes());
     fields.insert("fd".to_owned(), descriptors(&dir)?.into_bytes());
     let fields = fields.into_iter().map(|(name, value)| SnapshotField { name, value });
     Ok(Snapshot { fields: fields.collect() })
+}
+
+/// Returns the identity of the root directory, as the kernel knows it without asking a server.
+fn root(dir: &Path) -> io::Result<String> {
+    let found = statx(CWD, dir.join("root"), AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
+    Ok(format!("{}:{}:{}", found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
 fn read_status(status: &str, fields: &mut BTreeMap<String, Vec<u8>>) {

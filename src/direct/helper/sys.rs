@@ -189,11 +189,15 @@ pub(super) fn install_filter(program: &[u8], flags: u64) -> io::Result<()> {
     result(installed).map(drop)
 }
 
-/// Joins the session keyring with this name, or creates it.
+/// Joins the session keyring with this name, or creates it. Kernels without keyrings have none to
+/// join.
 pub(super) fn join_session_keyring(name: &CStr) -> io::Result<()> {
     // SAFETY: the name ends with a zero byte and outlives the call.
     let joined = unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, name.as_ptr()) };
-    result(joined).map(drop)
+    match result(joined) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Sets a resource limit of this process.
@@ -242,16 +246,23 @@ pub(super) fn set_ignored(signal: i32, ignored: bool) {
 
 /// Closes all descriptors except the standard streams and `kept`. The caller must own none of the
 /// closed ones any more, except those that it never drops.
-pub(super) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
-    const FIRST: u32 = 3;
-    let kept = u32::try_from(kept.as_raw_fd()).map_err(io::Error::other)?;
-    for (first, last) in [(FIRST, kept.saturating_sub(1)), (kept + 1, u32::MAX)] {
-        if first <= last {
-            // SAFETY: the caller executes a program next, and uses none of these descriptors.
-            result(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+pub(super) fn close_all_but<const N: usize>(kept: [BorrowedFd<'_>; N]) -> io::Result<()> {
+    let mut kept = kept.map(|descriptor| descriptor.as_raw_fd().cast_unsigned());
+    kept.sort_unstable();
+    let mut first = 3;
+    for kept in kept {
+        if first < kept {
+            close_range(first, kept - 1)?;
         }
+        first = first.max(kept + 1);
     }
-    Ok(())
+    close_range(first, u32::MAX)
+}
+
+/// Closes the descriptors from `first` to `last`.
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: as the caller of `close_all_but` promises, no one uses these descriptors.
+    result(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
 }
 
 /// Moves this process into new namespaces of mounts, networks, IPC objects and host names.

@@ -1,20 +1,19 @@
 //! Finds the process that the runtime prepares for a command in the cgroup of the container.
 //!
-//! The parent of that process is outside of the cgroups of the container, so processes that the
-//! container has started itself are never traced.
+//! The parent of that process is an OCI runtime outside of the cgroups of the container, so
+//! processes that the container has started itself are never traced.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::Pid;
 use tokio::time::Instant;
 
 use super::sys;
-use crate::direct::init_process::unified;
+use crate::direct::init_process::is_below;
 use crate::direct::protocol::Watch;
 
 /// A watch of the cgroups of a container.
@@ -31,8 +30,12 @@ pub(super) struct RuntimeWatch {
     pub(super) traced: Vec<Preparer>,
 }
 
+/// Part of the file names of the supported OCI runtimes. A runtime that executes itself from memory
+/// has a file such as `memfd:crun (deleted)`.
+const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
+
 /// A process that the runtime prepares for a command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preparer {
     pub(super) pid: Pid,
     /// Name of the process before its exec.
@@ -65,21 +68,35 @@ impl RuntimeWatch {
             if !self.seen.insert(pid) {
                 continue;
             }
-            let Some((name, parent)) = name_and_parent(pid) else { continue };
-            // The helper's own children are not prepared by the runtime.
-            let is_own = parent == std::process::id().cast_signed();
-            if is_own || is_in_cgroup(parent, &self.request.cgroup) {
+            let Some(preparer) = self.preparer(pid) else { continue };
+            if sys::trace_exec(preparer.pid, false).is_err() {
                 continue;
             }
-            if let Some(pid) = Pid::from_raw(pid)
-                && sys::trace_exec(pid, false).is_ok()
-            {
-                let program = fs::read_link(format!("/proc/{parent}/exe")).ok();
-                let program = program.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-                self.traced.push(Preparer { pid, name, program });
+            // The pid may have been used again before the process was traced.
+            if self.preparer(pid).as_ref() == Some(&preparer) && self.pids()?.contains(&pid) {
+                self.traced.push(preparer);
+            } else {
+                // It is released when it stops, because no watch knows it.
+                sys::interrupt_traced(preparer.pid);
             }
         }
         Ok(())
+    }
+
+    /// Returns a process in the cgroup if the runtime prepares it for a command. Its parent is an
+    /// OCI runtime outside of the cgroup. An orphan of the container has another parent: its init
+    /// process, that of its sandbox, or the runtime's shim.
+    fn preparer(&self, pid: i32) -> Option<Preparer> {
+        let (name, parent) = name_and_parent(pid)?;
+        if is_in_cgroup(parent, &self.request.cgroup) {
+            return None;
+        }
+        let program = fs::read_link(format!("/proc/{parent}/exe")).ok()?;
+        let is_runtime = OCI_RUNTIMES
+            .iter()
+            .any(|runtime| program.file_name().is_some_and(|file| file.to_string_lossy().contains(runtime)));
+        let program = program.to_string_lossy().into_owned();
+        is_runtime.then_some(Preparer { pid: Pid::from_raw(pid)?, name, program })
     }
 
     /// Returns the processes in the cgroups.
@@ -97,7 +114,7 @@ impl RuntimeWatch {
 /// be in it.
 fn is_in_cgroup(pid: i32, cgroup: &str) -> bool {
     let Ok(cgroups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return true };
-    Path::new(unified(&cgroups).unwrap_or(cgroup)).starts_with(cgroup)
+    is_below(&cgroups, cgroup)
 }
 
 /// Returns the name of a process and the pid of its parent.
