@@ -124,6 +124,7 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
         let mended =
             std::process::Command::new("chroot").args([&root, "/bin/sh", "-c", mend]).status().unwrap();
         assert!(mended.success());
+        assert!(direct_in(&execs, &pod, &["true"]).is_some(), "after descriptor {descriptor}");
     }
     pod.remove(&execs.crictl);
     execs.end();

@@ -177,11 +177,9 @@ fn bench_measures_exec_syncs_directly_and_through_the_relay() {
                 (&json!(6), &json!(6), &json!(0)),
                 "{way:#}"
             );
-            // The runtime reports a start a little late, so half of the 0.5 s is enough.
-            assert!(
-                run["p50Ms"].as_f64().unwrap() >= 250.0 && total["p50Ms"].as_f64() > run["p50Ms"].as_f64(),
-                "{way:#}"
-            );
+            // A busy runtime reports the start of the command late.
+            let [total, run] = [total, run].map(|phase| phase["p50Ms"].as_f64().unwrap());
+            assert!(total >= 500.0 && (0.0..total).contains(&run), "{way:#}");
             assert!(way["cpuMsPerCall"].as_f64().unwrap() > 0.0, "{way:#}");
         }
     }
