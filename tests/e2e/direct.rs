@@ -6,6 +6,7 @@ use fixtures::need;
 use fixtures::pod::Pod;
 use fixtures::scenarios::execs::{Execs, completely};
 use fixtures::wait::wait_for;
+use regex::Regex;
 use serde_json::{Value, json};
 
 /// Executes a command until probeshim executes it itself. Returns the record of that call.
@@ -46,6 +47,24 @@ fn a_command_is_executed_without_the_runtime_once_the_container_is_verified() {
     let missing = execs.exec(&["no-such-program"], 60);
     assert_eq!((&missing["code"], &missing["policy"]), (&json!("UNKNOWN"), &json!([])), "{missing}");
     execs.explains(&missing, &["The runtime executed the command, and not probeshim: program: "]);
+    execs.end();
+}
+
+#[test]
+fn output_that_does_not_end_fails_after_the_runtimes_limit_with_its_error() {
+    let mut containerd = need!(Containerd::start_unified());
+    containerd.configure_cri("drain_exec_sync_io_timeout = \"1s\"");
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let held = ["sh", "-c", "sleep 20 & exit 7"];
+    let of_runtime = execs.exec(&held, 60);
+    assert_eq!((&of_runtime["code"], &of_runtime["policy"]), (&json!("UNKNOWN"), &json!([])), "{of_runtime}");
+    verified(&execs, &["true"]);
+    let direct = execs.exec(&held, 60);
+    assert_eq!((&direct["code"], &direct["policy"]), (&json!("UNKNOWN"), &json!(["direct"])), "{direct}");
+    let exec_id = Regex::new("[0-9a-f]{64}").unwrap();
+    let message = |call: &Value| exec_id.replace_all(call["message"].as_str().unwrap(), "ID").into_owned();
+    assert_eq!(message(&direct), message(&of_runtime));
+    assert!(message(&direct).contains("in 1s because io is still held by other processes"), "{direct}");
     execs.end();
 }
 
