@@ -94,9 +94,9 @@ const HOLD_LIMIT: Duration = Duration::from_millis(50);
 /// takes longer than the process may be held.
 pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
     let started = Instant::now();
-    let in_time = || match started.elapsed() > HOLD_LIMIT {
-        true => Err(io::Error::from(io::ErrorKind::TimedOut)),
-        false => Ok(()),
+    let in_time = || {
+        let is_late = started.elapsed() > HOLD_LIMIT;
+        if is_late { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(()) }
     };
     let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
     let mut fields = BTreeMap::new();
