@@ -1,56 +1,118 @@
 //! Measures storms of exec probes on real containerd: through a probeshim without policies, with
-//! limits, and with coalescing.
+//! limits, with coalescing, and with direct exec.
 
 use std::fs;
 
-use fixtures::containerd::{Containerd, Version};
+use fixtures::containerd::Containerd;
 use fixtures::crictl::Crictl;
 use fixtures::pod::Pod;
 use fixtures::runtime::Runtime as _;
 use fixtures::shim::Probeshim;
 use serde_json::Value;
 
-/// Number of pods. The calls are spread over their containers.
+/// Number of pods on each runtime handler. The calls are spread over their containers.
 const PODS: usize = 5;
 
-/// The modes, with their configurations.
-const MODES: [(&str, &str); 4] = [
+/// Name of the mode in which probeshim executes the commands.
+const DIRECT: &str = "direct";
+
+/// The modes, with their configurations. The first is that without policies.
+const MODES: [(&str, &str); 5] = [
     ("plain", ""),
     ("limited", "maxExecSyncs: 2\n"),
-    ("limited, fails", "maxExecSyncs: 2\nexecSyncOverflow: fail\n"),
+    ("limited-fails", "maxExecSyncs: 2\nexecSyncOverflow: fail\n"),
     (
         "coalesced",
         "coalesceProbes: true\nprobes:\n- match: {}\n  livenessProbe: {exec: {command: ['true']}, timeoutSeconds: 1}\n",
     ),
+    (DIRECT, "exec: direct-all\n"),
 ];
 
-/// Runs a storm in each mode, one after the other, and prints one table.
+/// Runs one storm that compares the modes with runc, and the runtime and direct exec with crun, and
+/// prints the results.
 pub(crate) fn storm() {
-    let containerd = Containerd::start(Version::V2_2).unwrap();
+    let containerd = Containerd::start_unified().unwrap();
     let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()).unwrap();
-    let pods: Vec<Pod> =
-        (0..PODS).map(|pod| Pod::new(&crictl, containerd.folder(), &format!("storm-{pod}"))).collect();
+    let start = |handler: &str| -> Result<Vec<Pod>, String> {
+        let name = |pod| format!("storm-{handler}-{pod}");
+        (0..PODS).map(|pod| Pod::on_handler(&crictl, containerd.folder(), &name(pod), handler)).collect()
+    };
+    let runc = start("runc").unwrap();
+    let crun = start("crun").unwrap_or_else(|reason| {
+        println!("\ncrun is not measured: {reason}");
+        Vec::new()
+    });
+    containerd.remove_wrappers();
+    let shims = MODES.map(|(mode, config)| {
+        let folder = containerd.folder().join(mode);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("config.yaml"), config).unwrap();
+        (mode, Probeshim::start(&folder, &containerd.socket()))
+    });
+    let mut arguments: Vec<String> = ["bench", "exec", "--storm", "-o", "json"].map(str::to_owned).into();
+    let mut add = |name: &str, shim: &Probeshim, pods: &[Pod]| {
+        arguments.extend(["--endpoint".to_owned(), format!("{name}=unix://{}", shim.socket().display())]);
+        let containers = pods.iter().map(|pod| format!("{name}={}", pod.container));
+        arguments.extend(containers.flat_map(|container| ["--container".to_owned(), container]));
+    };
+    for (mode, shim) in &shims {
+        add(mode, shim, &runc);
+    }
+    for (mode, shim) in shims.iter().filter(|(mode, _)| !crun.is_empty() && ["plain", DIRECT].contains(mode))
+    {
+        add(&format!("{mode}-crun"), shim, &crun);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let report = shims[0].1.ask_with(&arguments, &["--", "true"]);
+    print(&serde_json::from_str(&report).unwrap());
+    for (_, shim) in shims.iter().filter(|(mode, _)| *mode == DIRECT) {
+        let policies = &shim.json(&["status"])["execPolicies"];
+        let containers = policies["directContainers"].as_array().unwrap();
+        let verified = containers.iter().filter(|container| container["state"] == "verified").count();
+        assert_eq!(verified, runc.len() + crun.len(), "{containers:?}");
+        let metrics = shim.metrics();
+        let executed = metrics.lines().filter(|line| {
+            ["probeshim_direct_execs_total", "probeshim_forwarded_execs_total"]
+                .iter()
+                .any(|name| line.starts_with(name))
+        });
+        println!("\n{}", executed.collect::<Vec<_>>().join("\n"));
+    }
+    for (_, shim) in shims {
+        shim.stop();
+    }
+    for pod in runc.into_iter().chain(crun) {
+        pod.remove(&crictl);
+    }
+}
+
+/// Prints a table of the steps, and one of the saturation of each mode.
+fn print(report: &Value) {
+    let endpoints = report["endpoints"].as_array().unwrap();
     println!("\nstorms of `true` in {PODS} containers of containerd");
     println!("| Mode | Rate | Offered | Served | Failed | CPU | CPU per served call | p50 | p90 | p99 |");
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    let mut saturations = Vec::new();
-    for (mode, config) in MODES {
-        let folder = containerd.folder().join(mode.replace(", ", "-"));
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("config.yaml"), config).unwrap();
-        let shim = Probeshim::start(&folder, &containerd.socket());
-        let mut arguments = vec!["bench", "exec", "--storm", "-o", "json"];
-        arguments.extend(pods.iter().flat_map(|pod| ["--container", &pod.container]));
-        let report: Value = serde_json::from_str(&shim.ask_with(&arguments, &["--", "true"])).unwrap();
-        for step in report["steps"].as_array().unwrap() {
-            println!("| {mode} | {} |", row(step));
+    for endpoint in endpoints {
+        for step in endpoint["steps"].as_array().unwrap() {
+            println!("| {} | {} |", endpoint["name"].as_str().unwrap(), row(step));
         }
-        saturations.push(format!("{mode}: {}", report["saturation"]));
-        shim.stop();
     }
-    println!("\nsaturation\n{}", saturations.join("\n"));
-    for pod in pods {
-        pod.remove(&crictl);
+    let rate = endpoints.iter().find_map(|endpoint| endpoint["comparison"]["rate"].as_u64());
+    let rate = rate.map_or_else(|| "-".to_owned(), |rate| rate.to_string());
+    println!(
+        "\n| Mode | Saturated at | Most served per second | CPU at {rate}, times plain | p50 at {rate}, times plain |"
+    );
+    println!("|---|---|---|---|---|");
+    for endpoint in endpoints {
+        let ratio = |name: &str| match endpoint["comparison"][name].as_f64() {
+            Some(ratio) => format!("{ratio:.2}"),
+            None => "-".to_owned(),
+        };
+        let saturated = endpoint["saturation"]["rate"].as_u64();
+        let saturated = saturated.map_or_else(|| "-".to_owned(), |rate| rate.to_string());
+        let most = endpoint["maxServedPerSecond"].as_f64().unwrap();
+        let name = endpoint["name"].as_str().unwrap();
+        println!("| {name} | {saturated} | {most:.0} | {} | {} |", ratio("cpuRatio"), ratio("p50Ratio"));
     }
 }
 

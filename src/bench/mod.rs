@@ -25,7 +25,10 @@ use crate::socket::SocketPath;
 
 pub(crate) use figures::percentile_ms;
 pub use figures::{BenchReport, PathResult, PhaseStats};
-pub use storm::{FailureCount, Saturation, SaturationReason, StormReport, StormSpec, StormStep, run_storm};
+pub use storm::{
+    FailureCount, Saturation, SaturationReason, StormComparison, StormEndpoint, StormProgress, StormReport,
+    StormResult, StormResults, StormSpec, StormStep, run_storm,
+};
 
 use figures::Samples;
 use node_cpu::NodeCpu;
@@ -71,6 +74,14 @@ pub enum BenchError {
     /// A call before the measurement failed.
     #[error("ExecSync of the command failed: {}", .0.message())]
     Exec(Status),
+    /// An error of one of several endpoints.
+    #[error("endpoint {name}: {error}")]
+    Endpoint {
+        /// Name of the endpoint.
+        name: String,
+        /// The error.
+        error: Box<Self>,
+    },
     /// The node's processor time cannot be read.
     #[error("cannot read /proc/stat: {0}")]
     Proc(#[from] procfs::ProcError),

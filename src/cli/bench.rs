@@ -1,6 +1,7 @@
 //! `probeshim bench`
 
 mod container_arg;
+mod endpoint_arg;
 mod path_report;
 mod storm;
 mod storm_report;
@@ -19,6 +20,7 @@ use crate::socket::SocketPath;
 use crate::terminal::screen::{Screen, print};
 
 use container_arg::find_containers;
+use endpoint_arg::ContainerArg;
 use storm::StormArgs;
 
 /// Default of the maximum number of calls in flight. Calls follow each other.
@@ -37,9 +39,9 @@ enum BenchCommand {
     /// percentiles by phase, and processor time
     ///
     /// The command is executed the given number of times on each path, so make sure that it can be
-    /// repeated. With --storm, calls are instead offered to one endpoint at increasing rates, to
-    /// find the rate at which it saturates. A storm takes all processor time of the node: run it
-    /// only where pods may be slow.
+    /// repeated. With --storm, calls are instead offered to one or more endpoints at increasing
+    /// rates, to find the rate at which each saturates. A storm takes all processor time of the
+    /// node: run it only where pods may be slow.
     Exec(BenchExec),
 }
 
@@ -53,9 +55,10 @@ struct BenchExec {
     namespace: NamespaceArg,
 
     /// The container: its name, or a prefix of its id. With --storm, the flag may be repeated, and
-    /// the calls are spread over the containers
+    /// the calls are spread over the containers; ENDPOINT=CONTAINER is one only for the endpoint of
+    /// that name
     #[arg(long, value_name = "CONTAINER", required = true)]
-    container: Vec<String>,
+    container: Vec<ContainerArg>,
 
     /// Pod of the container, if several have a container with this name: its name, NAMESPACE/NAME
     /// or uid
@@ -103,16 +106,18 @@ impl BenchExec {
         storm.validate(&container, timeout)?;
         let status = query_status(&at.client()?).await?;
         let namespace = namespace.namespace.as_deref();
-        let mut containers = find_containers(&status.pods, &container, pod.as_deref(), namespace)?;
+        let find = |names: &[String]| find_containers(&status.pods, names, pod.as_deref(), namespace);
         let socket = |what: &str, uri: &str| {
             SocketPath::parse(uri)
                 .map_err(|error| CliError::from_display(format!("the probeshim's {what} {uri:?} {error}")))
         };
         let relayed = socket("socket", &status.listen)?;
         if storm.storm {
-            let report = storm.run(relayed, containers, command, timeout, concurrency).await?;
+            let endpoints = storm.endpoints(relayed, &container, find)?;
+            let report = storm.run(endpoints, command, timeout, concurrency).await?;
             return print_report(output, &report, |screen| storm_report::text(&report, screen));
         }
+        let mut containers = find(&[container[0].container.clone()])?;
         let plan = BenchSpec {
             direct: socket("upstream", &status.upstream.socket)?,
             relayed,

@@ -4,6 +4,7 @@
 use fixtures::containerd::Containerd;
 use fixtures::need;
 use fixtures::pod::Pod;
+use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::{Execs, completely};
 use fixtures::wait::wait_for;
 use regex::Regex;
@@ -85,5 +86,34 @@ fn only_probes_are_executed_without_the_runtime_unless_all_are_requested() {
     verified(&execs, &["cat", "/etc/passwd"]);
     let other = execs.exec(&["true"], 60);
     assert_eq!((&other["policy"], &other["forwardedBecause"]), (&json!([]), &Value::Null), "{other}");
+    execs.end();
+}
+
+#[test]
+fn a_storm_compares_direct_exec_with_the_runtime() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    let before = execs.all().len();
+    let runtime = format!("runtime=unix://{}", containerd.socket().display());
+    let direct = format!("direct=unix://{}", execs.shim.socket().display());
+    let flags = ["bench", "exec", "--storm", "-o", "json", "--endpoint", &runtime, "--endpoint", &direct];
+    // No call fails at any speed of the machine.
+    let load = ["--rates", "2,5", "--duration-per-step", "2s", "--timeout", "600", "--warm-up", "2"];
+    let arguments = [&flags[..], &load, &["--container", &execs.pod.container]].concat();
+    let report: Value = serde_json::from_str(&execs.shim.ask_with(&arguments, &["--", "true"])).unwrap();
+    for endpoint in report["endpoints"].as_array().unwrap() {
+        let served: Vec<_> = endpoint["steps"].as_array().unwrap().iter().map(|it| &it["served"]).collect();
+        assert_eq!((served, &endpoint["saturation"]), (vec![&json!(4), &json!(10)], &Value::Null));
+    }
+    let comparison = &report["endpoints"][1]["comparison"];
+    assert_eq!(comparison["rate"], 5, "{report:#}");
+    assert!(comparison["p50Ratio"].as_f64().unwrap() > 0.0, "{report:#}");
+    let calls = wait_for("all calls are recorded", || {
+        let calls = execs.all().split_off(before);
+        (calls.len() >= 16).then_some(calls)
+    });
+    assert_eq!(calls.len(), 16, "the calls to the runtime do not pass through probeshim");
+    assert!(calls.iter().all(|call| call["policy"] == json!(["direct"])), "{calls:#?}");
     execs.end();
 }

@@ -1,81 +1,103 @@
-//! Offers exec probes to a runtime at increasing rates, to find the rate at which it saturates.
+//! Offers exec probes to runtimes at increasing rates, to find the rates at which they saturate.
 
 mod calls;
 mod load;
 mod report;
+mod target;
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::node_cpu::NodeCpu;
-use super::{BenchError, exec_sync_request, whole_id};
-use crate::cri::{RUNTIME_REQUEST_TIMEOUT, runtime_client};
+use super::{BenchError, exec_sync_request};
+use crate::cri::RUNTIME_REQUEST_TIMEOUT;
+use crate::cri::v1::ExecSyncRequest;
 use crate::socket::SocketPath;
 
-pub use report::{FailureCount, Saturation, SaturationReason, StormReport, StormStep};
+pub use report::{
+    FailureCount, Saturation, SaturationReason, StormComparison, StormReport, StormResult, StormResults,
+    StormStep,
+};
 
-use load::StormLoad;
+use target::StormTarget;
 
 /// Parameters of a storm of exec probes.
 #[derive(Clone, Debug)]
 pub struct StormSpec {
-    /// Socket to which the calls are sent: that of a runtime or of a relay.
-    pub endpoint: SocketPath,
-    /// Ids of the containers, or prefixes of them. The calls are spread over the containers.
-    pub containers: Vec<String>,
+    /// The endpoints, at least one. In each step they are measured one after the other, so that a
+    /// machine that changes its speed changes it for all. The others are compared with the first.
+    pub endpoints: Vec<StormEndpoint>,
     /// The command of all calls. Calls to one container are identical, so they can be coalesced.
     pub command: Vec<String>,
     /// Timeout of each ExecSync in whole seconds, from 1, as `timeoutSeconds` of a probe.
     pub timeout_seconds: u32,
     /// Maximum number of calls in flight.
     pub concurrency: usize,
+    /// Number of calls to each container of each endpoint before the first step, one at a time.
+    pub warm_up: usize,
     /// Rates of the steps in calls per second, in the order of the steps.
     pub rates: Vec<u32>,
     /// Time for which the calls of a step are offered.
     pub step_duration: Duration,
+    /// Whether no more calls are offered to an endpoint after its first saturated step.
+    pub until_saturated: bool,
+}
+
+/// An endpoint of a storm.
+#[derive(Clone, Debug)]
+pub struct StormEndpoint {
+    /// Name of the endpoint in the report, different from those of the other endpoints.
+    pub name: String,
+    /// Socket to which the calls are sent: that of a runtime or of a relay.
+    pub socket: SocketPath,
+    /// Ids of the containers, or prefixes of them. The calls are spread over the containers.
+    pub containers: Vec<String>,
+}
+
+/// The part of a storm that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct StormProgress<'a> {
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// Offered calls per second.
+    pub rate: u32,
+    /// Name of the endpoint.
+    pub endpoint: &'a str,
 }
 
 impl StormSpec {
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds.into())
     }
+
+    /// Returns the time after which a call is given up. The kubelet gives the runtime this time
+    /// beyond the timeout to clean up.
+    fn deadline(&self) -> Duration {
+        self.timeout() + RUNTIME_REQUEST_TIMEOUT
+    }
+
+    fn request(&self, container: &str) -> ExecSyncRequest {
+        exec_sync_request(container, &self.command, self.timeout_seconds.into())
+    }
 }
 
-/// Runs the steps of a storm, one after the other. A step begins when all calls of the previous one
-/// have ended. `on_step` receives the number of each step, from 1, and its rate, before the step
-/// begins.
+/// Runs the steps of a storm, one after the other. The part of a step for an endpoint begins when
+/// all calls of the previous part have ended. `on_progress` is called before each part.
 pub async fn run_storm(
     spec: &StormSpec,
-    mut on_step: impl FnMut(usize, u32),
+    mut on_progress: impl FnMut(StormProgress),
 ) -> Result<StormReport, BenchError> {
-    // The kubelet has one connection for all its probes.
-    let mut client = runtime_client(&spec.endpoint);
-    let mut containers = Vec::new();
-    for container in &spec.containers {
-        containers.push(whole_id(&mut client, container).await?);
+    let mut targets = Vec::new();
+    for endpoint in &spec.endpoints {
+        targets.push(StormTarget::new(spec, endpoint).await?);
     }
-    let request = |container: &str| exec_sync_request(container, &spec.command, spec.timeout_seconds.into());
-    // The cost of the first call of a container is in no result.
-    for container in &containers {
-        client.exec_sync(request(container)).await.map_err(BenchError::Exec)?;
+    for target in &mut targets {
+        target.warm_up(spec).await?;
     }
-    // The kubelet gives the runtime this time beyond the timeout to clean up.
-    let deadline = spec.timeout() + RUNTIME_REQUEST_TIMEOUT;
-    let mut steps = Vec::new();
-    for (number, &rate) in (1..).zip(&spec.rates) {
-        on_step(number, rate);
-        let load = StormLoad { rate, duration: spec.step_duration, concurrency: spec.concurrency, deadline };
-        let (before, began) = (NodeCpu::read()?, Instant::now());
-        let calls = load
-            .offer(|call| {
-                let mut request = tonic::Request::new(request(&containers[call % containers.len()]));
-                request.set_timeout(deadline);
-                let mut client = client.clone();
-                async move { client.exec_sync(request).await }
-            })
-            .await;
-        steps.push(StormStep::new(rate, calls, began.elapsed(), NodeCpu::read()?.since(before)));
+    for (step, &rate) in (1..).zip(&spec.rates) {
+        let is_offered = |target: &&mut StormTarget| !(spec.until_saturated && target.is_saturated(spec));
+        for target in targets.iter_mut().filter(is_offered) {
+            on_progress(StormProgress { step, rate, endpoint: target.name() });
+            target.step(spec, rate).await?;
+        }
     }
-    Ok(StormReport::new(spec, containers, steps))
+    Ok(StormReport::new(spec, targets.into_iter().map(|target| target.into_result(spec)).collect()))
 }

@@ -1,11 +1,12 @@
 //! The report of a storm.
 
+use std::slice;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::StormSpec;
 use super::calls::StormCalls;
+use super::{StormEndpoint, StormSpec};
 use crate::bench::figures::percentile_ms;
 use crate::bench::node_cpu::NodeCpu;
 
@@ -16,22 +17,67 @@ const MIN_SERVED_PERCENT: usize = 99;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StormReport {
-    /// Socket to which the calls were sent.
-    pub endpoint: String,
-    /// Full ids of the containers.
-    pub containers: Vec<String>,
     /// The executed command.
     pub command: Vec<String>,
     /// Timeout of each call, in milliseconds.
     pub timeout_ms: u64,
     /// Maximum number of calls in flight.
     pub concurrency: usize,
+    /// Number of calls to each container before the first step.
+    pub warm_up: usize,
     /// Time for which the calls of a step were offered, in milliseconds.
     pub duration_per_step_ms: u64,
+    /// Results of the endpoints.
+    #[serde(flatten)]
+    pub results: StormResults,
+}
+
+/// Results of the endpoints of a storm. The fields of a single one are fields of the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StormResults {
+    /// Results of several endpoints, in the order in which each step measured them.
+    Several {
+        /// The results.
+        endpoints: Vec<StormResult>,
+    },
+    /// Results of the only endpoint.
+    One(StormResult),
+}
+
+/// Results of one endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StormResult {
+    /// Name of the endpoint.
+    pub name: String,
+    /// Socket to which the calls were sent.
+    pub endpoint: String,
+    /// Full ids of the containers.
+    pub containers: Vec<String>,
     /// The steps, in the order of their rates.
     pub steps: Vec<StormStep>,
     /// The first saturated step; `None` if no step is saturated.
     pub saturation: Option<Saturation>,
+    /// Maximum number of calls that were served per second of a step, until its last call ended.
+    pub max_served_per_second: f64,
+    /// Comparison with the first endpoint. `None` for the first, and if there is no rate at which
+    /// neither is saturated.
+    pub comparison: Option<StormComparison>,
+}
+
+/// Comparison of an endpoint with the first one, at the highest rate before the first saturated
+/// step of the first endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StormComparison {
+    /// Offered calls per second.
+    pub rate: u32,
+    /// Processor time per served call, divided by that of the first endpoint. `None` if that is
+    /// too short to be measured.
+    pub cpu_ratio: Option<f64>,
+    /// Median latency, divided by that of the first endpoint.
+    pub p50_ratio: Option<f64>,
 }
 
 /// Results of one step.
@@ -97,19 +143,89 @@ pub enum SaturationReason {
 }
 
 impl StormReport {
-    /// Returns the report of these steps. `containers` are the full ids.
-    pub(super) fn new(spec: &StormSpec, containers: Vec<String>, steps: Vec<StormStep>) -> Self {
-        let saturation = steps.iter().find_map(|step| step.saturation(spec.timeout()));
+    /// Returns the report of these results, of which there is at least one. Compares all with the
+    /// first.
+    pub(super) fn new(spec: &StormSpec, mut results: Vec<StormResult>) -> Self {
+        let results = if results.len() == 1 {
+            StormResults::One(results.remove(0))
+        } else {
+            let comparisons: Vec<_> =
+                results.iter().skip(1).map(|result| StormComparison::new(&results[0], result)).collect();
+            for (result, comparison) in results.iter_mut().skip(1).zip(comparisons) {
+                result.comparison = comparison;
+            }
+            StormResults::Several { endpoints: results }
+        };
         Self {
-            endpoint: spec.endpoint.to_string(),
-            containers,
             command: spec.command.clone(),
             timeout_ms: milliseconds(spec.timeout()),
             concurrency: spec.concurrency,
+            warm_up: spec.warm_up,
             duration_per_step_ms: milliseconds(spec.step_duration),
-            steps,
-            saturation,
+            results,
         }
+    }
+
+    /// Returns the results of all endpoints.
+    #[must_use]
+    pub fn endpoints(&self) -> &[StormResult] {
+        match &self.results {
+            StormResults::Several { endpoints } => endpoints,
+            StormResults::One(result) => slice::from_ref(result),
+        }
+    }
+}
+
+impl StormResult {
+    /// Returns the result of these steps, without a comparison. `containers` are the full ids.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
+    pub(super) fn new(
+        spec: &StormSpec,
+        endpoint: &StormEndpoint,
+        containers: Vec<String>,
+        steps: Vec<StormStep>,
+    ) -> Self {
+        // The last call is offered before the end of the step, and may also end before it.
+        let seconds = |step: &StormStep| spec.step_duration.as_secs_f64().max(step.lasted_ms / 1e3);
+        let served_per_second = steps.iter().map(|step| step.served as f64 / seconds(step));
+        Self {
+            name: endpoint.name.clone(),
+            endpoint: endpoint.socket.to_string(),
+            containers,
+            max_served_per_second: served_per_second.fold(0.0, f64::max),
+            saturation: steps.iter().find_map(|step| step.saturation(spec.timeout())),
+            steps,
+            comparison: None,
+        }
+    }
+
+    /// Returns the highest rate before the first saturated step; `None` if that is the first step.
+    #[must_use]
+    pub fn max_unsaturated_rate(&self) -> Option<u32> {
+        self.unsaturated_steps().last().map(|step| step.rate)
+    }
+
+    /// Returns the steps before the first saturated one.
+    fn unsaturated_steps(&self) -> impl Iterator<Item = &StormStep> {
+        let saturated = self.saturation.as_ref().map(|saturation| saturation.rate);
+        self.steps.iter().take_while(move |step| Some(step.rate) != saturated)
+    }
+}
+
+impl StormComparison {
+    /// Compares an endpoint with the first one.
+    fn new(first: &StormResult, other: &StormResult) -> Option<Self> {
+        let base = first.unsaturated_steps().last()?;
+        let step = other.unsaturated_steps().find(|step| step.rate == base.rate)?;
+        let ratio = |value: fn(&StormStep) -> Option<f64>| {
+            let (base, value) = (value(base)?, value(step)?);
+            (base > 0.0).then(|| value / base)
+        };
+        Some(Self {
+            rate: base.rate,
+            cpu_ratio: ratio(|step| step.cpu_ms_per_served),
+            p50_ratio: ratio(|step| step.p50_ms),
+        })
     }
 }
 
@@ -139,7 +255,7 @@ impl StormStep {
     }
 
     /// Returns the rate with the criteria by which the step is saturated, if there are any.
-    fn saturation(&self, timeout: Duration) -> Option<Saturation> {
+    pub(super) fn saturation(&self, timeout: Duration) -> Option<Saturation> {
         let too_few = self.served * 100 < self.offered * MIN_SERVED_PERCENT;
         let too_slow = self.p99_ms.is_some_and(|p99| p99 > timeout.as_secs_f64() * 1e3);
         let reasons = [(too_few, SaturationReason::Served), (too_slow, SaturationReason::Latency)];
@@ -167,17 +283,31 @@ mod tests {
         StormStep::new(rate, calls, Duration::from_secs(1), NodeCpu::default())
     }
 
-    fn saturation(steps: Vec<StormStep>) -> Option<Saturation> {
-        let spec = StormSpec {
-            endpoint: SocketPath::parse("/run/runtime.sock").unwrap(),
+    /// Returns the report of endpoints with these names and steps.
+    fn report(endpoints: Vec<(&str, Vec<StormStep>)>) -> StormReport {
+        let endpoint = |name: &str| StormEndpoint {
+            name: name.to_owned(),
+            socket: SocketPath::parse("/run/runtime.sock").unwrap(),
             containers: vec!["c0ffee".to_owned()],
+        };
+        let spec = StormSpec {
+            endpoints: endpoints.iter().map(|(name, _)| endpoint(name)).collect(),
             command: vec!["true".to_owned()],
             timeout_seconds: 1,
             concurrency: 200,
-            rates: steps.iter().map(|step| step.rate).collect(),
+            warm_up: 5,
+            rates: endpoints[0].1.iter().map(|step| step.rate).collect(),
             step_duration: Duration::from_secs(10),
+            until_saturated: false,
         };
-        StormReport::new(&spec, spec.containers.clone(), steps).saturation
+        let results = endpoints.into_iter().zip(&spec.endpoints).map(|((_, steps), endpoint)| {
+            StormResult::new(&spec, endpoint, endpoint.containers.clone(), steps)
+        });
+        StormReport::new(&spec, results.collect())
+    }
+
+    fn saturation(steps: Vec<StormStep>) -> Option<Saturation> {
+        report(vec![("only", steps)]).endpoints()[0].saturation.clone()
     }
 
     #[test]
@@ -213,5 +343,64 @@ mod tests {
     fn a_step_of_a_storm_without_served_calls_has_no_latency() {
         let step = step(5, 100, 0);
         assert_eq!([step.cpu_percent, step.cpu_ms_per_served, step.p50_ms, step.p99_ms], [None; 4]);
+    }
+    /// Returns a step with these figures, in milliseconds.
+    fn measured(rate: u32, cpu: f64, p50: f64) -> StormStep {
+        StormStep { cpu_ms_per_served: Some(cpu), p50_ms: Some(p50), ..step(rate, 0, 30) }
+    }
+
+    #[test]
+    fn endpoints_of_a_storm_are_compared_at_the_highest_rate_before_the_first_one_saturates() {
+        let runtime = vec![measured(1, 90.0, 40.0), measured(50, 30.0, 40.0), step(100, 50, 900)];
+        let report = report(vec![
+            ("runtime", runtime),
+            ("direct", vec![measured(1, 80.0, 8.0), measured(50, 3.0, 4.0), measured(100, 2.0, 4.0)]),
+            ("slow", vec![measured(1, 180.0, 80.0), step(50, 2, 900)]),
+            ("ended", vec![step(1, 50, 900)]),
+        ]);
+        let compared: Vec<_> = report.endpoints().iter().map(|it| it.comparison.clone()).collect();
+        let direct = StormComparison { rate: 50, cpu_ratio: Some(0.1), p50_ratio: Some(0.1) };
+        assert_eq!(compared, [None, Some(direct), None, None]);
+        let rates: Vec<_> = report.endpoints().iter().map(StormResult::max_unsaturated_rate).collect();
+        assert_eq!(rates, [Some(50), Some(100), Some(1), None]);
+    }
+
+    #[test]
+    fn an_endpoint_of_a_storm_is_not_compared_if_the_first_one_is_always_saturated() {
+        let report = report(vec![("runtime", vec![step(1, 50, 900)]), ("direct", vec![step(1, 0, 30)])]);
+        assert_eq!(report.endpoints()[1].comparison, None);
+    }
+
+    #[test]
+    fn processor_time_that_is_too_short_to_be_measured_has_no_ratio() {
+        let report =
+            report(vec![("runtime", vec![measured(1, 0.0, 40.0)]), ("direct", vec![measured(1, 1.0, 4.0)])]);
+        let expected = StormComparison { rate: 1, cpu_ratio: None, p50_ratio: Some(0.1) };
+        assert_eq!(report.endpoints()[1].comparison, Some(expected));
+    }
+
+    #[test]
+    fn the_maximum_of_served_calls_counts_until_the_last_call_has_ended() {
+        let lasted = |seconds: f64, step: StormStep| StormStep { lasted_ms: seconds * 1e3, ..step };
+        let report = report(vec![(
+            "only",
+            vec![lasted(9.0, step(10, 0, 30)), lasted(20.0, step(20, 0, 30)), lasted(8.0, step(50, 20, 30))],
+        )]);
+        assert_eq!(report.endpoints()[0].max_served_per_second.to_string(), "10");
+    }
+
+    #[test]
+    fn the_json_of_a_storm_has_the_fields_of_its_only_endpoint_or_a_list_of_endpoints() {
+        let one = report(vec![("only", vec![step(1, 0, 30)])]);
+        let json = serde_json::to_value(&one).unwrap();
+        assert_eq!((&json["name"], &json["steps"][0]["rate"]), (&"only".into(), &1.into()));
+        assert_eq!((&json["endpoint"], json.get("endpoints")), (&"unix:///run/runtime.sock".into(), None));
+        assert_eq!(serde_json::from_value::<StormReport>(json).unwrap(), one);
+
+        let two = report(vec![("a", vec![step(1, 0, 30)]), ("b", vec![step(1, 0, 30)])]);
+        let json = serde_json::to_value(&two).unwrap();
+        assert_eq!((&json["endpoints"][1]["name"], json.get("steps")), (&"b".into(), None));
+        assert_eq!((&json["warmUp"], &json["endpoints"][1]["comparison"]["rate"]), (&5.into(), &1.into()));
+        assert_eq!(serde_json::from_value::<StormReport>(json).unwrap(), two);
     }
 }
