@@ -29,7 +29,7 @@ impl<'a> StormTarget<'a> {
         let (mut client, mut containers) = (runtime_client(&endpoint.socket), Vec::new());
         for container in &endpoint.containers {
             let id = whole_id(&mut client, container).await;
-            containers.push(id.map_err(|error| in_endpoint(spec, endpoint, error))?);
+            containers.push(id.map_err(|error| with_endpoint(spec, endpoint, error))?);
         }
         Ok(Self { endpoint, client, containers, steps: Vec::new() })
     }
@@ -43,7 +43,7 @@ impl<'a> StormTarget<'a> {
         for container in &self.containers {
             for _ in 0..spec.warm_up {
                 let call = self.client.exec_sync(spec.request(container)).await;
-                let failed = |status: Status| in_endpoint(spec, self.endpoint, BenchError::Exec(status));
+                let failed = |status: Status| with_endpoint(spec, self.endpoint, BenchError::Exec(status));
                 call.map_err(failed)?;
             }
         }
@@ -77,8 +77,8 @@ impl<'a> StormTarget<'a> {
     }
 }
 
-/// Returns an error of an endpoint, which names the endpoint if there are several.
-fn in_endpoint(spec: &StormSpec, endpoint: &StormEndpoint, error: BenchError) -> BenchError {
+/// Adds the name of its endpoint to an error, if there are several endpoints.
+fn with_endpoint(spec: &StormSpec, endpoint: &StormEndpoint, error: BenchError) -> BenchError {
     if spec.endpoints.len() == 1 {
         return error;
     }

@@ -51,7 +51,7 @@ async fn two_containers(place: &Place, flags: &[&str]) -> (Runtime, Running, [St
 #[tokio::test]
 async fn a_storm_is_spread_over_containers_and_offered_to_the_relay_or_another_endpoint() {
     let place = Place::new();
-    let (mut runtime, shim, [main, side]) = two_containers(&place, &[]).await;
+    let (runtime, shim, [main, side]) = two_containers(&place, &[]).await;
     let report = storm(&place, &["-o", "json"]).await.json();
     assert_eq!(report["containers"], json!([main, side]));
     assert_eq!(report["endpoint"], format!("unix://{}", place.at("shim.sock").display()));
@@ -95,7 +95,7 @@ async fn a_storm_is_spread_over_containers_and_offered_to_the_relay_or_another_e
 #[tokio::test]
 async fn endpoints_of_a_storm_take_turns_in_each_step_and_are_compared() {
     let place = Place::new();
-    let (mut runtime, shim, [main, side]) = two_containers(&place, &[]).await;
+    let (runtime, shim, [main, side]) = two_containers(&place, &[]).await;
     let uri = |name: &str, socket: &str| format!("{name}=unix://{}", place.at(socket).display());
     let (direct, relay) = (uri("runtime", "runtime.sock"), uri("relay", "shim.sock"));
     let endpoints = ["--endpoint", &direct, "--endpoint", &relay, "--container", "main"];
