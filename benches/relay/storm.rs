@@ -49,34 +49,18 @@ pub(crate) fn storm() {
         fs::write(folder.join("config.yaml"), config).unwrap();
         (mode, Probeshim::start(&folder, &containerd.socket()))
     });
-    let mut arguments: Vec<String> = ["bench", "exec", "--storm", "-o", "json"].map(str::to_owned).into();
-    let mut add = |name: &str, shim: &Probeshim, pods: &[Pod]| {
-        arguments.extend(["--endpoint".to_owned(), format!("{name}=unix://{}", shim.socket().display())]);
-        let containers = pods.iter().map(|pod| format!("{name}={}", pod.container));
-        arguments.extend(containers.flat_map(|container| ["--container".to_owned(), container]));
-    };
-    for (mode, shim) in &shims {
-        add(mode, shim, &runc);
-    }
-    for (mode, shim) in shims.iter().filter(|(mode, _)| !crun.is_empty() && ["plain", DIRECT].contains(mode))
-    {
-        add(&format!("{mode}-crun"), shim, &crun);
-    }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let with_runc = shims.iter().flat_map(|(mode, shim)| endpoint(mode, shim, &runc));
+    let with_crun = shims
+        .iter()
+        .filter(|(mode, _)| !crun.is_empty() && ["plain", DIRECT].contains(mode))
+        .flat_map(|(mode, shim)| endpoint(&format!("{mode}-crun"), shim, &crun));
+    let endpoints: Vec<String> = with_runc.chain(with_crun).collect();
+    let mut arguments = vec!["bench", "exec", "--storm", "-o", "json"];
+    arguments.extend(endpoints.iter().map(String::as_str));
     let report = shims[0].1.ask_with(&arguments, &["--", "true"]);
     print(&serde_json::from_str(&report).unwrap());
     for (_, shim) in shims.iter().filter(|(mode, _)| *mode == DIRECT) {
-        let policies = &shim.json(&["status"])["execPolicies"];
-        let containers = policies["directContainers"].as_array().unwrap();
-        let verified = containers.iter().filter(|container| container["state"] == "verified").count();
-        assert_eq!(verified, runc.len() + crun.len(), "{containers:?}");
-        let metrics = shim.metrics();
-        let executed = metrics.lines().filter(|line| {
-            ["probeshim_direct_execs_total", "probeshim_forwarded_execs_total"]
-                .iter()
-                .any(|name| line.starts_with(name))
-        });
-        println!("\n{}", executed.collect::<Vec<_>>().join("\n"));
+        assert_verified(shim, runc.len() + crun.len());
     }
     for (_, shim) in shims {
         shim.stop();
@@ -84,6 +68,26 @@ pub(crate) fn storm() {
     for pod in runc.into_iter().chain(crun) {
         pod.remove(&crictl);
     }
+}
+
+/// Returns the flags of an endpoint and its containers.
+fn endpoint(name: &str, shim: &Probeshim, pods: &[Pod]) -> Vec<String> {
+    let socket = format!("--endpoint={name}=unix://{}", shim.socket().display());
+    let containers = pods.iter().map(|pod| format!("--container={name}={}", pod.container));
+    [socket].into_iter().chain(containers).collect()
+}
+
+/// Asserts that a probeshim has verified this number of containers, and prints the number of
+/// commands that it has executed and forwarded.
+fn assert_verified(shim: &Probeshim, count: usize) {
+    let policies = &shim.json(&["status"])["execPolicies"];
+    let containers = policies["directContainers"].as_array().unwrap();
+    let verified = containers.iter().filter(|container| container["state"] == "verified").count();
+    assert_eq!(verified, count, "{containers:?}");
+    let counters = ["probeshim_direct_execs_total", "probeshim_forwarded_execs_total"];
+    let metrics = shim.metrics();
+    let lines = metrics.lines().filter(|line| counters.iter().any(|counter| line.starts_with(counter)));
+    println!("\n{}", lines.collect::<Vec<_>>().join("\n"));
 }
 
 /// Prints a table of the steps, and one of the saturation of each mode.

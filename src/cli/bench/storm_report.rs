@@ -219,7 +219,9 @@ mod tests {
         let runtime = vec![step(1, 10, &[], 40.0), step(100, 1000, &[("timeout", 700)], 900.0)];
         let coalesced = vec![step(1, 10, &[], 40.0), step(100, 1000, &[], 41.0)];
         let mut direct = vec![step(1, 10, &[], 4.0), step(100, 1000, &[], 4.1)];
-        direct.iter_mut().for_each(|step| step.nonzero_exits = 0);
+        for step in &mut direct {
+            step.nonzero_exits = 0;
+        }
         let limited = vec![step(1, 10, &[("RESOURCE_EXHAUSTED", 1)], 40.0)];
         let comparison =
             |cpu_ratio, p50_ratio| Some(StormComparison { rate: 1, cpu_ratio: Some(cpu_ratio), p50_ratio });
