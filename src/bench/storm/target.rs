@@ -5,8 +5,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::load::StormLoad;
-use super::report::{StormResult, StormStep};
-use super::{StormEndpoint, StormSpec};
+use super::{StormEndpoint, StormResult, StormSpec, StormStep};
 use crate::bench::node_cpu::NodeCpu;
 use crate::bench::{BenchError, whole_id};
 use crate::cri::runtime_client;
