@@ -68,6 +68,9 @@ pub enum BenchError {
     /// The runtime does not answer, or does not know the container.
     #[error("the runtime returned an error: {}", .0.message())]
     Runtime(#[from] Status),
+    /// An endpoint accepts no connections.
+    #[error("the endpoint cannot be reached: {}", .0.message())]
+    Unreachable(Status),
     /// The runtime returned no status of the container.
     #[error("the runtime returned no status of container {0}")]
     NoContainer(String),

@@ -1,8 +1,8 @@
 //! An endpoint to which a storm sends its calls.
 
 use tokio::time::Instant;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use super::load::StormLoad;
 use super::{StormEndpoint, StormResult, StormSpec, StormStep};
@@ -27,7 +27,12 @@ impl<'a> StormTarget<'a> {
     pub(super) async fn new(spec: &StormSpec, endpoint: &'a StormEndpoint) -> Result<Self, BenchError> {
         let (mut client, mut containers) = (runtime_client(&endpoint.socket), Vec::new());
         for container in &endpoint.containers {
-            let id = whole_id(&mut client, container).await;
+            let id = whole_id(&mut client, container).await.map_err(|error| match error {
+                BenchError::Runtime(status) if status.code() == Code::Unavailable => {
+                    BenchError::Unreachable(status)
+                }
+                error => error,
+            });
             containers.push(id.map_err(|error| with_endpoint(spec, endpoint, error))?);
         }
         Ok(Self { endpoint, client, containers, steps: Vec::new() })

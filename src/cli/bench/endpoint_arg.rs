@@ -1,5 +1,6 @@
 //! The endpoints of a storm, and the containers that each of them executes commands in.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
@@ -122,18 +123,19 @@ pub(super) fn name_errors(endpoints: &[EndpointArg], containers: &[ContainerArg]
             _ => {}
         }
     }
-    let names: Vec<&str> = endpoints.iter().filter_map(|endpoint| endpoint.name.as_deref()).collect();
+    let names: BTreeSet<&str> = endpoints.iter().filter_map(|endpoint| endpoint.name.as_deref()).collect();
+    let allowed = if names.is_empty() {
+        "give one a name by '--endpoint NAME=URI'".to_owned()
+    } else {
+        format!("the endpoints are {}", names.iter().copied().collect::<Vec<_>>().join(", "))
+    };
     for container in containers {
         let Some(endpoint) = container.endpoint.as_deref() else { continue };
-        if names.contains(&endpoint) {
+        if names.contains(endpoint) {
             continue;
         }
         let shown = container.to_string();
         let (shown, name) = (shortened(&shown, MAX_NAME_WIDTH), shortened(endpoint, MAX_NAME_WIDTH));
-        let allowed = match &names[..] {
-            [] => "give one a name by '--endpoint NAME=URI'".to_owned(),
-            names => format!("the endpoints are {}", names.join(", ")),
-        };
         errors.push(format!(
             "invalid value '{shown}' for '--container <CONTAINER>': no endpoint is named {name:?}; {allowed}"
         ));
@@ -238,6 +240,14 @@ mod tests {
                 &[
                     "invalid value 'c=main' for '--container <CONTAINER>': no endpoint is named \"c\"; the endpoints are a, b",
                     "endpoint b has no container: add '--container b=CONTAINER', or '--container CONTAINER' for all endpoints",
+                ],
+            ),
+            (
+                &["b=/b", "a=/a", "a=/c"],
+                &["main", "c=side"],
+                &[
+                    "invalid value 'a=unix:///c' for '--endpoint <[NAME=]URI>': must have another name than a, which is that of an earlier one",
+                    "invalid value 'c=side' for '--container <CONTAINER>': no endpoint is named \"c\"; the endpoints are a, b",
                 ],
             ),
             (

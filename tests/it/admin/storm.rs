@@ -138,7 +138,11 @@ async fn endpoints_of_a_storm_take_turns_in_each_step_and_are_compared() {
     let (missing, unknown) = (uri("gone", "gone.sock"), "relay=0123456789abcdef");
     for (arguments, code, error) in [
         (&["--endpoint", "relay=/a", "--container", "main"][..], 2, "must have another name than relay"),
-        (&["--endpoint", &missing, "--container", "main"], 1, "endpoint gone: "),
+        (
+            &["--endpoint", &missing, "--container", "main"],
+            1,
+            "endpoint gone: the endpoint cannot be reached: unix://",
+        ),
         (
             &["--container", "main", "--container", unknown],
             1,
