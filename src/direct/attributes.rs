@@ -3,7 +3,6 @@
 //! The specification gives the attributes that the OCI runtime sets before the exec. All others are
 //! those of a process that the runtime has started, as recorded at its exec.
 
-use super::helper::LEADER;
 use super::protocol::{Attributes, Recorded, Rlimit, SeccompFilter, Snapshot};
 use super::spec::{ContainerSpec, Unsupported};
 
@@ -27,9 +26,13 @@ const RLIMITS: [&str; 16] = [
     "Max realtime timeout",
 ];
 
-/// Namespaces that a process joins beside that of processes.
-const NAMESPACES: i32 =
-    libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+/// Namespaces that a process joins.
+const NAMESPACES: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
 
 /// Instruction that ends a filter with a constant: `BPF_RET | BPF_K`.
 const RETURN: u16 = 0x06;
@@ -47,7 +50,7 @@ impl Attributes {
         spec: &ContainerSpec,
         recorded: &Recorded,
     ) -> Result<Self, Unsupported> {
-        let runtime = OciRuntime::from_preparer(&recorded.preparer)?;
+        let runtime = OciRuntime::from_name(&recorded.runtime)?;
         let snapshot = recorded.snapshot.clone().unwrap_or_default();
         let text = |name: &'static str| snapshot.text(name).ok_or(Unsupported::Unrecorded(name));
         let number = |name: &'static str, radix: u32| -> Result<u64, Unsupported> {
@@ -84,8 +87,7 @@ impl Attributes {
             env: env.map(<[u8]>::to_vec).collect(),
             filters: filters.collect(),
             ignored_signals: number("SigIgn", 16)?,
-            leads_session: text("NSsid")?.starts_with(LEADER),
-            leads_group: text("NSpgid")?.starts_with(LEADER),
+            home: (!spec.has_home).then(|| home(environ).to_vec()),
         })
     }
 }
@@ -98,11 +100,10 @@ enum OciRuntime {
 }
 
 impl OciRuntime {
-    /// Returns the runtime whose process has this name before its exec.
-    fn from_preparer(name: &str) -> Result<Self, Unsupported> {
+    fn from_name(name: &str) -> Result<Self, Unsupported> {
         match name {
-            _ if name.starts_with("runc") => Ok(Self::Runc),
-            _ if name.starts_with("crun") => Ok(Self::Crun),
+            "runc" => Ok(Self::Runc),
+            "crun" => Ok(Self::Crun),
             _ => Err(Unsupported::OciRuntime(name.to_owned())),
         }
     }
@@ -128,6 +129,11 @@ impl Snapshot {
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         str::from_utf8(self.value(name)?).ok()
     }
+}
+
+/// Returns HOME in an environment; empty if it is missing.
+fn home(environ: &[u8]) -> &[u8] {
+    environ.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"HOME=")).unwrap_or_default()
 }
 
 /// Returns all resource limits of a process.
@@ -177,10 +183,8 @@ mod tests {
             ("Gid", "44\t44\t44\t44"),
             ("Groups", "5 6"),
             ("SigIgn", "0000000000001000"),
-            ("NSsid", "leader, 2 namespaces"),
-            ("NSpgid", "leader, 2 namespaces"),
             ("oom_score_adj", "-997\n"),
-            ("environ", "PATH=/bin\0EMPTY=\0"),
+            ("environ", "PATH=/bin\0EMPTY=\0HOME=/srv\0"),
         ];
         let limits: Vec<String> = RLIMITS.iter().map(|name| format!("limits/{name}")).collect();
         fields.extend(limits.iter().map(|name| (name.as_str(), "1024 unlimited")));
@@ -189,12 +193,7 @@ mod tests {
             value: change(name).unwrap_or(value).as_bytes().to_vec(),
         };
         let snapshot = Snapshot { fields: fields.into_iter().map(field).collect() };
-        Recorded {
-            watch: 1,
-            preparer: "runc:[2:INIT]".to_owned(),
-            snapshot: Some(snapshot),
-            ..Recorded::default()
-        }
+        Recorded { watch: 1, runtime: "runc".to_owned(), snapshot: Some(snapshot), ..Recorded::default() }
     }
 
     fn filter(instructions: &[(u16, u32)]) -> SeccompFilter {
@@ -213,8 +212,8 @@ mod tests {
         assert_eq!((found.uid, found.gid, &found.groups[..]), (33, 44, &[5, 6][..]));
         assert_eq!((found.umask, found.oom_score_adj), (0o27, -997));
         assert_eq!(found.ignored_signals, 1 << 12);
-        assert!(found.leads_session && found.leads_group);
-        assert_eq!(found.env, [b"PATH=/bin".to_vec(), b"EMPTY=".to_vec()]);
+        assert_eq!(found.home.as_deref(), Some(&b"/srv"[..]));
+        assert_eq!(found.env, [b"PATH=/bin".to_vec(), b"EMPTY=".to_vec(), b"HOME=/srv".to_vec()]);
         assert_eq!(found.keyring.as_deref(), Some("_ses.c1"));
         assert_eq!(found.rlimits[7], Rlimit { resource: 7, soft: 1024, hard: u64::MAX });
         assert_eq!(found.filters[0].flags, 4);
@@ -225,8 +224,8 @@ mod tests {
     fn a_record_that_cannot_be_imitated_is_refused_with_the_reason() {
         let reason = |recorded: &Recorded| Attributes::new("c1", &spec(), recorded).unwrap_err().to_string();
         let mut foreign = recorded(|_| None);
-        "kata-agent".clone_into(&mut foreign.preparer);
-        assert!(reason(&foreign).contains("kata-agent"), "{}", reason(&foreign));
+        "kata".clone_into(&mut foreign.runtime);
+        assert!(reason(&foreign).contains("kata"), "{}", reason(&foreign));
         let mut notifying = recorded(|_| None);
         notifying.filters.push(filter(&[(RETURN, NOTIFY)]));
         assert!(reason(&notifying).contains("notify"), "{}", reason(&notifying));

@@ -53,6 +53,8 @@ pub(super) struct DirectCommand<'a> {
 pub(super) enum ExecResult {
     /// The command was executed: its response, and the times of the process.
     Done(Result<ExecSyncResponse, Status>, Option<ProcessTimes>),
+    /// The helper has not received the command, for a reason. The runtime can run it.
+    NotSent(String),
     /// Nothing was executed, so that the runtime can run the command.
     NotStarted {
         reason: String,
@@ -88,7 +90,7 @@ impl DirectCommand<'_> {
     pub(super) async fn run(mut self, helper: &HelperProcess, cancelled: &CancellationToken) -> ExecResult {
         match self.start(helper).await {
             Ok((exec, status, output)) => self.wait(helper, cancelled, exec, status, output).await,
-            Err(error) => not_started(format!("the exec helper cannot be reached: {error}")),
+            Err(error) => ExecResult::NotSent(format!("the exec helper cannot be reached: {error}")),
         }
     }
 

@@ -22,9 +22,7 @@ use super::helper_process::{HelperProcess, PendingWatch};
 use super::init_process::{InitError, InitProcess, unified};
 use super::inspection::{InspectError, Inspected, inspect};
 use super::protocol::{Attributes, Launch, Recorded};
-use super::verification::{
-    Argv, ForwardReason, Record, RecordedFiles, Route, UNVERIFIED, Verification, VerificationState,
-};
+use super::verification::{Argv, ForwardReason, Record, Route, UNVERIFIED, Verification, VerificationState};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
@@ -39,6 +37,9 @@ const START_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which a container without a known init process is inspected again.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Time after which a container without a known init process is forgotten.
+const UNINSPECTED_LIMIT: Duration = Duration::from_secs(600);
 
 /// Executes commands by the helper. Clones share it.
 #[derive(Clone, Debug)]
@@ -170,9 +171,9 @@ impl ExecutorState {
                 return Err(self.record(&helper, &container, inspected, argv).await);
             }
         };
-        if record.files != RecordedFiles::new(inspected, &record.program) {
+        if record.program_id != program_id(&record.program) {
             self.forget(&container);
-            return Err(unverified("the OCI runtime or /etc/passwd has changed"));
+            return Err(unverified("the OCI runtime has changed"));
         }
         let command = DirectCommand {
             launch: Launch {
@@ -198,6 +199,7 @@ impl ExecutorState {
                 }
                 Ok(Executed { response, times: process.map(|process| times(requested, process)) })
             }
+            ExecResult::NotSent(reason) => Err(not_started(reason)),
             ExecResult::NotStarted { reason, differences } if differences.is_empty() => {
                 if !helper.has_ended() {
                     container.lock().on_failure(&reason);
@@ -255,6 +257,10 @@ impl ExecutorState {
             verification: Mutex::default(),
             recording: AtomicBool::new(false),
             _wait: dropped.clone().drop_guard(),
+        });
+        // The exit of a container without a known init process is not noticed.
+        containers.retain(|_, known| {
+            known.inspected.get().is_some() || known.inspected_at.elapsed() < UNINSPECTED_LIMIT
         });
         containers.insert(id.clone(), container.clone());
         tokio::spawn(self.clone().inspect(container.clone(), dropped));
@@ -363,7 +369,7 @@ async fn finish_record(
         }
     };
     match (recorded, container.inspected.get()) {
-        (Some(Ok(recorded)), Some(inspected)) => match new_record(&container.id, inspected, recorded) {
+        (Some(Ok(recorded)), Some(inspected)) => match new_record(inspected, recorded) {
             Ok(record) => container.lock().on_recorded(argv, record),
             Err(reason) => container.lock().forward(ForwardReason::Unsupported(reason)),
         },
@@ -375,14 +381,14 @@ async fn finish_record(
 
 /// Creates a record from that of the helper. The error is the reason for which the container needs
 /// the runtime.
-fn new_record(container_id: &str, inspected: &Inspected, recorded: Recorded) -> Result<Record, String> {
+fn new_record(inspected: &Inspected, recorded: Recorded) -> Result<Record, String> {
     let attributes =
-        Attributes::new(container_id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
+        Attributes::new(&inspected.id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
     let snapshot = recorded.snapshot.unwrap_or_default();
     let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
     let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;
-    let files = RecordedFiles::new(inspected, &recorded.program);
-    Ok(Record { snapshot, attributes, cgroup, program: recorded.program, files })
+    let program_id = program_id(&recorded.program);
+    Ok(Record { snapshot, attributes, cgroup, program: recorded.program, program_id })
 }
 
 impl RequestedContainer {
@@ -391,12 +397,9 @@ impl RequestedContainer {
     }
 }
 
-impl RecordedFiles {
-    fn new(inspected: &Inspected, program: &str) -> Self {
-        let program = FileId::from_path(Path::new(program)).ok();
-        let passwd = (!inspected.spec.has_home).then(|| inspected.init.passwd_version()).flatten();
-        Self { program, passwd }
-    }
+/// Returns the identity of the program of an OCI runtime.
+fn program_id(program: &str) -> Option<FileId> {
+    FileId::from_path(Path::new(program)).ok()
 }
 
 fn times(requested: SystemTime, times: ProcessTimes) -> DirectTimes {

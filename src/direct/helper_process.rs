@@ -7,12 +7,14 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -26,6 +28,12 @@ use super::verification::Argv;
 /// Path of the program from which the helper is started: the running program, even if its file was
 /// replaced.
 const SELF_EXE: &str = "/proc/self/exe";
+
+/// Time between two pings of a helper that has work.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time after which a helper that has not answered is killed.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running helper. Dropping it ends the helper and the commands that it runs.
 #[derive(Debug)]
@@ -42,6 +50,8 @@ pub(super) struct HelperProcess {
 struct Pending {
     execs: HashMap<u64, oneshot::Sender<ExecEnd>>,
     watches: HashMap<u64, oneshot::Sender<Result<Recorded, NotRecorded>>>,
+    /// Number of answered pings.
+    pongs: u64,
 }
 
 /// End of an exec.
@@ -91,16 +101,27 @@ impl HelperProcess {
         let (pending, ended, dropped) =
             (helper.pending.clone(), helper.ended.clone(), helper.dropped.clone());
         tokio::spawn(async move {
-            tokio::select! {
-                () = read_replies(&socket, &pending) => {}
-                () = dropped.cancelled() => {}
-            }
+            let status = tokio::select! {
+                biased;
+                () = read_replies(&socket, &pending) => None,
+                () = dropped.cancelled() => None,
+                // A stopped child may still have the helper's end of the socket.
+                status = process.wait() => Some(status),
+                () = hangs(&socket, &pending) => {
+                    warn!(pid, "exec helper does not answer, and is killed");
+                    let _ = process.start_kill();
+                    None
+                }
+            };
             ended.cancel();
             // Callers that wait learn that the helper has ended.
             *lock(&pending) = Pending::default();
             let _ = SockRef::from(&*socket).shutdown(std::net::Shutdown::Both);
             drop(socket);
-            let status = process.wait().await;
+            let status = match status {
+                Some(status) => status,
+                None => process.wait().await,
+            };
             if dropped.is_cancelled() {
                 info!(pid, "exec helper ended");
             } else {
@@ -188,6 +209,27 @@ impl Drop for PendingWatch {
     }
 }
 
+/// Waits until the helper, while it has work, does not answer for [`ANSWER_LIMIT`]. It may have been
+/// stopped.
+async fn hangs(socket: &UnixStream, pending: &Mutex<Pending>) {
+    loop {
+        sleep(PING_INTERVAL).await;
+        let pongs = {
+            let pending = lock(pending);
+            if pending.execs.is_empty() && pending.watches.is_empty() {
+                continue;
+            }
+            pending.pongs
+        };
+        // If the socket is full, the helper has requests to handle.
+        let _ = send(socket.as_fd(), &HelperRequest::for_command(HelperCommand::Ping(true)), &[]);
+        sleep(ANSWER_LIMIT).await;
+        if lock(pending).pongs == pongs {
+            return;
+        }
+    }
+}
+
 /// Passes replies on until the helper has closed its end.
 async fn read_replies(socket: &UnixStream, pending: &Mutex<Pending>) {
     let mut buffer = vec![0; MAX_PACKET_BYTES];
@@ -223,6 +265,7 @@ impl Pending {
             HelperEvent::NotRecorded(failed) => {
                 let _ = self.watches.remove(&failed.watch).map(|caller| caller.send(Err(failed)));
             }
+            HelperEvent::Pong(_) => self.pongs += 1,
         }
     }
 }

@@ -3,15 +3,12 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use crate::file_id::FileId;
 
 /// The init process of a container, in whose namespaces and cgroup commands run.
 #[derive(Debug)]
@@ -25,14 +22,6 @@ pub(super) struct InitProcess {
     /// The cgroup of the container: that of the process, or one above it that is named after the
     /// container, if the process has moved.
     container_cgroup: String,
-}
-
-/// Version of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PasswdVersion {
-    file: FileId,
-    /// Time of the last change, in seconds and nanoseconds.
-    changed: (i64, i64),
 }
 
 /// Reason for which commands cannot run beside an init process.
@@ -120,15 +109,6 @@ impl InitProcess {
     /// Returns whether a process is in the cgroup of the container, or in one below it.
     pub(super) fn shares_container(&self, pid: i32) -> bool {
         read_cgroups(pid).is_ok_and(|cgroups| is_below(&cgroups, &self.container_cgroup))
-    }
-
-    /// Returns the version of the container's `/etc/passwd`; `None` if it has none.
-    pub(super) fn passwd_version(&self) -> Option<PasswdVersion> {
-        let found = fs::symlink_metadata(format!("/proc/{}/root/etc/passwd", self.pid)).ok()?;
-        Some(PasswdVersion {
-            file: FileId::from_metadata(&found),
-            changed: (found.ctime(), found.ctime_nsec()),
-        })
     }
 }
 

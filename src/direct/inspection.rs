@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::init_process::{InitError, InitProcess};
-use super::spec::ContainerSpec;
+use super::spec::{ContainerSpec, Unsupported};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::{ContainerStatusRequest, StatusRequest};
 use crate::duration;
@@ -18,6 +18,8 @@ const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A container that was inspected.
 #[derive(Debug)]
 pub(super) struct Inspected {
+    /// Full id of the container. Clients may request a container by a prefix of it.
+    pub(super) id: String,
     pub(super) spec: ContainerSpec,
     pub(super) init: InitProcess,
     /// Maximum time for which the runtime awaits the end of the output after the exit of a command.
@@ -35,6 +37,17 @@ pub(super) enum InspectError {
     Unsupported(String),
 }
 
+/// Answers of the runtime about a container.
+#[derive(Debug)]
+struct RuntimeInfo {
+    /// Full id of the container.
+    id: String,
+    /// The `info` of the container, as JSON.
+    info: String,
+    /// Configuration of the runtime, as JSON.
+    config: String,
+}
+
 /// The part of containerd's configuration in a verbose `Status` response that probeshim reads.
 #[derive(Deserialize)]
 struct RuntimeConfig {
@@ -49,26 +62,30 @@ pub(super) async fn inspect(
     container_id: &str,
 ) -> Result<Inspected, InspectError> {
     let info = request_info(client, container_id).await;
-    let (info, config) = info.ok_or(InspectError::Unavailable)?;
+    let RuntimeInfo { id, info, config } = info.ok_or(InspectError::Unavailable)?;
     let drain_limit = drain_limit(&config).map_err(InspectError::Unsupported)?;
-    let spec = ContainerSpec::read(&info).map_err(|reason| InspectError::Unsupported(reason.to_string()))?;
-    let init = InitProcess::open(spec.init, container_id).map_err(|error| match error {
+    let spec = ContainerSpec::read(&info).map_err(|reason| match reason {
+        Unsupported::NotRunning => InspectError::Unavailable,
+        reason => InspectError::Unsupported(reason.to_string()),
+    })?;
+    let init = InitProcess::open(spec.init, &id).map_err(|error| match error {
         InitError::Exited => InspectError::Unavailable,
         reason => InspectError::Unsupported(reason.to_string()),
     })?;
-    Ok(Inspected { spec, init, drain_limit })
+    Ok(Inspected { id, spec, init, drain_limit })
 }
 
 /// Requests the information of the runtime about a container, and its configuration. Returns `None`
 /// if the runtime does not answer.
-async fn request_info(client: &MeteredRuntimeClient, container_id: &str) -> Option<(String, String)> {
+async fn request_info(client: &MeteredRuntimeClient, container_id: &str) -> Option<RuntimeInfo> {
     let request = ContainerStatusRequest { container_id: container_id.to_owned(), verbose: true };
     let mut client = client.clone();
     let answers = async {
         let status = client.container_status(request).await.ok()?.into_inner();
         let runtime = client.status(StatusRequest { verbose: true }).await.ok()?.into_inner();
         let text = |info: &HashMap<String, String>, key| info.get(key).cloned().unwrap_or_default();
-        Some((text(&status.info, "info"), text(&runtime.info, "config")))
+        let (info, config) = (text(&status.info, "info"), text(&runtime.info, "config"));
+        Some(RuntimeInfo { id: status.status?.id, info, config })
     };
     timeout(INSPECT_TIMEOUT, answers).await.ok()?
 }

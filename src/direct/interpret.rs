@@ -53,7 +53,7 @@ mod tests {
         ) {
             let fields = fields.into_iter().map(|(name, value)| SnapshotField { name, value }).collect();
             let recorded = Recorded {
-                preparer: "runc:[2:INIT]".to_owned(),
+                runtime: "runc".to_owned(),
                 snapshot: Some(Snapshot { fields }),
                 filters: vec![SeccompFilter { program, flags: 0 }],
                 ..Recorded::default()

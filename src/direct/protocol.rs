@@ -25,7 +25,7 @@ pub(super) const LAUNCH_DESCRIPTORS: usize = 6;
 /// Request to the helper.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct HelperRequest {
-    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4, 5")]
     pub(super) command: Option<HelperCommand>,
 }
 
@@ -40,6 +40,9 @@ pub(super) enum HelperCommand {
     Watch(Watch),
     #[prost(uint64, tag = "4")]
     Unwatch(u64),
+    /// Requests [`HelperEvent::Pong`].
+    #[prost(bool, tag = "5")]
+    Ping(bool),
 }
 
 /// Runs a command in a container. Its descriptors accompany it, in the order of
@@ -62,7 +65,7 @@ pub(super) struct Launch {
 /// Attributes of a process that runs in a container.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attributes {
-    /// Namespaces to join, as `CLONE_NEW*` flags, without that of processes.
+    /// Namespaces to join, as `CLONE_NEW*` flags.
     #[prost(uint32, tag = "1")]
     pub(super) namespaces: u32,
     /// Name of the session keyring to join.
@@ -99,12 +102,10 @@ pub(super) struct Attributes {
     /// Ignored signals: bit n-1 stands for signal n.
     #[prost(fixed64, tag = "15")]
     pub(super) ignored_signals: u64,
-    /// The process leads a session of its own. runc's does, and crun's does not.
-    #[prost(bool, tag = "16")]
-    pub(super) leads_session: bool,
-    /// The process leads a process group of its own.
-    #[prost(bool, tag = "17")]
-    pub(super) leads_group: bool,
+    /// HOME, if the OCI runtime reads it from `/etc/passwd` of the container. The command is not
+    /// executed if that has another value now.
+    #[prost(bytes = "vec", optional, tag = "16")]
+    pub(super) home: Option<Vec<u8>>,
 }
 
 /// A resource limit.
@@ -180,7 +181,7 @@ pub(super) struct Watch {
 /// Reply of the helper.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct HelperReply {
-    #[prost(oneof = "HelperEvent", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "HelperEvent", tags = "1, 2, 3, 4, 5")]
     pub(super) event: Option<HelperEvent>,
 }
 
@@ -195,6 +196,8 @@ pub(super) enum HelperEvent {
     Recorded(Recorded),
     #[prost(message, tag = "4")]
     NotRecorded(NotRecorded),
+    #[prost(bool, tag = "5")]
+    Pong(bool),
 }
 
 /// A process that has exited. The status socket shows whether it had executed the command.
@@ -244,9 +247,9 @@ pub(super) struct Difference {
 pub(super) struct Recorded {
     #[prost(uint64, tag = "1")]
     pub(super) watch: u64,
-    /// Name of the process before its exec, which names the OCI runtime.
+    /// Name of the OCI runtime.
     #[prost(string, tag = "2")]
-    pub(super) preparer: String,
+    pub(super) runtime: String,
     #[prost(message, optional, tag = "3")]
     pub(super) snapshot: Option<Snapshot>,
     #[prost(message, repeated, tag = "4")]

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::init_process::PasswdVersion;
 use super::protocol::{Attributes, Difference, Snapshot};
 use crate::file_id::FileId;
 use crate::policy::ForwardKind;
@@ -71,17 +70,8 @@ pub(super) struct Record {
     pub(super) cgroup: OwnedFd,
     /// Path of the OCI runtime's program; empty if it is unknown.
     pub(super) program: String,
-    /// The files on which the record depends.
-    pub(super) files: RecordedFiles,
-}
-
-/// Identity of the files on which a record depends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RecordedFiles {
-    /// The program of the OCI runtime.
-    pub(super) program: Option<FileId>,
-    /// `/etc/passwd` of the container, if it determines HOME.
-    pub(super) passwd: Option<PasswdVersion>,
+    /// Identity of that program.
+    pub(super) program_id: Option<FileId>,
 }
 
 /// Reason for which the runtime runs all commands of a container.
@@ -215,7 +205,7 @@ mod tests {
             attributes: Attributes::default(),
             cgroup: std::fs::File::open("/").unwrap().into(),
             program: String::new(),
-            files: RecordedFiles::default(),
+            program_id: None,
         }
     }
 

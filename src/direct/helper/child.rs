@@ -1,31 +1,38 @@
-//! The child: joins the container, takes its attributes, and executes the command. The order is
-//! that of runc (`libcontainer/setns_init_linux.go`: `Init`, `finalizeNamespace`).
+//! The child: created in the container, it takes the attributes of a command and executes it. The
+//! order is that of runc (`libcontainer/setns_init_linux.go`: `Init`, `finalizeNamespace`).
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use prost::Message as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, Uid, accessat, fchown, fstat, stat};
-use rustix::process::{Signal, chdir, getcwd, set_parent_process_death_signal, setpgid, setsid, umask};
+use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Uid, accessat, fchown, fstat, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::process::{
+    DumpableBehavior, Signal, chdir, getcwd, set_dumpable_behavior, set_parent_process_death_signal, setsid,
+    umask,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, ThreadNameSpaceType, capability_is_in_bounding_set,
-    clear_ambient_capability_set, configure_capability_in_ambient_set, move_into_thread_name_spaces,
-    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
-    set_thread_gid, set_thread_groups, set_thread_uid,
+    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_keep_capabilities, set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
 };
 
 use super::{now, sys};
-use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, Launch, send};
+use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, Launch};
 
-/// Files by which a process sets the AppArmor profile of its next exec. Kernels before 5.1 have the
+/// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
 /// second only.
-const APPARMOR_EXEC: [&str; 2] = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"];
+const APPARMOR_EXEC: [&str; 2] = ["self/attr/apparmor/exec", "self/attr/exec"];
+
+/// Maximum length of an `/etc/passwd` that is read, in bytes.
+const MAX_PASSWD_BYTES: u64 = 1 << 20;
 
 /// Step that failed, with its error.
 #[derive(Debug, thiserror::Error)]
@@ -59,20 +66,13 @@ pub(super) struct Child<'a> {
     pub(super) known_capabilities: CapabilitySet,
 }
 
-/// Files that the child opens before it joins the container, where `/proc` is not that of the
-/// container.
-struct ProcFiles {
-    oom_score_adj: File,
-    apparmor_exec: Option<File>,
-}
-
 impl Child<'_> {
     /// Runs the command in place of this process. Ends the process if a step fails, and reports the
     /// step on the status socket.
     pub(super) fn run(mut self) -> ! {
         let [_, _, _, status, ..] = self.descriptors;
         let Err(error) = self.leave_helper().and_then(|()| self.execute());
-        let _ = send(status.as_fd(), &ChildStatus { executed_at: 0, error: error.to_string() }, &[]);
+        let _ = report(status, &ChildStatus { executed_at: 0, error: error.to_string() });
         sys::exit_now()
     }
 
@@ -101,23 +101,21 @@ impl Child<'_> {
     }
 
     fn execute(&self) -> Result<Infallible, StepError> {
-        let Self { launch, descriptors: [stdin, stdout, stderr, status, init, _], .. } = self;
+        let Self { launch, descriptors: [stdin, stdout, stderr, status, ..], .. } = self;
         let missing = || io::Error::from(io::ErrorKind::InvalidData);
         let attributes = launch.attributes.as_ref().ok_or_else(missing).step("attributes")?;
         let argv = c_strings(&launch.argv).step("arguments")?;
         let env = c_strings(&attributes.env).step("environment")?;
 
-        let files = ProcFiles::open(attributes).step("files in /proc")?;
-        (&files.oom_score_adj)
-            .write_all(attributes.oom_score_adj.to_string().as_bytes())
-            .step("oom_score_adj")?;
-        let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
-        move_into_thread_name_spaces(init.as_fd(), namespaces).step("namespaces")?;
-        if attributes.leads_session {
-            setsid().step("session")?;
-        } else if attributes.leads_group {
-            setpgid(None, None).step("process group")?;
+        if let Some(home) = &attributes.home {
+            check_home(home, attributes.uid).step("HOME")?;
         }
+        let apparmor = attributes.apparmor_profile.as_ref();
+        let apparmor = apparmor.map(|profile| apparmor_exec().map(|file| (file, profile)));
+        let apparmor = apparmor.transpose().step("AppArmor profile")?;
+        // crun leaves the process in a session of its own. A child must not be in that of the
+        // helper, where it could send signals to the helper and to other commands.
+        setsid().step("session")?;
         dup2_stdin(stdin).step("standard input")?;
         dup2_stdout(stdout).step("standard output")?;
         dup2_stderr(stderr).step("standard error")?;
@@ -139,23 +137,22 @@ impl Child<'_> {
             install_filters(attributes)?;
         }
         become_user(attributes, self.known_capabilities)?;
-        // The kernel forgets the signal when a process changes its user.
+        // The kernel resets both when a process changes its user.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-        if let (Some(mut file), Some(profile)) = (files.apparmor_exec.as_ref(), &attributes.apparmor_profile)
-        {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")?;
+        if let Some((mut file, profile)) = apparmor {
             file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
         }
         let program = launch.argv.first().ok_or_else(missing).step("arguments")?;
         let path = look_path(OsStr::from_bytes(program), &attributes.env).step("program")?;
         let path = CString::new(path.into_os_string().as_bytes()).map_err(io::Error::from).step("program")?;
 
-        drop(files);
         // The command must not find a descriptor of the host (CVE-2024-21626). The status socket
         // closes at the exec.
         sys::close_all_but([status.as_fd()]).step("descriptors")?;
         set_parent_process_death_signal(None).step("death signal")?;
         let announcement = ChildStatus { executed_at: now(), error: String::new() };
-        send(status.as_fd(), &announcement, &[]).step("status")?;
+        report(status, &announcement).step("status")?;
         if attributes.no_new_privs {
             install_filters(attributes)?;
         }
@@ -167,13 +164,45 @@ fn c_strings(texts: &[Vec<u8>]) -> io::Result<Vec<CString>> {
     texts.iter().map(|text| CString::new(&text[..]).map_err(io::Error::from)).collect()
 }
 
-impl ProcFiles {
-    fn open(attributes: &Attributes) -> io::Result<Self> {
-        let open = |path: &str| OpenOptions::new().write(true).open(path);
-        let apparmor = attributes.apparmor_profile.as_ref();
-        let apparmor = apparmor.map(|_| open(APPARMOR_EXEC[0]).or_else(|_| open(APPARMOR_EXEC[1])));
-        Ok(Self { oom_score_adj: open("/proc/self/oom_score_adj")?, apparmor_exec: apparmor.transpose()? })
+/// Sends a report to probeshim. Seccomp filters of a container seldom refuse `write`.
+fn report(status: &OwnedFd, message: &ChildStatus) -> io::Result<()> {
+    rustix::io::write(status, &message.encode_to_vec())?;
+    Ok(())
+}
+
+/// Opens the file that sets the AppArmor profile of the next exec, in a new `/proc`: a container
+/// may have replaced that in its file system.
+fn apparmor_exec() -> io::Result<File> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let proc = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let open = |path: &str| openat(&proc, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    Ok(open(APPARMOR_EXEC[0]).or_else(|_| open(APPARMOR_EXEC[1]))?.into())
+}
+
+/// Fails if the home directory of a user in `/etc/passwd` is another than that of the record.
+fn check_home(recorded: &[u8], uid: u32) -> io::Result<()> {
+    let mut passwd = Vec::new();
+    match File::open("/etc/passwd") {
+        Ok(file) => file.take(MAX_PASSWD_BYTES).read_to_end(&mut passwd).map(drop)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
+    if home_dir(&passwd, uid) != recorded {
+        return Err(io::Error::other("/etc/passwd has another directory than at the record"));
+    }
+    Ok(())
+}
+
+/// Returns the home directory of a user, as runc does (`moby/sys/user`: `GetExecUser`).
+fn home_dir(passwd: &[u8], uid: u32) -> &[u8] {
+    let uid = uid.to_string();
+    let mut users = passwd.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b':'));
+    let user = users.find(|user| user.clone().nth(2) == Some(uid.as_bytes()));
+    user.and_then(|mut user| user.nth(5)).unwrap_or(b"/")
 }
 
 /// Sets the signals that the command ignores. The helper ignores none.
@@ -244,12 +273,11 @@ fn each_capability(set: u64) -> impl Iterator<Item = CapabilitySet> {
 }
 
 /// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`
-/// (`libcontainer/init_linux.go`: `fixStdioPermissions`).
+/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). Standard input is the null device of the
+/// node, which must keep its owner.
 fn own_streams(uid: u32) -> io::Result<()> {
-    let null = stat("/dev/null")?.st_rdev;
-    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
-        let found = fstat(stream)?;
-        if found.st_uid != uid && found.st_rdev != null {
+    for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        if fstat(stream)?.st_uid != uid {
             fchown(stream, Some(Uid::from_raw(uid)), None)?;
         }
     }
@@ -274,4 +302,19 @@ fn executable(file: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     Ok(accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_directory_of_a_user_is_found_in_a_passwd_file() {
+        let passwd = b"root:x:0:0:root:/root:/bin/sh\n\n# comment\napp:x:33:33::/srv/app:\nshort:x:44\n";
+        assert_eq!(home_dir(passwd, 0), b"/root");
+        assert_eq!(home_dir(passwd, 33), b"/srv/app");
+        for unknown in [44, 3, 1000] {
+            assert_eq!(home_dir(passwd, unknown), b"/");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! ```
 
 mod child;
+mod namespaces;
 mod sandbox;
 mod snapshot;
 mod sys;
@@ -16,7 +17,6 @@ mod watch;
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,11 +28,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use rustix::thread::{CapabilitySet, ThreadNameSpaceType, move_into_thread_name_spaces};
+use rustix::thread::{CapabilitySet, ThreadNameSpaceType};
 use signal_hook::consts::SIGCHLD;
+use tokio::time::Instant;
 
 use self::child::Child;
-pub(super) use self::snapshot::{LEADER, differences};
+use self::namespaces::OwnNamespaces;
+pub(super) use self::snapshot::differences;
 use self::sys::{Forked, WaitStatus};
 use self::watch::{Preparer, RuntimeWatch};
 use super::protocol::{
@@ -43,8 +45,11 @@ use super::protocol::{
 /// Subcommand that makes this program a helper.
 pub const SUBCOMMAND: &str = "exec-helper";
 
-/// Interval at which a watch looks for new processes in a cgroup.
+/// Minimum interval at which a watch looks for new processes in a cgroup.
 const WATCH_INTERVAL: Duration = Duration::from_micros(300);
+
+/// Minimum of the interval, as a multiple of the time that a look takes.
+const WATCH_SHARE: u32 = 10;
 
 /// Maximum duration of a watch. A runtime that has started no process by then has another reason to
 /// take long.
@@ -64,11 +69,12 @@ pub fn run() -> io::Result<()> {
     signal_hook::low_level::pipe::register(SIGCHLD, wakes)?;
     let mut helper = Helper {
         socket,
-        own_namespaces: File::open("/proc/self/ns/pid")?,
+        namespaces: OwnNamespaces::open()?,
         own_pidfd: pidfd_open(getpid(), PidfdFlags::empty())?,
         known_capabilities: child::known_capabilities(),
         execs: HashMap::new(),
         watches: HashMap::new(),
+        next_look: None,
         buffer: vec![0; MAX_PACKET_BYTES],
     };
     helper.serve(&children)
@@ -76,7 +82,7 @@ pub fn run() -> io::Result<()> {
 
 /// Error after which the helper must end.
 #[derive(Debug, thiserror::Error)]
-#[error("the helper cannot return to its namespace: {0}")]
+#[error("the helper cannot return to its namespaces: {0}")]
 struct HelperFailure(io::Error);
 
 impl From<HelperFailure> for io::Error {
@@ -88,14 +94,15 @@ impl From<HelperFailure> for io::Error {
 /// State of the helper.
 struct Helper {
     socket: OwnedFd,
-    /// The namespace of processes to which the helper's children belong otherwise.
-    own_namespaces: File,
+    namespaces: OwnNamespaces,
     /// Pidfd of the helper, by which its children notice its end.
     own_pidfd: OwnedFd,
     /// The capabilities that the kernel knows.
     known_capabilities: CapabilitySet,
     execs: HashMap<Pid, RunningExec>,
     watches: HashMap<u64, RuntimeWatch>,
+    /// Time at which the watches look for processes again.
+    next_look: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -115,8 +122,10 @@ impl Helper {
     fn serve(&mut self, children: &UnixStream) -> io::Result<()> {
         loop {
             let mut ready = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
-            let interval = Timespec { tv_sec: 0, tv_nsec: WATCH_INTERVAL.subsec_nanos().into() };
-            match poll(&mut ready, (!self.watches.is_empty()).then_some(&interval)) {
+            let wait = self.next_look.map(|at| at.saturating_duration_since(Instant::now()));
+            let wait = wait.unwrap_or_default().min(Duration::from_secs(1));
+            let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
+            match poll(&mut ready, (!self.watches.is_empty()).then_some(&wait)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -163,6 +172,7 @@ impl Helper {
             }
             Some(HelperCommand::Watch(request)) => self.watch(request, &descriptors)?,
             Some(HelperCommand::Unwatch(watch)) => self.unwatch(watch),
+            Some(HelperCommand::Ping(_)) => self.reply(HelperEvent::Pong(true))?,
             None => {}
         }
         Ok(true)
@@ -173,12 +183,12 @@ impl Helper {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let [_, _, _, _, init, cgroup] = &descriptors;
+        let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
+        let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
         // A child that must be traced waits until it is.
         let gate = launch.expected.is_some().then(rustix::pipe::pipe).transpose()?;
         let created_at = now();
-        // Only later children belong to this namespace, not the helper.
-        let processes = ThreadNameSpaceType::PROCESS_ID;
-        move_into_thread_name_spaces(init.as_fd(), processes)?;
+        self.namespaces.enter(init.as_fd(), namespaces, attributes.oom_score_adj)?;
         let forked = sys::fork_into_cgroup(cgroup.as_fd());
         if let Ok(Forked::Child) = forked {
             let child = Child {
@@ -190,12 +200,12 @@ impl Helper {
             };
             child.run();
         }
-        let returned = move_into_thread_name_spaces(self.own_namespaces.as_fd(), processes);
+        let restored = self.namespaces.restore();
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
-        if let Err(error) = returned {
-            // Later children would belong to the container. The death of the helper ends this one.
+        if let Err(error) = restored {
+            // The helper would stay in the container. Its death ends the child.
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-            return Err(HelperFailure(error.into()).into());
+            return Err(HelperFailure(error).into());
         }
         let (exec, expected) = (launch.exec, launch.expected.take());
         if expected.is_some()
@@ -218,6 +228,7 @@ impl Helper {
     fn on_status(&mut self, pid: Pid, status: WaitStatus) -> io::Result<()> {
         match status {
             WaitStatus::Exited(code) => return self.on_exit(pid, code),
+            WaitStatus::StoppedWithGroup if !self.is_traced(pid) => sys::detach(pid, libc::SIGSTOP),
             WaitStatus::StoppedWithGroup => sys::listen_traced(pid),
             WaitStatus::StoppedBeforeSignal(signal) if !self.is_traced(pid) => sys::detach(pid, signal),
             WaitStatus::StoppedBeforeSignal(signal) => sys::continue_traced(pid, signal),
@@ -236,9 +247,7 @@ impl Helper {
     }
 
     fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
-        for watch in self.watches.values_mut() {
-            watch.traced.retain(|traced| traced.pid != pid);
-        }
+        self.release(pid);
         let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
         let RunningExec { exec, created_at, refusal, .. } = running;
         self.reply(match refusal {
@@ -259,16 +268,23 @@ impl Helper {
         };
         let watch = request.number;
         if command_line(pid).is_none_or(|executed| executed != request.argv) {
-            // The runtime executes programs of its own before.
-            sys::continue_traced(pid, 0);
+            if preparer.is_outside() {
+                // The runtime executes a copy of itself before it enters the container.
+                sys::continue_traced(pid, 0);
+            } else {
+                // Another command of the runtime, which may execute the watched one itself.
+                self.release(pid);
+                sys::detach(pid, 0);
+            }
             return Ok(());
         }
         let recorded = snapshot::read(pid).and_then(|snapshot| Ok((snapshot, sys::seccomp_filters(pid)?)));
         sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
-                let Preparer { name: preparer, program, .. } = preparer;
-                let recorded = Recorded { watch, preparer, snapshot: Some(snapshot), filters, program };
+                let Preparer { runtime, program, .. } = preparer;
+                let runtime = runtime.to_owned();
+                let recorded = Recorded { watch, runtime, snapshot: Some(snapshot), filters, program };
                 let event = HelperEvent::Recorded(recorded);
                 if HelperReply::for_event(event.clone()).encoded_len() <= MAX_PACKET_BYTES {
                     event
@@ -304,7 +320,18 @@ impl Helper {
         }
     }
 
+    /// Forgets a traced process.
+    fn release(&mut self, pid: Pid) {
+        for watch in self.watches.values_mut() {
+            watch.traced.retain(|traced| traced.pid != pid);
+        }
+    }
+
     fn look_for_runtime(&mut self) -> io::Result<()> {
+        if self.watches.is_empty() || self.next_look.is_some_and(|at| Instant::now() < at) {
+            return Ok(());
+        }
+        let started = Instant::now();
         let mut failed = Vec::new();
         for (number, watch) in &mut self.watches {
             if let Err(error) = watch.look() {
@@ -317,6 +344,8 @@ impl Helper {
             self.unwatch(watch);
             self.reply(HelperEvent::NotRecorded(NotRecorded { watch, reason }))?;
         }
+        // Commands must not wait for watches of containers with many processes.
+        self.next_look = Some(Instant::now() + WATCH_INTERVAL.max(started.elapsed() * WATCH_SHARE));
         Ok(())
     }
 

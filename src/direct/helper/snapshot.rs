@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,11 +47,8 @@ const STATUS: [&str; 21] = [
 const PENDING: [&str; 2] = ["SigPnd", "ShdPnd"];
 
 /// Fields of `/proc/PID/status` with the ids of a process in each of its namespaces. Only the
-/// number of namespaces is the same for two processes, and whether the process is the leader.
+/// number of namespaces is the same for two processes.
 const IDS: [&str; 3] = ["NSpid", "NSpgid", "NSsid"];
-
-/// Begin of the value of [`IDS`] if the process leads its session or its group.
-pub(in crate::direct) const LEADER: &str = "leader";
 
 /// Files of `/proc/PID` that are compared as a whole.
 const FILES: [&str; 17] = [
@@ -86,6 +83,9 @@ const MAX_SHOWN: usize = 200;
 
 /// Fields whose values must not be shown, because they may be secret.
 const SECRET: [&str; 2] = ["environ", "cmdline"];
+
+/// Maximum number of descriptors of a process that is compared. The runtime leaves three.
+const MAX_DESCRIPTORS: usize = 16;
 
 /// Maximum time for which a process is held.
 const HOLD_LIMIT: Duration = Duration::from_millis(50);
@@ -125,7 +125,7 @@ pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
     fields.insert("root".to_owned(), root(&dir)?.into_bytes());
     in_time()?;
     fields.insert("ioprio".to_owned(), sys::io_priority(pid)?.to_string().into_bytes());
-    fields.insert("fd".to_owned(), descriptors(&dir)?.into_bytes());
+    fields.insert("fd".to_owned(), descriptors(&dir, in_time)?.into_bytes());
     let fields = fields.into_iter().map(|(name, value)| SnapshotField { name, value });
     Ok(Snapshot { fields: fields.collect() })
 }
@@ -150,11 +150,9 @@ fn read_status(status: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
             fields.insert(name.to_owned(), format!("{signals:016x}").into_bytes());
         }
     }
-    let own: Vec<&str> = value("NSpid").unwrap_or_default().split_whitespace().collect();
     for name in IDS {
-        let ids: Vec<&str> = value(name).unwrap_or_default().split_whitespace().collect();
-        let role = if ids.last() == own.last() { LEADER } else { "member" };
-        fields.insert(name.to_owned(), format!("{role}, {} namespaces", ids.len()).into_bytes());
+        let count = value(name).unwrap_or_default().split_whitespace().count();
+        fields.insert(name.to_owned(), format!("{count} namespaces").into_bytes());
     }
 }
 
@@ -177,25 +175,31 @@ fn read_stat(stat: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// Returns the kinds, owners and flags of the open descriptors.
-fn descriptors(dir: &Path) -> io::Result<String> {
-    let mut numbers: Vec<u32> = fs::read_dir(dir.join("fd"))?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
+/// Returns the kinds and flags of the open descriptors, and the owners of pipes. Looks at no file
+/// of the container, whose file system may hang. Fails if there are too many descriptors.
+fn descriptors(dir: &Path, in_time: impl Fn() -> io::Result<()>) -> io::Result<String> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir.join("fd"))? {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        if numbers.len() > MAX_DESCRIPTORS {
+            return Err(io::Error::other(format!("it has more than {MAX_DESCRIPTORS} descriptors")));
+        }
+    }
     numbers.sort_unstable();
     let described = numbers.into_iter().map(|number| {
-        let found = fs::metadata(dir.join(format!("fd/{number}")))?;
-        let kind = found.file_type();
-        let kind = match () {
-            () if kind.is_fifo() => "pipe".to_owned(),
-            () if kind.is_socket() => "socket".to_owned(),
-            () if kind.is_char_device() => format!("device {:x}", found.rdev()),
-            () => format!("file {}:{}", found.dev(), found.ino()),
+        in_time()?;
+        let path = dir.join(format!("fd/{number}"));
+        let link = fs::read_link(&path)?;
+        let kind = match link.to_string_lossy().split_once(":[") {
+            Some((kind @ ("pipe" | "socket"), _)) => {
+                let found = fs::metadata(path)?;
+                format!("{kind}, uid {}, mode {:o}", found.uid(), found.mode())
+            }
+            _ => link.display().to_string(),
         };
         let info = fs::read_to_string(dir.join(format!("fdinfo/{number}")))?;
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default().trim();
-        let (uid, mode) = (found.uid(), found.mode());
-        Ok(format!("{number}: {kind}, flags {flags}, uid {uid}, mode {mode:o}"))
+        Ok(format!("{number}: {kind}, flags {flags}"))
     });
     let described: io::Result<Vec<String>> = described.collect();
     Ok(described?.join("; "))

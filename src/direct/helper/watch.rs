@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::Pid;
@@ -30,18 +31,29 @@ pub(super) struct RuntimeWatch {
     pub(super) traced: Vec<Preparer>,
 }
 
-/// Part of the file names of the supported OCI runtimes. A runtime that executes itself from memory
-/// has a file such as `memfd:crun (deleted)`.
+/// Names of the supported OCI runtimes.
 const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
+
+/// Maximum number of processes in a watched cgroup. A look at more would delay commands.
+const MAX_PROCESSES: usize = 1000;
 
 /// A process that the runtime prepares for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preparer {
     pub(super) pid: Pid,
-    /// Name of the process before its exec.
-    pub(super) name: String,
-    /// Path of the program of its parent, the OCI runtime.
+    /// Name of its parent, the OCI runtime.
+    pub(super) runtime: &'static str,
+    /// Path of the program of its parent.
     pub(super) program: String,
+    /// Mount namespace of its parent.
+    mounts: PathBuf,
+}
+
+impl Preparer {
+    /// Returns whether the process has not entered the container yet.
+    pub(super) fn is_outside(&self) -> bool {
+        mount_namespace(self.pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
+    }
 }
 
 impl RuntimeWatch {
@@ -87,16 +99,13 @@ impl RuntimeWatch {
     /// OCI runtime outside of the cgroup. An orphan of the container has another parent: its init
     /// process, that of its sandbox, or the runtime's shim.
     fn preparer(&self, pid: i32) -> Option<Preparer> {
-        let (name, parent) = name_and_parent(pid)?;
+        let parent = parent(pid)?;
         if is_in_cgroup(parent, &self.request.cgroup) {
             return None;
         }
-        let program = fs::read_link(format!("/proc/{parent}/exe")).ok()?;
-        let is_runtime = OCI_RUNTIMES
-            .iter()
-            .any(|runtime| program.file_name().is_some_and(|file| file.to_string_lossy().contains(runtime)));
-        let program = program.to_string_lossy().into_owned();
-        is_runtime.then_some(Preparer { pid: Pid::from_raw(pid)?, name, program })
+        let program = fs::read_link(format!("/proc/{parent}/exe")).ok()?.to_string_lossy().into_owned();
+        let runtime = oci_runtime(&program)?;
+        Some(Preparer { pid: Pid::from_raw(pid)?, runtime, program, mounts: mount_namespace(parent)? })
     }
 
     /// Returns the processes in the cgroups.
@@ -106,8 +115,26 @@ impl RuntimeWatch {
             file.rewind()?;
             file.read_to_string(&mut text)?;
         }
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+        let pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        if pids.len() > MAX_PROCESSES {
+            return Err(io::Error::other(format!("it has more than {MAX_PROCESSES} processes")));
+        }
+        Ok(pids)
     }
+}
+
+/// Returns the OCI runtime whose program has this path. The program may have been replaced, or be a
+/// copy in memory such as `/memfd:runc_cloned:/proc/self/exe (deleted)`.
+fn oci_runtime(program: &str) -> Option<&'static str> {
+    let program = program.strip_suffix(" (deleted)").unwrap_or(program);
+    let file = program.rsplit('/').next().unwrap_or_default();
+    let copy = program.strip_prefix("/memfd:").unwrap_or_default();
+    OCI_RUNTIMES.iter().find(|runtime| file == **runtime || copy.starts_with(**runtime)).copied()
+}
+
+/// Returns the name of the mount namespace of a process.
+fn mount_namespace(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
 /// Returns whether a process is in a cgroup or in one below it. A process that cannot be read may
@@ -117,10 +144,29 @@ fn is_in_cgroup(pid: i32, cgroup: &str) -> bool {
     is_below(&cgroups, cgroup)
 }
 
-/// Returns the name of a process and the pid of its parent.
-fn name_and_parent(pid: i32) -> Option<(String, i32)> {
+/// Returns the pid of the parent of a process.
+fn parent(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (before, after) = stat.rsplit_once(')')?;
-    let (_, name) = before.split_once('(')?;
-    Some((name.to_owned(), after.split_whitespace().nth(1)?.parse().ok()?))
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_program_of_an_oci_runtime_prepares_commands() {
+        for program in
+            ["/usr/sbin/runc", "/opt/bin/runc (deleted)", "/memfd:runc_cloned:/proc/self/exe (deleted)"]
+        {
+            assert_eq!(oci_runtime(program), Some("runc"), "{program}");
+        }
+        assert_eq!(oci_runtime("/usr/bin/crun"), Some("crun"));
+        for program in
+            ["/usr/bin/containerd-shim-runc-v2", "/usr/bin/runc-helper", "/runc/sh", "/memfd:x (deleted)"]
+        {
+            assert_eq!(oci_runtime(program), None, "{program}");
+        }
+    }
 }
