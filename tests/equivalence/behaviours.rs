@@ -27,21 +27,44 @@ const fn fails(name: &'static str, argv: &'static [&'static str]) -> Behaviour {
     Behaviour { fails_to_start: true, ..runs(name, argv) }
 }
 
-/// All behaviours.
-pub(crate) const BEHAVIOURS: [Behaviour; 32] = [
-    runs("attributes", &["/bin/attributes"]),
-    runs("success", &["true"]),
-    shell("exit code", &["sh", "-c", "exit 3"]),
-    shell("exit code of a missing program", &["sh", "-c", "no-such-program"]),
-    shell("SIGTERM", &["sh", "-c", "kill -TERM $$"]),
+pub(crate) const ATTRIBUTES: Behaviour = runs("attributes", &["/bin/attributes"]);
+pub(crate) const SUCCESS: Behaviour = runs("success", &["true"]);
+const EXIT_CODE: Behaviour = shell("exit code", &["sh", "-c", "exit 3"]);
+
+const BOTH_STREAMS: Behaviour = shell("both streams", &["sh", "-c", "echo out; echo err >&2"]);
+const STANDARD_INPUT: Behaviour = runs("standard input", &["cat"]);
+const MISSING_PROGRAM: Behaviour = fails("missing program", &["no-such-program"]);
+
+/// Behaviours that need little processor time.
+pub(crate) const LIGHT: [Behaviour; 5] = [ATTRIBUTES, SUCCESS, EXIT_CODE, BOTH_STREAMS, STANDARD_INPUT];
+
+/// Behaviours at a memory limit. The container has to have reached its limit before, or reaches it
+/// by these.
+pub(crate) const AT_MEMORY_LIMIT: [Behaviour; 6] = [
+    shell("beyond the memory limit", &["sh", "-c", "exec tail /dev/zero"]),
+    shell("a child beyond the memory limit", &["sh", "-c", "tail /dev/zero; echo $?"]),
+    shell("memory limit reached", &["sh", "-c", "grep -c '^max [1-9]' /sys/fs/cgroup/memory.events"]),
+    ATTRIBUTES,
+    SUCCESS,
+    EXIT_CODE,
+];
+
+/// Behaviours in a container that may have no more processes.
+pub(crate) const AT_PIDS_LIMIT: [Behaviour; 3] = [
+    Behaviour { fails_to_start: true, ..SUCCESS },
+    Behaviour { fails_to_start: true, ..EXIT_CODE },
+    MISSING_PROGRAM,
+];
+
+/// Behaviours in all kinds of containers.
+pub(crate) const BEHAVIOURS: [Behaviour; 20] = [
+    ATTRIBUTES,
+    SUCCESS,
+    EXIT_CODE,
     shell("SIGKILL", &["sh", "-c", "kill -KILL $$"]),
-    shell("SIGSEGV", &["sh", "-c", "kill -SEGV $$"]),
-    shell("SIGPIPE", &["sh", "-c", "kill -PIPE $$; echo alive"]),
-    shell("both streams", &["sh", "-c", "echo out; echo err >&2"]),
+    BOTH_STREAMS,
     shell("binary output", &["sh", "-c", "printf '\\000\\377\\n\\r'"]),
-    shell("a megabyte", &["sh", "-c", "dd if=/dev/zero bs=1024 count=1024 2>/dev/null"]),
-    shell("output beyond the limit", &["sh", "-c", "dd if=/dev/zero bs=65536 count=272 2>/dev/null"]),
-    runs("standard input", &["cat"]),
+    STANDARD_INPUT,
     shell("terminal", &["sh", "-c", "tty; test -t 1; echo $?"]),
     shell(
         "streams by path",
@@ -50,8 +73,6 @@ pub(crate) const BEHAVIOURS: [Behaviour; 32] = [
     shell("orphan without streams", &["sh", "-c", "sleep 3 <&- >&- 2>&- & echo started"]),
     shell("orphan that holds the streams", &["sh", "-c", "sleep 1 & echo started"]),
     ends_after(1, shell("timeout", &["sh", "-c", "echo before; exec sleep 60"])),
-    ends_after(1, shell("timeout with a handler", &["sh", "-c", "trap 'echo handled' TERM; sleep 3 & wait"])),
-    ends_after(1, shell("timeout with a held stream", &["sh", "-c", "sleep 3 & exec sleep 60"])),
     shell("environment", &["sh", "-c", "env | sort; echo HOME=$HOME"]),
     shell("working directory", &["sh", "-c", "pwd; stat -c '%a %u %g' ."]),
     shell(
@@ -73,10 +94,22 @@ pub(crate) const BEHAVIOURS: [Behaviour; 32] = [
     ),
     shell("limits", &["sh", "-c", "ulimit -a; ulimit -Ha"]),
     shell("processes", &["sh", "-c", "test -d /proc/1 && cat /proc/1/comm; cat /proc/self/cgroup"]),
+    MISSING_PROGRAM,
+    fails("not executable", &["/etc/passwd"]),
+];
+
+/// Further behaviours. An emulated machine needs a minute for them in one container.
+pub(crate) const MORE_BEHAVIOURS: [Behaviour; 12] = [
+    shell("exit code of a missing program", &["sh", "-c", "no-such-program"]),
+    shell("SIGTERM", &["sh", "-c", "kill -TERM $$"]),
+    shell("SIGSEGV", &["sh", "-c", "kill -SEGV $$"]),
+    shell("SIGPIPE", &["sh", "-c", "kill -PIPE $$; echo alive"]),
+    shell("a megabyte", &["sh", "-c", "dd if=/dev/zero bs=1024 count=1024 2>/dev/null"]),
+    shell("output beyond the limit", &["sh", "-c", "dd if=/dev/zero bs=65536 count=272 2>/dev/null"]),
+    ends_after(1, shell("timeout with a handler", &["sh", "-c", "trap 'echo handled' TERM; sleep 3 & wait"])),
+    ends_after(1, shell("timeout with a held stream", &["sh", "-c", "sleep 3 & exec sleep 60"])),
     shell("network", &["sh", "-c", "cat /proc/net/dev | cut -d : -f 1 | sort; hostname"]),
-    fails("missing program", &["no-such-program"]),
     fails("missing path", &["/no/such/program"]),
     fails("directory", &["/tmp"]),
-    fails("not executable", &["/etc/passwd"]),
     fails("relative path", &["no/such"]),
 ];

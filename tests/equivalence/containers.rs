@@ -5,10 +5,12 @@ use std::path::Path;
 use probeshim::cri::v1::security_profile::ProfileType;
 use probeshim::cri::v1::{
     Capability, ContainerConfig, ContainerMetadata, Int64Value, KeyValue, LinuxContainerConfig,
-    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode,
-    NamespaceOption, PodSandboxConfig, SecurityProfile,
+    LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption, PodSandboxConfig, SecurityProfile,
 };
 use serde_json::json;
+
+use crate::behaviours::{AT_MEMORY_LIMIT, AT_PIDS_LIMIT, Behaviour, LIGHT};
 
 /// Command of a container that waits.
 const WAITS: &str = "trap 'exit 0' TERM; while true; do sleep 1; done";
@@ -17,11 +19,44 @@ const WAITS: &str = "trap 'exit 0' TERM; while true; do sleep 1; done";
 const MOVES: &str = "mkdir /sys/fs/cgroup/init && echo 0 >/sys/fs/cgroup/init/cgroup.procs; \
                      trap 'exit 0' TERM; while true; do sleep 1; done";
 
+/// Name of the kind without settings of its own.
+const DEFAULT: &str = "default";
+
+/// Directory in a container that reaches a limit, and the file in it at which that begins. No
+/// command creates the file, because its process would count.
+pub(crate) const SIGNALS: &str = "/signals";
+pub(crate) const GO: &str = "go";
+
+/// Line in the log of a container that has reached its limit.
+pub(crate) const FULL: &str = "limit reached";
+
+/// Memory limit of containers that reach it.
+const MEMORY_LIMIT: i64 = 64 << 20;
+
+/// Pids limit of containers that reach it. Before, a container needs some for a command that the
+/// OCI runtime starts, which has several threads.
+const PIDS_LIMIT: usize = 64;
+
+/// End of the name of the runtime handler with limits: its base specification has resource limits
+/// and a umask.
+pub(crate) const LIMITED: &str = "-limited";
+
+/// Names of AppArmor profiles of the node: one that denies, and one that complains.
+pub(crate) const APPARMOR_PROFILES: [&str; 2] = ["equivalence-denies", "equivalence-complains"];
+
 /// A kind of container.
 pub(crate) struct ContainerKind {
     pub(crate) name: String,
     pub(crate) container: ContainerConfig,
     pub(crate) sandbox: PodSandboxConfig,
+    /// Whether the pod has another container, which is started before.
+    pub(crate) is_sidecar: bool,
+    /// End of the name of the runtime handler.
+    pub(crate) handler_suffix: &'static str,
+    /// Commands that are executed one after the other, instead of all others at the same time.
+    pub(crate) in_turn: Option<Vec<Behaviour>>,
+    /// Whether the container reaches a limit once [`GO`] exists, and then logs [`FULL`].
+    pub(crate) fills: bool,
     /// Part of the reason for which the runtime executes its commands, if it does.
     pub(crate) forwarded_because: Option<&'static str>,
 }
@@ -46,7 +81,24 @@ impl ContainerKind {
             }),
             ..PodSandboxConfig::default()
         };
-        Self { name: name.into(), container, sandbox, forwarded_because: None }
+        Self {
+            name: name.into(),
+            container,
+            sandbox,
+            is_sidecar: false,
+            handler_suffix: "",
+            in_turn: None,
+            fills: false,
+            forwarded_because: None,
+        }
+    }
+
+    /// Returns the other container of a pod with a sidecar.
+    pub(crate) fn other() -> Self {
+        Self::new("other").config(|config| {
+            config.metadata = Some(ContainerMetadata { name: "other".to_owned(), attempt: 0 });
+            "other.log".clone_into(&mut config.log_path);
+        })
     }
 
     /// Changes the security context of the container.
@@ -69,6 +121,22 @@ impl ContainerKind {
         self.context(|context| context.namespace_options = Some(options))
     }
 
+    fn resources(mut self, resources: LinuxContainerResources) -> Self {
+        self.container.linux.get_or_insert_default().resources = Some(resources);
+        self
+    }
+
+    fn in_turn(self, behaviours: impl IntoIterator<Item = Behaviour>) -> Self {
+        Self { in_turn: Some(behaviours.into_iter().collect()), ..self }
+    }
+
+    /// Lets the container reach a limit by a script, which has to leave a process behind.
+    fn fills(self, script: &str) -> Self {
+        let script = format!("until [ -e {SIGNALS}/{GO} ]; do sleep 1; done; {script}; echo '{FULL}'; wait");
+        let kind = self.config(|config| config.command = vec!["/bin/sh".to_owned(), "-c".to_owned(), script]);
+        Self { fills: true, ..kind }
+    }
+
     fn privileged(mut self) -> Self {
         let linux = self.sandbox.linux.get_or_insert_default();
         linux.security_context.get_or_insert_default().privileged = true;
@@ -78,10 +146,16 @@ impl ContainerKind {
         })
     }
 
-    /// Returns all kinds. Their seccomp profiles are written to a directory.
-    pub(crate) fn all(folder: &Path) -> Vec<Self> {
+    /// Returns whether this is the kind without settings of its own.
+    pub(crate) fn is_default(&self) -> bool {
+        self.name == DEFAULT
+    }
+
+    /// Returns the kinds that need nothing but containerd. Their seccomp profiles are written to a
+    /// directory.
+    pub(crate) fn common(folder: &Path) -> Vec<Self> {
         let mut all = vec![
-            Self::new("default"),
+            Self::new(DEFAULT),
             Self::new("unconfined").context(|context| {
                 context.seccomp = Some(profile(ProfileType::Unconfined, ""));
             }),
@@ -105,6 +179,97 @@ impl ContainerKind {
         all.extend(seccomp_profiles(folder));
         all
     }
+
+    /// Returns the kinds that need AppArmor, all controllers of cgroup v2, `CAP_SYS_RESOURCE`, and
+    /// the runtime handler with limits.
+    pub(crate) fn of_a_node() -> Vec<Self> {
+        let mut all = apparmor_profiles();
+        all.extend(resource_limits());
+        all.extend(handler_limits());
+        all
+    }
+}
+
+/// AppArmor profiles. The other kinds have that of containerd.
+fn apparmor_profiles() -> Vec<ContainerKind> {
+    let with = |name: &str, kind: ProfileType, profile_name: &str| {
+        let profile = Some(profile(kind, profile_name));
+        ContainerKind::new(name).context(|context| context.apparmor = profile)
+    };
+    let [denies, complains] = APPARMOR_PROFILES;
+    let mut kinds = vec![
+        with("AppArmor default", ProfileType::RuntimeDefault, ""),
+        with("AppArmor unconfined", ProfileType::Unconfined, ""),
+        with("AppArmor profile that complains", ProfileType::Localhost, complains),
+    ];
+    for uid in [0, 1000] {
+        for no_new_privs in [false, true] {
+            let privileges = if no_new_privs { ", no_new_privs" } else { "" };
+            let name = format!("AppArmor profile that denies{privileges}, as {uid}");
+            kinds.push(with(&name, ProfileType::Localhost, denies).context(|context| {
+                context.run_as_user = Some(Int64Value { value: uid });
+                context.no_new_privs = no_new_privs;
+            }));
+        }
+    }
+    kinds.push(with("AppArmor profile without seccomp", ProfileType::Localhost, denies).context(|context| {
+        context.no_new_privs = true;
+        context.seccomp = Some(profile(ProfileType::Unconfined, ""));
+    }));
+    kinds
+}
+
+/// Limits of memory, processes and processors, and the order in which the kernel kills.
+fn resource_limits() -> Vec<ContainerKind> {
+    let none = LinuxContainerResources::default;
+    let memory = || LinuxContainerResources { memory_limit_in_bytes: MEMORY_LIMIT, ..none() };
+    let pids = [("pids.max".to_owned(), PIDS_LIMIT.to_string())];
+    // The file is in the page cache, which counts, and makes room for a command. A shell that
+    // cannot fork ends, so one more process fits after the loop.
+    let cache = format!(
+        "dd if=/dev/zero of=/tmp/cache bs=1048576 count={}; sleep 2147483647 & true",
+        2 * (MEMORY_LIMIT >> 20)
+    );
+    let processes = "(while true; do sleep 2147483647 & done); sleep 2147483647 & true";
+    vec![
+        ContainerKind::new("memory limit").resources(memory()).in_turn(AT_MEMORY_LIMIT),
+        ContainerKind::new("memory limit reached").resources(memory()).fills(&cache).in_turn(AT_MEMORY_LIMIT),
+        ContainerKind::new("pids limit").resources(LinuxContainerResources {
+            unified: [("pids.max".to_owned(), "2048".to_owned())].into(),
+            ..none()
+        }),
+        ContainerKind::new("pids limit reached")
+            .resources(LinuxContainerResources { unified: pids.into(), ..none() })
+            .fills(processes)
+            .in_turn(AT_PIDS_LIMIT),
+        ContainerKind::new("CPU limit")
+            .resources(LinuxContainerResources { cpu_period: 100_000, cpu_quota: 20_000, ..none() })
+            .in_turn(LIGHT),
+        ContainerKind::new("CPU shares").resources(LinuxContainerResources { cpu_shares: 2, ..none() }),
+        ContainerKind::new("one processor")
+            .resources(LinuxContainerResources { cpuset_cpus: "1".to_owned(), ..none() }),
+        ContainerKind::new("killed first")
+            .resources(LinuxContainerResources { oom_score_adj: 1000, ..none() }),
+        ContainerKind::new("killed last")
+            .resources(LinuxContainerResources { oom_score_adj: -997, ..none() }),
+    ]
+}
+
+/// Resource limits and the umask of a runtime handler.
+fn handler_limits() -> Vec<ContainerKind> {
+    let limited = |kind: ContainerKind| ContainerKind { handler_suffix: LIMITED, ..kind };
+    let mut kinds = vec![
+        limited(ContainerKind::new("resource limits and umask, privileged").privileged()),
+        limited(ContainerKind::new("resource limits and umask, without capabilities").context(|context| {
+            context.capabilities =
+                Some(Capability { drop_capabilities: vec!["ALL".to_owned()], ..Capability::default() });
+        })),
+    ];
+    for uid in [0, 1000] {
+        let kind = ContainerKind::new(format!("resource limits and umask, as {uid}"));
+        kinds.push(limited(kind.context(|context| context.run_as_user = Some(Int64Value { value: uid }))));
+    }
+    kinds
 }
 
 /// Users, groups and `no_new_privs`.
@@ -192,6 +357,19 @@ fn shared_namespaces() -> Vec<ContainerKind> {
         }),
         ContainerKind::new("processes of the pod")
             .namespaces(NamespaceOption { pid: NamespaceMode::Pod.into(), ..options() }),
+        ContainerKind { is_sidecar: true, ..ContainerKind::new("sidecar") },
+        ContainerKind {
+            is_sidecar: true,
+            ..ContainerKind::new("sidecar, processes of the pod")
+                .namespaces(NamespaceOption { pid: NamespaceMode::Pod.into(), ..options() })
+        },
+        // The id of the other container is filled in once it exists.
+        ContainerKind { is_sidecar: true, ..ContainerKind::new("processes of the other container") }.context(
+            |context| {
+                context.namespace_options =
+                    Some(NamespaceOption { pid: NamespaceMode::Target.into(), ..options() });
+            },
+        ),
         ContainerKind::new("privileged, all of the host").privileged().namespaces(NamespaceOption {
             network: node,
             pid: node,

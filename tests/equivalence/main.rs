@@ -1,6 +1,6 @@
 //! `make equivalence`: what a command sees and does when probeshim executes it, compared with the
-//! runtime's own execution, in many kinds of containers. `EQUIVALENCE_KINDS` selects kinds by their
-//! names, separated by semicolons.
+//! runtime's own execution, in many kinds of containers: on this machine, and on a node in a
+//! virtual machine. `EQUIVALENCE_KINDS` selects kinds by their names, separated by semicolons.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stdout, reason = "the matrix is the result")]
@@ -8,9 +8,13 @@
 mod behaviours;
 mod containers;
 mod runner;
+mod vm;
+
+use std::env;
+use std::path::Path;
 
 use fixtures::containerd::Containerd;
-use fixtures::image::{self, BUSYBOX, Image};
+use fixtures::image::{BUSYBOX, Image, Store};
 use fixtures::machine::{program, tool};
 use fixtures::need;
 use fixtures::runtime::Runtime as _;
@@ -19,47 +23,67 @@ use containers::ContainerKind;
 use runner::{Matrix, Outcome};
 
 /// Path of the program that prints the attributes of its process, in the image.
-const ATTRIBUTES: &str = "/bin/attributes";
+const ATTRIBUTES: &str = "bin/attributes";
+
+/// Variables that select kinds, and name the socket and the handler of a runtime.
+const KINDS: &str = "EQUIVALENCE_KINDS";
+const RUNTIME: &str = "EQUIVALENCE_RUNTIME";
+const HANDLER: &str = "EQUIVALENCE_HANDLER";
+
+/// cgroup of the pods on a node, whose cgroups systemd manages.
+const SLICE: &str = "equivalence.slice";
 
 #[tokio::test]
 async fn a_command_is_the_same_with_and_without_runc() {
-    need!(compare("runc").await);
+    let store = need!(images());
+    let containerd = need!(Containerd::start_unified());
+    containerd.import(&store);
+    let matrix = Matrix::new(containerd.folder(), &containerd.socket(), "runc");
+    compare(&matrix, selected(ContainerKind::common(containerd.folder()))).await;
 }
 
-/// Compares all kinds of containers on a runtime handler. Fails if a program is missing.
-async fn compare(handler: &str) -> Result<(), String> {
-    let attributes = tool("attributes-1")?.join("attributes");
-    let containerd = Containerd::start_unified()?;
-    let mut store = image::Store::new(&program("busybox", "busybox-static")?);
-    let program = std::fs::read(attributes).unwrap();
+/// The runtime of `EQUIVALENCE_RUNTIME` has the images, and the node is prepared as by `vm.sh`.
+#[tokio::test]
+#[ignore = "needs the runtime of a node; the test in a virtual machine runs it there"]
+async fn a_command_is_the_same_with_and_without_the_runtime_of_a_node() {
+    let variable = |name: &str| env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let dir = tempfile::tempdir().unwrap();
+    let matrix =
+        Matrix::new(dir.path(), Path::new(&variable(RUNTIME)), &variable(HANDLER)).on_emulated_node(SLICE);
+    let mut kinds = ContainerKind::common(dir.path());
+    kinds.extend(ContainerKind::of_a_node());
+    compare(&matrix, selected(kinds)).await;
+}
+
+/// Returns images for the containers. Fails if a program is missing.
+fn images() -> Result<Store, String> {
+    let attributes = std::fs::read(tool("attributes-1")?.join("attributes")).unwrap();
+    let mut store = Store::new(&program("busybox", "busybox-static")?);
     let image = Image { name: BUSYBOX, user: "", command: &["/bin/sh"] };
-    store.add_with(image, &[(&ATTRIBUTES[1..], &program)]);
-    containerd.import(&store);
-    let matrix = Matrix::new(&containerd, handler);
+    store.add_with(image, &[(ATTRIBUTES, &attributes)]);
+    Ok(store)
+}
+
+/// Returns the kinds that the environment selects. Names of other kinds are ignored if at least one
+/// is known, because some kinds exist only on a node.
+fn selected(mut kinds: Vec<ContainerKind>) -> Vec<ContainerKind> {
+    if let Ok(names) = env::var(KINDS) {
+        kinds.retain(|kind| names.split(';').any(|name| name == kind.name));
+        assert!(!kinds.is_empty(), "{KINDS} names no known kind: {names}");
+    }
+    kinds
+}
+
+/// Compares kinds of containers.
+async fn compare(matrix: &Matrix, kinds: Vec<ContainerKind>) {
     let mut problems = Vec::new();
-    let selected = std::env::var("EQUIVALENCE_KINDS").ok();
-    let selected: Option<Vec<&str>> = selected.as_ref().map(|names| names.split(';').collect());
-    let is_selected = |kind: &ContainerKind| match &selected {
-        Some(names) => names.contains(&kind.name.as_str()),
-        None => true,
-    };
-    let kinds: Vec<ContainerKind> =
-        ContainerKind::all(containerd.folder()).into_iter().filter(is_selected).collect();
-    assert!(
-        selected.is_none_or(|names| names.len() == kinds.len()),
-        "EQUIVALENCE_KINDS names an unknown kind"
-    );
     for kind in kinds {
         let outcome = matrix.compare(&kind).await;
         match &outcome {
-            Outcome::Equal { direct } => {
-                println!("{handler} {}: equal, {direct} executed directly", kind.name);
-            }
-            Outcome::Forwarded { reason } => {
-                println!("{handler} {}: forwarded: {reason}", kind.name);
-            }
+            Outcome::Equal { direct } => println!("{}: equal, {direct} executed directly", kind.name),
+            Outcome::Forwarded { reason } => println!("{}: forwarded: {reason}", kind.name),
             Outcome::Different { differences } => {
-                println!("{handler} {}: DIFFERENT\n{}", kind.name, differences.join("\n"));
+                println!("{}: DIFFERENT\n{}", kind.name, differences.join("\n"));
             }
         }
         let is_expected = match (&outcome, kind.forwarded_because) {
@@ -72,5 +96,4 @@ async fn compare(handler: &str) -> Result<(), String> {
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
-    Ok(())
 }

@@ -1,25 +1,27 @@
 //! Runs the commands in a container, by the runtime and by probeshim, and compares the results.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use fixtures::containerd::Containerd;
 use fixtures::image::BUSYBOX;
-use fixtures::runtime::Runtime as _;
 use fixtures::shim::Probeshim;
 use fixtures::wait::wait_for;
 use futures_util::future::{join, join_all};
 use probeshim::cri::runtime_client;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::{
-    CreateContainerRequest, ExecSyncRequest, ImageSpec, PodSandboxMetadata, RemovePodSandboxRequest,
-    RunPodSandboxRequest, StartContainerRequest,
+    ContainerConfig, CreateContainerRequest, ExecSyncRequest, ImageSpec, Mount, NamespaceMode,
+    PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
+    StartContainerRequest,
 };
 use probeshim::socket::SocketPath;
 use regex::Regex;
+use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::behaviours::{BEHAVIOURS, Behaviour};
-use crate::containers::ContainerKind;
+use crate::behaviours::{BEHAVIOURS, Behaviour, MORE_BEHAVIOURS, SUCCESS};
+use crate::containers::{ContainerKind, FULL, GO, SIGNALS};
 
 /// Attempts after which a container must be verified or left to the runtime.
 const VERIFICATION_ATTEMPTS: usize = 30;
@@ -33,7 +35,12 @@ pub(crate) struct Matrix {
     runtime: RuntimeServiceClient<Channel>,
     direct: RuntimeServiceClient<Channel>,
     handler: String,
-    logs: String,
+    /// cgroup of the pods; empty for that of the runtime.
+    cgroup_parent: String,
+    /// Whether all behaviours are compared only in the default kind of container.
+    brief: bool,
+    /// Directory of logs and of the directories with signals.
+    folder: PathBuf,
 }
 
 /// Result of a kind of container.
@@ -48,28 +55,44 @@ pub(crate) enum Outcome {
 }
 
 impl Matrix {
-    pub(crate) fn new(containerd: &Containerd, handler: &str) -> Self {
-        let shim =
-            Probeshim::start_with(containerd.folder(), &containerd.socket(), &["--exec", "direct-all"]);
-        let client = |path: &std::path::Path| {
+    /// Starts probeshim in front of the runtime behind a socket, with its files in a directory.
+    pub(crate) fn new(folder: &Path, socket: &Path, handler: &str) -> Self {
+        let shim = Probeshim::start_with(folder, socket, &["--exec", "direct-all"]);
+        let client = |path: &Path| {
             runtime_client(&SocketPath::parse(path.to_str().unwrap()).unwrap())
                 .max_decoding_message_size(64 << 20)
         };
         Self {
-            runtime: client(&containerd.socket()),
+            runtime: client(socket),
             direct: client(shim.socket()),
             shim,
             handler: handler.to_owned(),
-            logs: containerd.folder().join("logs").display().to_string(),
+            cgroup_parent: String::new(),
+            brief: false,
+            folder: folder.to_owned(),
         }
+    }
+
+    /// Adapts the matrix to an emulated node: pods have this cgroup, which is one of systemd, and
+    /// only the default kind of container has all behaviours.
+    pub(crate) fn on_emulated_node(self, cgroup_parent: &str) -> Self {
+        Self { cgroup_parent: cgroup_parent.to_owned(), brief: true, ..self }
     }
 
     /// Compares the commands in a container of a kind.
     pub(crate) async fn compare(&self, kind: &ContainerKind) -> Outcome {
-        let (sandbox, container) = self.start(kind).await;
+        let (sandbox, container) = match self.start(kind).await {
+            Ok(ids) => ids,
+            Err(status) => return Outcome::Different { differences: vec![format!("not started: {status}")] },
+        };
         let outcome = match self.verify(&container).await {
             Err(reason) => Outcome::Forwarded { reason },
-            Ok(()) => self.compare_all(&container).await,
+            Ok(()) => {
+                if kind.fills {
+                    self.fill(kind);
+                }
+                self.compare_all(kind, &container).await
+            }
         };
         let remove = RemovePodSandboxRequest { pod_sandbox_id: sandbox };
         self.runtime.clone().remove_pod_sandbox(remove).await.unwrap();
@@ -77,32 +100,87 @@ impl Matrix {
     }
 
     /// Starts a container. Returns the ids of its sandbox and of itself.
-    async fn start(&self, kind: &ContainerKind) -> (String, String) {
+    async fn start(&self, kind: &ContainerKind) -> Result<(String, String), Status> {
         let mut runtime = self.runtime.clone();
         let mut sandbox = kind.sandbox.clone();
         sandbox.metadata = Some(PodSandboxMetadata {
             name: kind.name.clone(),
             uid: kind.name.clone(),
-            namespace: "equivalence".to_owned(),
+            // Matrices of several runtime handlers can run at the same time.
+            namespace: self.handler.clone(),
             attempt: 0,
         });
-        sandbox.log_directory.clone_from(&self.logs);
-        let run =
-            RunPodSandboxRequest { config: Some(sandbox.clone()), runtime_handler: self.handler.clone() };
-        let pod_sandbox_id = runtime.run_pod_sandbox(run).await.unwrap().into_inner().pod_sandbox_id;
+        sandbox.log_directory = self.logs(kind).display().to_string();
+        sandbox.linux.get_or_insert_default().cgroup_parent.clone_from(&self.cgroup_parent);
+        let run = RunPodSandboxRequest {
+            config: Some(sandbox.clone()),
+            runtime_handler: [&self.handler, kind.handler_suffix].concat(),
+        };
+        let pod_sandbox_id = runtime.run_pod_sandbox(run).await?.into_inner().pod_sandbox_id;
         let mut config = kind.container.clone();
+        if kind.is_sidecar {
+            let mut other = ContainerKind::other().container;
+            let options = |config: &mut ContainerConfig| {
+                let linux = config.linux.get_or_insert_default();
+                linux.security_context.get_or_insert_default().namespace_options.clone()
+            };
+            let mut namespaces = options(&mut config);
+            let is_target = namespaces.as_ref().is_some_and(|options| options.pid() == NamespaceMode::Target);
+            if let (false, Some(linux)) = (is_target, other.linux.as_mut()) {
+                linux.security_context.get_or_insert_default().namespace_options.clone_from(&namespaces);
+            }
+            let target_id = self.start_container(&pod_sandbox_id, &sandbox, other).await?;
+            if let (true, Some(options)) = (is_target, namespaces.as_mut()) {
+                options.target_id = target_id;
+            }
+            let linux = config.linux.get_or_insert_default();
+            linux.security_context.get_or_insert_default().namespace_options = namespaces;
+        }
+        if kind.fills {
+            fs::create_dir_all(self.signals(kind)).unwrap();
+            config.mounts.push(Mount {
+                container_path: SIGNALS.to_owned(),
+                host_path: self.signals(kind).display().to_string(),
+                ..Mount::default()
+            });
+        }
+        let container_id = self.start_container(&pod_sandbox_id, &sandbox, config).await?;
+        Ok((pod_sandbox_id, container_id))
+    }
+
+    async fn start_container(
+        &self,
+        pod_sandbox_id: &str,
+        sandbox: &PodSandboxConfig,
+        mut config: ContainerConfig,
+    ) -> Result<String, Status> {
+        let mut runtime = self.runtime.clone();
         config.image = Some(ImageSpec { image: BUSYBOX.to_owned(), ..ImageSpec::default() });
         let create = CreateContainerRequest {
-            pod_sandbox_id: pod_sandbox_id.clone(),
+            pod_sandbox_id: pod_sandbox_id.to_owned(),
             config: Some(config),
-            sandbox_config: Some(sandbox),
+            sandbox_config: Some(sandbox.clone()),
         };
-        let created = runtime.create_container(create).await;
-        let container_id =
-            created.unwrap_or_else(|error| panic!("{}: {error}", kind.name)).into_inner().container_id;
-        let start = StartContainerRequest { container_id: container_id.clone() };
-        runtime.start_container(start).await.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
-        (pod_sandbox_id, container_id)
+        let container_id = runtime.create_container(create).await?.into_inner().container_id;
+        runtime.start_container(StartContainerRequest { container_id: container_id.clone() }).await?;
+        Ok(container_id)
+    }
+
+    /// Lets a container reach its limit.
+    fn fill(&self, kind: &ContainerKind) {
+        fs::write(self.signals(kind).join(GO), "").unwrap();
+        let log = self.logs(kind).join(&kind.container.log_path);
+        wait_for(&format!("{}: the limit is reached", kind.name), || {
+            fs::read_to_string(&log).is_ok_and(|log| log.contains(FULL)).then_some(())
+        });
+    }
+
+    fn logs(&self, kind: &ContainerKind) -> PathBuf {
+        self.folder.join("logs").join(&kind.name)
+    }
+
+    fn signals(&self, kind: &ContainerKind) -> PathBuf {
+        self.folder.join("signals").join(&kind.name)
     }
 
     /// Executes a command until the container is verified. The error is the reason for which the
@@ -110,7 +188,7 @@ impl Matrix {
     async fn verify(&self, container: &str) -> Result<(), String> {
         let mut last = String::new();
         for _ in 0..VERIFICATION_ATTEMPTS {
-            exec(&self.direct, container, &BEHAVIOURS[1]).await;
+            exec(&self.direct, container, &SUCCESS).await;
             let status = self.shim.json(&["status"]);
             let containers = status["execPolicies"]["directContainers"].as_array().unwrap();
             let Some(state) = containers.iter().find(|state| state["id"] == container) else { continue };
@@ -123,27 +201,30 @@ impl Matrix {
         panic!("the container is still {last} after {VERIFICATION_ATTEMPTS} commands:\n{}", self.shim.log());
     }
 
-    async fn compare_all(&self, container: &str) -> Outcome {
+    async fn compare_all(&self, kind: &ContainerKind, container: &str) -> Outcome {
         let (mut differences, before) = (Vec::new(), self.executed());
-        let (failing, started): (Vec<&Behaviour>, Vec<&Behaviour>) =
-            BEHAVIOURS.iter().partition(|behaviour| behaviour.fails_to_start);
+        let more = if self.brief && !kind.is_default() { &[][..] } else { &MORE_BEHAVIOURS };
+        let behaviours = kind.in_turn.clone().unwrap_or_else(|| [&BEHAVIOURS, more].concat());
+        // The runtime confuses the messages of commands that fail to start at the same time.
+        let (at_once, in_turn): (Vec<&Behaviour>, Vec<&Behaviour>) =
+            behaviours.iter().partition(|behaviour| kind.in_turn.is_none() && !behaviour.fails_to_start);
         let both = async |behaviour: &Behaviour| {
             join(exec(&self.runtime, container, behaviour), exec(&self.direct, container, behaviour)).await
         };
-        let mut results = join_all(started.iter().map(|behaviour| both(behaviour))).await;
-        // The runtime confuses the messages of commands that fail to start at the same time.
-        for behaviour in &failing {
+        let mut results = join_all(at_once.iter().map(|behaviour| both(behaviour))).await;
+        for behaviour in &in_turn {
             let runtime = exec(&self.runtime, container, behaviour).await;
             results.push((runtime, exec(&self.direct, container, behaviour).await));
         }
-        for (behaviour, (runtime, direct)) in started.iter().chain(&failing).zip(results) {
+        for (behaviour, (runtime, direct)) in at_once.iter().chain(&in_turn).zip(results) {
             if runtime != direct {
                 differences.push(format!("{}:\n{}", behaviour.name, changed_lines(&runtime, &direct)));
             }
         }
         let direct = self.executed() - before;
-        if direct != started.len() {
-            differences.push(format!("{direct} of {} commands were executed directly", started.len()));
+        let started = behaviours.iter().filter(|behaviour| !behaviour.fails_to_start).count();
+        if direct != started {
+            differences.push(format!("{direct} of {started} commands were executed directly"));
         }
         if differences.is_empty() { Outcome::Equal { direct } } else { Outcome::Different { differences } }
     }
