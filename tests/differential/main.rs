@@ -1,9 +1,11 @@
 //! `make differential`: the same manifests on a real kubelet and on `play`, each with its own
-//! containerd. The pods of both are observed from outside and compared.
+//! containerd. The pods of both are observed from outside and compared. Also a kubelet that probes
+//! through probeshim, which executes the commands itself or leaves them to the runtime.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what differs is shown")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use fixtures::machine::tool;
 use fixtures::need;
 use fixtures::scenarios::differential::{Timing, compared, compared_across_a_crash, noise};
+use fixtures::scenarios::probe_routes::observe;
 use fixtures::scenarios::story::{Case, cases, groups};
 
 /// Lock that lets one test run at a time, because each uses the whole machine.
@@ -76,4 +79,32 @@ fn play_behaves_as_a_kubelet_across_a_crash_of_the_runtime() {
     cases.retain(|case| STEADY.contains(&case.name.as_str()));
     let differences = need!(compared_across_a_crash(&cases, WATCHED));
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+}
+
+/// A kubelet concludes the same from exec probes that probeshim executes itself as from those that
+/// the runtime executes.
+#[test]
+fn a_kubelet_concludes_the_same_from_direct_and_forwarded_probes() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (forwarded, direct) = (need!(observe("runtime")), need!(observe("direct")));
+    let differences = forwarded.conclusions.differences(&direct.conclusions);
+    assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+    assert!(direct.probes >= 20, "{}", direct.probes);
+    for (probe, attempts) in &forwarded.attempts {
+        assert_eq!(attempts.direct, 0, "{probe:?} is left to the runtime");
+    }
+    let mut executed = 0;
+    for ((pod, command), attempts) in &direct.attempts {
+        eprintln!(
+            "{pod}: {} of {} attempts were executed directly: {command}",
+            attempts.direct, attempts.all
+        );
+        assert!(attempts.is_unstartable || attempts.direct > 0, "{pod}: {command}");
+        executed += usize::from(attempts.direct > 0);
+    }
+    assert!(executed >= 20, "{executed} probes were executed directly");
+    let conclusions = &direct.conclusions;
+    let count = |lines: &BTreeMap<String, BTreeSet<String>>| lines.values().map(BTreeSet::len).sum::<usize>();
+    let (statuses, events) = (count(&conclusions.statuses), count(&conclusions.events));
+    eprintln!("{} probes: {statuses} lines of statuses and {events} events are equal", direct.probes);
 }

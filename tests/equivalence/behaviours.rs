@@ -72,7 +72,7 @@ pub(crate) const BEHAVIOURS: [Behaviour; 20] = [
     ),
     shell("orphan without streams", &["sh", "-c", "sleep 3 <&- >&- 2>&- & echo started"]),
     shell("orphan that holds the streams", &["sh", "-c", "sleep 1 & echo started"]),
-    ends_after(1, shell("timeout", &["sh", "-c", "echo before; exec sleep 60"])),
+    ends_after(1, shell("timeout", &["sh", "-c", "echo before; exec sleep 600"])),
     shell("environment", &["sh", "-c", "env | sort; echo HOME=$HOME"]),
     shell("working directory", &["sh", "-c", "pwd; stat -c '%a %u %g' ."]),
     shell(
@@ -106,8 +106,14 @@ pub(crate) const MORE_BEHAVIOURS: [Behaviour; 12] = [
     shell("SIGPIPE", &["sh", "-c", "kill -PIPE $$; echo alive"]),
     shell("a megabyte", &["sh", "-c", "dd if=/dev/zero bs=1024 count=1024 2>/dev/null"]),
     shell("output beyond the limit", &["sh", "-c", "dd if=/dev/zero bs=65536 count=272 2>/dev/null"]),
-    ends_after(1, shell("timeout with a handler", &["sh", "-c", "trap 'echo handled' TERM; sleep 3 & wait"])),
-    ends_after(1, shell("timeout with a held stream", &["sh", "-c", "sleep 3 & exec sleep 60"])),
+    ends_after(
+        1,
+        shell(
+            "timeout with a handler",
+            &["sh", "-c", "trap 'echo handled' TERM; sleep 600 <&- >&- 2>&- & wait"],
+        ),
+    ),
+    ends_after(1, shell("timeout with a held stream", &["sh", "-c", "sleep 3 & exec sleep 600"])),
     shell("network", &["sh", "-c", "cat /proc/net/dev | cut -d : -f 1 | sort; hostname"]),
     fails("missing path", &["/no/such/program"]),
     fails("directory", &["/tmp"]),
