@@ -50,8 +50,8 @@ async fn a_command_is_the_same_with_and_without_the_runtime_of_a_node() {
     let dir = tempfile::tempdir().unwrap();
     let matrix =
         Matrix::new(dir.path(), Path::new(&variable(RUNTIME)), &variable(HANDLER)).on_emulated_node(SLICE);
-    let mut kinds = ContainerKind::common(dir.path());
-    kinds.extend(ContainerKind::of_a_node());
+    let mut kinds = ContainerKind::of_a_node();
+    kinds.extend(ContainerKind::common(dir.path()));
     compare(&matrix, selected(kinds)).await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 
 use fixtures::image::BUSYBOX;
 use fixtures::shim::Probeshim;
@@ -12,8 +12,8 @@ use probeshim::cri::runtime_client;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::{
     ContainerConfig, CreateContainerRequest, ExecSyncRequest, ImageSpec, Mount, NamespaceMode,
-    PodSandboxConfig, PodSandboxMetadata, RemovePodSandboxRequest, RunPodSandboxRequest,
-    StartContainerRequest,
+    PodSandboxConfig, PodSandboxMetadata, RemoveContainerRequest, RemovePodSandboxRequest,
+    RunPodSandboxRequest, StartContainerRequest,
 };
 use probeshim::socket::SocketPath;
 use regex::Regex;
@@ -41,6 +41,17 @@ pub(crate) struct Matrix {
     brief: bool,
     /// Directory of logs and of the directories with signals.
     folder: PathBuf,
+    /// The sandbox of the last container.
+    sandbox: Mutex<Option<Sandbox>>,
+}
+
+/// A sandbox, in which the containers of several kinds run one after the other: an emulated machine
+/// needs longer for a sandbox than for a container.
+#[derive(Clone)]
+struct Sandbox {
+    id: String,
+    config: PodSandboxConfig,
+    handler: String,
 }
 
 /// Result of a kind of container.
@@ -70,6 +81,7 @@ impl Matrix {
             cgroup_parent: String::new(),
             brief: false,
             folder: folder.to_owned(),
+            sandbox: Mutex::default(),
         }
     }
 
@@ -81,43 +93,67 @@ impl Matrix {
 
     /// Compares the commands in a container of a kind.
     pub(crate) async fn compare(&self, kind: &ContainerKind) -> Outcome {
-        let (sandbox, container) = match self.start(kind).await {
-            Ok(ids) => ids,
-            Err(status) => return Outcome::Different { differences: vec![format!("not started: {status}")] },
+        let sandbox = match self.sandbox(kind).await {
+            Ok(sandbox) => sandbox,
+            Err(status) => return Outcome::Different { differences: vec![format!("no sandbox: {status}")] },
         };
-        let outcome = match self.verify(&container).await {
-            Err(reason) => Outcome::Forwarded { reason },
-            Ok(()) => {
-                if kind.fills {
-                    self.fill(kind);
+        let mut containers = Vec::new();
+        let outcome = match self.start(kind, &sandbox, &mut containers).await {
+            Err(status) => Outcome::Different { differences: vec![format!("not started: {status}")] },
+            Ok(container) => match self.verify(&container).await {
+                Err(reason) => Outcome::Forwarded { reason },
+                Ok(()) => {
+                    if kind.fills {
+                        self.fill(kind);
+                    }
+                    self.compare_all(kind, &container).await
                 }
-                self.compare_all(kind, &container).await
-            }
+            },
         };
-        let remove = RemovePodSandboxRequest { pod_sandbox_id: sandbox };
-        self.runtime.clone().remove_pod_sandbox(remove).await.unwrap();
+        for container_id in containers {
+            let remove = RemoveContainerRequest { container_id };
+            self.runtime.clone().remove_container(remove).await.unwrap();
+        }
         outcome
     }
 
-    /// Starts a container. Returns the ids of its sandbox and of itself.
-    async fn start(&self, kind: &ContainerKind) -> Result<(String, String), Status> {
+    /// Returns the sandbox of the last container, or replaces it if this kind needs another one.
+    async fn sandbox(&self, kind: &ContainerKind) -> Result<Sandbox, Status> {
         let mut runtime = self.runtime.clone();
-        let mut sandbox = kind.sandbox.clone();
-        sandbox.metadata = Some(PodSandboxMetadata {
+        let mut config = kind.sandbox.clone();
+        config.log_directory = self.folder.join("logs").display().to_string();
+        config.linux.get_or_insert_default().cgroup_parent.clone_from(&self.cgroup_parent);
+        let handler = [&self.handler, kind.handler_suffix].concat();
+        let last = self.sandbox.lock().unwrap().take();
+        if let Some(last) = last {
+            config.metadata.clone_from(&last.config.metadata);
+            if last.config == config && last.handler == handler {
+                return Ok(self.sandbox.lock().unwrap().insert(last).clone());
+            }
+            runtime.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: last.id }).await?;
+        }
+        config.metadata = Some(PodSandboxMetadata {
             name: kind.name.clone(),
             uid: kind.name.clone(),
             // Matrices of several runtime handlers can run at the same time.
             namespace: self.handler.clone(),
             attempt: 0,
         });
-        sandbox.log_directory = self.logs(kind).display().to_string();
-        sandbox.linux.get_or_insert_default().cgroup_parent.clone_from(&self.cgroup_parent);
-        let run = RunPodSandboxRequest {
-            config: Some(sandbox.clone()),
-            runtime_handler: [&self.handler, kind.handler_suffix].concat(),
-        };
-        let pod_sandbox_id = runtime.run_pod_sandbox(run).await?.into_inner().pod_sandbox_id;
+        let run = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: handler.clone() };
+        let id = runtime.run_pod_sandbox(run).await?.into_inner().pod_sandbox_id;
+        Ok(self.sandbox.lock().unwrap().insert(Sandbox { id, config, handler }).clone())
+    }
+
+    /// Starts a container of a kind. Returns its id, and adds those of all containers that were
+    /// created.
+    async fn start(
+        &self,
+        kind: &ContainerKind,
+        sandbox: &Sandbox,
+        containers: &mut Vec<String>,
+    ) -> Result<String, Status> {
         let mut config = kind.container.clone();
+        config.log_path = log_name(kind);
         if kind.is_sidecar {
             let mut other = ContainerKind::other().container;
             let options = |config: &mut ContainerConfig| {
@@ -129,7 +165,7 @@ impl Matrix {
             if let (false, Some(linux)) = (is_target, other.linux.as_mut()) {
                 linux.security_context.get_or_insert_default().namespace_options.clone_from(&namespaces);
             }
-            let target_id = self.start_container(&pod_sandbox_id, &sandbox, other).await?;
+            let target_id = self.start_container(sandbox, other, containers).await?;
             if let (true, Some(options)) = (is_target, namespaces.as_mut()) {
                 options.target_id = target_id;
             }
@@ -144,24 +180,24 @@ impl Matrix {
                 ..Mount::default()
             });
         }
-        let container_id = self.start_container(&pod_sandbox_id, &sandbox, config).await?;
-        Ok((pod_sandbox_id, container_id))
+        self.start_container(sandbox, config, containers).await
     }
 
     async fn start_container(
         &self,
-        pod_sandbox_id: &str,
-        sandbox: &PodSandboxConfig,
+        sandbox: &Sandbox,
         mut config: ContainerConfig,
+        containers: &mut Vec<String>,
     ) -> Result<String, Status> {
         let mut runtime = self.runtime.clone();
         config.image = Some(ImageSpec { image: BUSYBOX.to_owned(), ..ImageSpec::default() });
         let create = CreateContainerRequest {
-            pod_sandbox_id: pod_sandbox_id.to_owned(),
+            pod_sandbox_id: sandbox.id.clone(),
             config: Some(config),
-            sandbox_config: Some(sandbox.clone()),
+            sandbox_config: Some(sandbox.config.clone()),
         };
         let container_id = runtime.create_container(create).await?.into_inner().container_id;
+        containers.push(container_id.clone());
         runtime.start_container(StartContainerRequest { container_id: container_id.clone() }).await?;
         Ok(container_id)
     }
@@ -169,14 +205,10 @@ impl Matrix {
     /// Lets a container reach its limit.
     fn fill(&self, kind: &ContainerKind) {
         fs::write(self.signals(kind).join(GO), "").unwrap();
-        let log = self.logs(kind).join(&kind.container.log_path);
+        let log = self.folder.join("logs").join(log_name(kind));
         wait_for(&format!("{}: the limit is reached", kind.name), || {
             fs::read_to_string(&log).is_ok_and(|log| log.contains(FULL)).then_some(())
         });
-    }
-
-    fn logs(&self, kind: &ContainerKind) -> PathBuf {
-        self.folder.join("logs").join(&kind.name)
     }
 
     fn signals(&self, kind: &ContainerKind) -> PathBuf {
@@ -237,6 +269,11 @@ impl Matrix {
             line.and_then(|count| count.parse().ok())
         })
     }
+}
+
+/// Returns the name of the log of a container in the directory of its sandbox.
+fn log_name(kind: &ContainerKind) -> String {
+    format!("{}.log", kind.name)
 }
 
 /// Executes a command. Returns its result as text.
