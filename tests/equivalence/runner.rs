@@ -100,21 +100,24 @@ impl Matrix {
         let mut containers = Vec::new();
         let outcome = match self.start(kind, &sandbox, &mut containers).await {
             Err(status) => Outcome::Different { differences: vec![format!("not started: {status}")] },
-            Ok(container) => match self.verify(&container).await {
-                Err(reason) => Outcome::Forwarded { reason },
-                Ok(()) => {
-                    if kind.fills {
-                        self.fill(kind);
-                    }
-                    self.compare_all(kind, &container).await
-                }
-            },
+            Ok(container) => self.compare_in(kind, &container).await,
         };
         for container_id in containers {
             let remove = RemoveContainerRequest { container_id };
             self.runtime.clone().remove_container(remove).await.unwrap();
         }
         outcome
+    }
+
+    /// Compares the commands in a running container.
+    async fn compare_in(&self, kind: &ContainerKind, container: &str) -> Outcome {
+        if let Err(reason) = self.verify(container).await {
+            return Outcome::Forwarded { reason };
+        }
+        if kind.fills {
+            self.fill(kind);
+        }
+        self.compare_all(kind, container).await
     }
 
     /// Returns the sandbox of the last container, or replaces it if this kind needs another one.

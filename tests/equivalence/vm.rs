@@ -15,12 +15,12 @@ use crate::{KINDS, images};
 /// OCI runtimes of the node, each with two runtime handlers.
 const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
 
-/// A wrapper of an OCI runtime. Debian's crun refuses specifications of versions newer than its
-/// own.
+/// A wrapper of an OCI runtime, which vm.sh has sealed. Debian's crun refuses specifications of
+/// versions newer than its own.
 const OLDER_VERSION: &str = r#"#!/bin/sh
 bundle=$(printf '%s\n' "$@" | grep -A1 -x -e '--bundle' -e '-b' | tail -n 1)
 [ -n "$bundle" ] && sed -E -i 's/"ociVersion": ?"[^"]*"/"ociVersion":"1.0.2"/' "$bundle/config.json"
-PATH=/usr/sbin:/usr/bin exec "$(basename "$0")" "$@"
+exec "/payload/sealed/$(basename "$0")" "$@"
 "#;
 
 #[test]
@@ -57,6 +57,7 @@ fn payload() -> Result<Payload, String> {
         .iter()
         .fold(payload, |payload, name| payload.executable(&format!("oci/{name}"), OLDER_VERSION.as_bytes()))
         .file("limited.json", limited_spec()?.to_string().as_bytes())
+        .file("seal.pl", include_bytes!("seal.pl"))
         .file("handlers.toml", handlers.concat().as_bytes())
         .file("apparmor", apparmor_profiles().as_bytes()))
 }

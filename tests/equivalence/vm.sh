@@ -2,6 +2,11 @@
 # Compares commands that probeshim and the runtime execute, with the test of the matrix, on runc and on crun.
 . node/node.sh
 
+mkdir sealed
+for runtime in runc crun; do
+  perl seal.pl "$(command -v $runtime)" "sealed/$runtime" &
+  until [ -e "sealed/$runtime" ]; do sleep 0.1; done
+done
 apparmor_parser --add apparmor
 cat handlers.toml >>"$node/containerd.toml"
 start_containerd 2.2
