@@ -113,7 +113,7 @@ parity:
 	@tests/run parity
 
 # The same pods on a real kubelet and on `play`, one containerd each, observed from outside and compared; and two kubelets compared
-# with each other, to measure chance. About fifteen minutes.
+# with each other, to measure chance. Exec probes of a kubelet with and without direct exec. About twenty minutes.
 differential:
 	@tests/run differential
 
@@ -127,7 +127,8 @@ vm-test:
 chaos-install:
 	@PROBESHIM_CHAOS_ROUNDS=$${PROBESHIM_CHAOS_ROUNDS:-50} tests/run vm chaos -- --nocapture
 
-# Commands in many kinds of containers, executed by probeshim and by runc and crun.
+# Commands in many kinds of containers, executed by probeshim and by runc on this machine, and by probeshim, runc and crun in the
+# virtual machine. About an hour.
 equivalence:
 	@tests/run equivalence
 

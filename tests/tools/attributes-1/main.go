@@ -36,6 +36,9 @@ var files = []string{
 	"gid_map", "setgroups", "attr/current", "attr/exec", "mountinfo",
 }
 
+// Number of the device /dev/null.
+const nullDevice = 0x103
+
 func main() {
 	var lines []string
 	line := func(name string, value any) { lines = append(lines, fmt.Sprintf("%s: %v", name, value)) }
@@ -119,6 +122,10 @@ func descriptors() string {
 		link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", number))
 		if syscall.Fstat(number, &stat) != nil || strings.HasPrefix(link, "anon_inode:") {
 			continue
+		}
+		if stat.Mode&syscall.S_IFMT == syscall.S_IFCHR && stat.Rdev == nullDevice {
+			// crun makes the user of each command the owner of the node's /dev/null, which all containers share.
+			stat.Uid, stat.Gid = 0, 0
 		}
 		flags, _, _ := syscall.Syscall(syscall.SYS_FCNTL, uintptr(number), syscall.F_GETFL, 0)
 		found = append(found, fmt.Sprintf("%d %o %d %d %x %x", number, stat.Mode, stat.Uid, stat.Gid, stat.Rdev, flags))
