@@ -1,5 +1,5 @@
-//! The same comparison on runc and crun in a virtual machine, which has AppArmor and all
-//! controllers of cgroup v2. It adds the kinds of containers that need them.
+//! Comparison on runc and crun in a virtual machine, which has AppArmor and all controllers of
+//! cgroup v2. It adds the kinds of containers that need them.
 
 use std::env;
 use std::process::Command;
