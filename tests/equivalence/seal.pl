@@ -3,11 +3,13 @@
 # instructions of every copy again, which takes longer than all else.
 use strict;
 use warnings;
+use File::Basename qw(basename);
 use IO::Handle;
 
 my ($program, $link) = @ARGV;
 my ($memfd_create, $allow_sealing, $add_seals, $all_seals) = (319, 2, 1033, 0xf);
-my $name = "program";
+# probeshim knows an OCI runtime by the name of its program.
+my $name = basename($program);
 my $descriptor = syscall($memfd_create, $name, $allow_sealing);
 die "memfd_create: $!" if $descriptor < 0;
 open(my $copy, '>&=:raw', $descriptor) or die "$!";
