@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"sort"
 	"strings"
 	"syscall"
@@ -35,6 +36,9 @@ var files = []string{
 	"cgroup", "limits", "loginuid", "sessionid", "oom_score_adj", "personality", "coredump_filter", "environ", "uid_map",
 	"gid_map", "setgroups", "attr/current", "attr/exec", "mountinfo",
 }
+
+// Options of the file system of cgroups. They are those of the node, and crun resets them with each container.
+var cgroupOptions = regexp.MustCompile(`(?m) - cgroup2 .*$`)
 
 // Number of the device /dev/null.
 const nullDevice = 0x103
@@ -83,6 +87,9 @@ func main() {
 		text, err := os.ReadFile("/proc/self/" + name)
 		if err != nil {
 			text = []byte(err.(*os.PathError).Err.Error())
+		}
+		if name == "mountinfo" {
+			text = cgroupOptions.ReplaceAll(text, nil)
 		}
 		line(name, fmt.Sprintf("%q", text))
 	}
