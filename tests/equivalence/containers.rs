@@ -59,6 +59,8 @@ pub(crate) struct ContainerKind {
     pub(crate) fills: bool,
     /// Part of the reason for which the runtime executes its commands, if it does.
     pub(crate) forwarded_because: Option<&'static str>,
+    /// Part of the error of a runtime that does not support the container.
+    pub(crate) unsupported_error: Option<&'static str>,
 }
 
 impl ContainerKind {
@@ -90,6 +92,7 @@ impl ContainerKind {
             in_turn: None,
             fills: false,
             forwarded_because: None,
+            unsupported_error: None,
         }
     }
 
@@ -447,10 +450,13 @@ fn seccomp_profiles(folder: &Path) -> Vec<ContainerKind> {
         std::fs::write(&path, text.to_string()).unwrap();
         for no_new_privs in [false, true] {
             let privileges = if no_new_privs { ", no_new_privs" } else { "" };
-            kinds.push(ContainerKind::new(format!("seccomp {name}{privileges}")).context(|context| {
+            let kind = ContainerKind::new(format!("seccomp {name}{privileges}")).context(|context| {
                 context.no_new_privs = no_new_privs;
                 context.seccomp = Some(profile(ProfileType::Localhost, path.to_str().unwrap()));
-            }));
+            });
+            // runc before 1.2 knows no flags.
+            let unsupported_error = text["flags"].is_array().then_some("seccomp flags are not yet supported");
+            kinds.push(ContainerKind { unsupported_error, ..kind });
         }
     }
     kinds

@@ -82,6 +82,7 @@ async fn compare(matrix: &Matrix, kinds: Vec<ContainerKind>) {
         match &outcome {
             Outcome::Equal { direct } => println!("{}: equal, {direct} executed directly", kind.name),
             Outcome::Forwarded { reason } => println!("{}: forwarded: {reason}", kind.name),
+            Outcome::NotStarted { error } => println!("{}: not started: {error}", kind.name),
             Outcome::Different { differences } => {
                 println!("{}: DIFFERENT\n{}", kind.name, differences.join("\n"));
             }
@@ -89,6 +90,9 @@ async fn compare(matrix: &Matrix, kinds: Vec<ContainerKind>) {
         let is_expected = match (&outcome, kind.forwarded_because) {
             (Outcome::Equal { .. }, None) => true,
             (Outcome::Forwarded { reason }, Some(expected)) => reason.contains(expected),
+            (Outcome::NotStarted { error }, _) => {
+                kind.unsupported_error.is_some_and(|expected| error.contains(expected))
+            }
             _ => false,
         };
         if !is_expected {

@@ -64,6 +64,8 @@ pub(crate) enum Outcome {
     Equal { direct: usize },
     /// The runtime executed all commands, for a reason.
     Forwarded { reason: String },
+    /// The runtime does not support the container.
+    NotStarted { error: String },
     /// Some commands had other results.
     Different { differences: Vec<String> },
 }
@@ -102,7 +104,7 @@ impl Matrix {
         };
         let mut containers = Vec::new();
         let outcome = match self.start(kind, &sandbox, &mut containers).await {
-            Err(status) => Outcome::Different { differences: vec![format!("not started: {status}")] },
+            Err(status) => Outcome::NotStarted { error: status.message().to_owned() },
             Ok(container) => self.compare_in(kind, &container).await,
         };
         for container_id in containers {
