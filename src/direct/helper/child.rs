@@ -87,9 +87,9 @@ impl Child<'_> {
         if poll(&mut helper, Some(&now)).step("helper")? > 0 {
             sys::exit_now();
         }
-        let [stdin, stdout, stderr, status, init, _] = self.descriptors;
-        let gate = self.gate.as_ref().unwrap_or(init);
-        let kept = [stdin, stdout, stderr, status, init, gate];
+        let [stdin, stdout, stderr, status, ..] = self.descriptors;
+        let gate = self.gate.as_ref().unwrap_or(status);
+        let kept = [stdin, stdout, stderr, status, gate];
         sys::close_all_but(kept.map(OwnedFd::as_fd)).step("descriptors")?;
         // Without a byte, the helper has ended, and the process would not be compared.
         if let Some(gate) = &self.gate

@@ -2,7 +2,7 @@
 //!
 //! Children inherit capabilities, seccomp filters and Landlock rules of the helper, and processes
 //! in containers must not have others than the runtime's. So the helper keeps these, and is
-//! confined by namespaces, which a child leaves when it joins a container.
+//! confined by namespaces, which a child does not get.
 
 use std::ffi::CStr;
 use std::fs::File;
