@@ -30,7 +30,7 @@ fn commands_are_the_same_without_the_runtime_and_cost_a_fraction() {
         assert_eq!(text("state"), "1 verified", "{name}");
         assert!(text("direct").contains("cri-containerd.apparmor.d (enforce)"), "{name}: {}", text("direct"));
         assert_eq!(text("direct"), text("runtime"), "{name}");
-        println!("{name}: {}", text("bench.json"));
+        println!("{name}: {}\n{}", text("bench.json"), text("storm"));
     }
     let calls = outcome.json("calls.json");
     let direct = |call: &&serde_json::Value| call["policy"] == json!(["direct"]);

@@ -22,6 +22,10 @@ compare() {
   crictl --runtime-endpoint "unix:///run/containerd-$3/containerd.sock" exec --sync "$container" /bin/attributes \
     >"$out/runtime"
   probeshim bench exec --container "$container" --calls 20 --output json -- true >"$out/bench.json"
+  # The timeout is long, because an emulated machine is slow.
+  probeshim bench exec --storm --container "$container" --rates 1,2,3,4 --duration-per-step 10s --timeout 10 \
+    --endpoint "runtime=/run/containerd-$3/containerd.sock" --endpoint direct=/run/probeshim.sock \
+    -- true >"$out/storm"
   crictl rmp --force "$pod"
 }
 
