@@ -24,7 +24,7 @@ use crate::behaviours::{BEHAVIOURS, Behaviour, MORE_BEHAVIOURS, SUCCESS};
 use crate::containers::{ContainerKind, FULL, GO, SIGNALS};
 
 /// Attempts after which a container must be verified or left to the runtime.
-const VERIFICATION_ATTEMPTS: usize = 30;
+const VERIFICATION_ATTEMPTS: usize = 300;
 
 /// Lines of the program in the image about the session and the process group.
 const LEADERSHIP: [&str; 2] = ["leads its session: ", "leads its group: "];
