@@ -21,7 +21,7 @@ use crate::policy::ForwardKind;
 const MAX_RECORDS: usize = 8;
 
 /// Number of failures in a row after which the runtime runs all commands of a container.
-const MAX_FAILURES: u32 = 20;
+const MAX_FAILURES: u32 = 100;
 
 /// Time after which a container with too many failures is verified again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
@@ -272,7 +272,7 @@ mod tests {
         let Route::Forward(ForwardKind::Unsupported, reason) = verification.route(&argv("true")) else {
             panic!("{verification:?}")
         };
-        assert_eq!(reason, "20 commands in a row could be neither recorded nor started: program: not found");
+        assert_eq!(reason, "100 commands in a row could be neither recorded nor started: program: not found");
         assert!(!verification.is_outdated());
         tokio::time::advance(RETRY_INTERVAL).await;
         assert!(verification.is_outdated());

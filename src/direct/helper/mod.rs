@@ -49,7 +49,7 @@ pub const SUBCOMMAND: &str = "exec-helper";
 const WATCH_INTERVAL: Duration = Duration::from_micros(300);
 
 /// Minimum of the interval, as a multiple of the time that a look takes.
-const WATCH_SHARE: u32 = 10;
+const WATCH_SHARE: u32 = 3;
 
 /// Maximum duration of a watch. A runtime that has started no process by then has another reason to
 /// take long.
