@@ -209,8 +209,8 @@ impl Drop for PendingWatch {
     }
 }
 
-/// Waits until the helper, while it has work, does not answer for [`ANSWER_LIMIT`]. It may have been
-/// stopped.
+/// Waits until the helper, while it has work, does not answer for [`ANSWER_LIMIT`]. It may have
+/// been stopped.
 async fn hangs(socket: &UnixStream, pending: &Mutex<Pending>) {
     loop {
         sleep(PING_INTERVAL).await;
