@@ -100,6 +100,10 @@ impl RuntimeWatch {
     /// process, that of its sandbox, or the runtime's shim.
     fn preparer(&self, pid: i32) -> Option<Preparer> {
         let parent = parent(pid)?;
+        // crun's process in the cgroup creates another one, which executes the command.
+        if let Some(traced) = self.traced.iter().find(|traced| traced.pid.as_raw_nonzero().get() == parent) {
+            return Some(Preparer { pid: Pid::from_raw(pid)?, ..traced.clone() });
+        }
         if is_in_cgroup(parent, &self.request.cgroup) {
             return None;
         }
@@ -115,7 +119,9 @@ impl RuntimeWatch {
             file.rewind()?;
             file.read_to_string(&mut text)?;
         }
-        let pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        // A parent is looked at before its children, unless pids have started again from 1.
+        pids.sort_unstable();
         if pids.len() > MAX_PROCESSES {
             return Err(io::Error::other(format!("it has more than {MAX_PROCESSES} processes")));
         }
