@@ -80,6 +80,7 @@ impl Attributes {
                 .map_err(|_| Unsupported::Unrecorded("oom_score_adj"))?,
             uid: id("Uid")?,
             gid: id("Gid")?,
+            stream_gid: if runtime == OciRuntime::Crun { Some(id("Gid")?) } else { None },
             groups: groups.collect::<Result<_, _>>().map_err(|_| Unsupported::Unrecorded("Groups"))?,
             capabilities: Some(spec.capabilities),
             apparmor_profile: spec.apparmor_profile.clone(),
@@ -218,6 +219,15 @@ mod tests {
         assert_eq!(found.rlimits[7], Rlimit { resource: 7, soft: 1024, hard: u64::MAX });
         assert_eq!(found.filters[0].flags, 4);
         assert_eq!((&found.cwd[..], found.no_new_privs), (&b"/srv"[..], true));
+    }
+
+    #[test]
+    fn a_command_of_crun_joins_no_keyring_and_its_group_owns_its_streams() {
+        let runc = Attributes::new("c1", &spec(), &recorded(|_| None)).unwrap();
+        assert_eq!((runc.keyring.as_deref(), runc.stream_gid), (Some("_ses.c1"), None));
+        let recorded = Recorded { runtime: "crun".to_owned(), ..recorded(|_| None) };
+        let crun = Attributes::new("c1", &spec(), &recorded).unwrap();
+        assert_eq!((crun.keyring.as_deref(), crun.stream_gid), (None, Some(44)));
     }
 
     #[test]

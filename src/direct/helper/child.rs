@@ -234,7 +234,7 @@ fn become_user(attributes: &Attributes, known_capabilities: CapabilitySet) -> Re
         remove_capability_from_bounding_set(capability).step("bounding set")?;
     }
     set_keep_capabilities(true).step("capabilities")?;
-    own_streams(attributes.uid).step("owner of the standard streams")?;
+    own_streams(attributes.uid, attributes.stream_gid).step("owner of the standard streams")?;
     let groups: Vec<Gid> = attributes.groups.iter().map(|group| Gid::from_raw(*group)).collect();
     set_thread_groups(&groups).step("groups")?;
     set_thread_gid(Gid::from_raw(attributes.gid)).step("group")?;
@@ -273,12 +273,13 @@ fn each_capability(set: u64) -> impl Iterator<Item = CapabilitySet> {
 }
 
 /// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`
-/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). Standard input is the null device of the
-/// node, which must keep its owner.
-fn own_streams(uid: u32) -> io::Result<()> {
+/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). crun sets its group too. Standard input is
+/// the null device of the node, which must keep its owner.
+fn own_streams(uid: u32, gid: Option<u32>) -> io::Result<()> {
     for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
-        if fstat(stream)?.st_uid != uid {
-            fchown(stream, Some(Uid::from_raw(uid)), None)?;
+        let found = fstat(stream)?;
+        if found.st_uid != uid || gid.is_some_and(|gid| found.st_gid != gid) {
+            fchown(stream, Some(Uid::from_raw(uid)), gid.map(Gid::from_raw))?;
         }
     }
     Ok(())

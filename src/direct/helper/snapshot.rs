@@ -193,7 +193,7 @@ fn descriptors(dir: &Path, in_time: impl Fn() -> io::Result<()>) -> io::Result<S
         let kind = match link.to_string_lossy().split_once(":[") {
             Some((kind @ ("pipe" | "socket"), _)) => {
                 let found = fs::metadata(path)?;
-                format!("{kind}, uid {}, mode {:o}", found.uid(), found.mode())
+                format!("{kind}, owner {}:{}, mode {:o}", found.uid(), found.gid(), found.mode())
             }
             _ => link.display().to_string(),
         };
