@@ -26,14 +26,6 @@ const RLIMITS: [&str; 16] = [
     "Max realtime timeout",
 ];
 
-/// Namespaces that a process joins.
-const NAMESPACES: i32 = libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP;
-
 /// Instruction that ends a filter with a constant: `BPF_RET | BPF_K`.
 const RETURN: u16 = 0x06;
 
@@ -69,7 +61,6 @@ impl Attributes {
             flags: filter.flags | spec.filter_flags,
         });
         Ok(Self {
-            namespaces: NAMESPACES.cast_unsigned(),
             keyring: spec.joins_keyring.then(|| runtime.keyring(container_id)).flatten(),
             no_new_privs: spec.no_new_privs,
             umask: u32::try_from(number("Umask", 8)?).map_err(|_| Unsupported::Unrecorded("Umask"))?,

@@ -39,7 +39,7 @@ pub(super) enum InspectError {
 
 /// Answers of the runtime about a container.
 #[derive(Debug)]
-struct RuntimeInfo {
+struct VerboseStatus {
     /// Full id of the container.
     id: String,
     /// The `info` of the container, as JSON.
@@ -62,7 +62,7 @@ pub(super) async fn inspect(
     container_id: &str,
 ) -> Result<Inspected, InspectError> {
     let info = request_info(client, container_id).await;
-    let RuntimeInfo { id, info, config } = info.ok_or(InspectError::Unavailable)?;
+    let VerboseStatus { id, info, config } = info.ok_or(InspectError::Unavailable)?;
     let drain_limit = drain_limit(&config).map_err(InspectError::Unsupported)?;
     let spec = ContainerSpec::read(&info).map_err(|reason| match reason {
         Unsupported::NotRunning => InspectError::Unavailable,
@@ -77,7 +77,7 @@ pub(super) async fn inspect(
 
 /// Requests the information of the runtime about a container, and its configuration. Returns `None`
 /// if the runtime does not answer.
-async fn request_info(client: &MeteredRuntimeClient, container_id: &str) -> Option<RuntimeInfo> {
+async fn request_info(client: &MeteredRuntimeClient, container_id: &str) -> Option<VerboseStatus> {
     let request = ContainerStatusRequest { container_id: container_id.to_owned(), verbose: true };
     let mut client = client.clone();
     let answers = async {
@@ -85,7 +85,7 @@ async fn request_info(client: &MeteredRuntimeClient, container_id: &str) -> Opti
         let runtime = client.status(StatusRequest { verbose: true }).await.ok()?.into_inner();
         let text = |info: &HashMap<String, String>, key| info.get(key).cloned().unwrap_or_default();
         let (info, config) = (text(&status.info, "info"), text(&runtime.info, "config"));
-        Some(RuntimeInfo { id: status.status?.id, info, config })
+        Some(VerboseStatus { id: status.status?.id, info, config })
     };
     timeout(INSPECT_TIMEOUT, answers).await.ok()?
 }

@@ -65,9 +65,6 @@ pub(super) struct Launch {
 /// Attributes of a process that runs in a container.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attributes {
-    /// Namespaces to join, as `CLONE_NEW*` flags.
-    #[prost(uint32, tag = "1")]
-    pub(super) namespaces: u32,
     /// Name of the session keyring to join.
     #[prost(string, optional, tag = "2")]
     pub(super) keyring: Option<String>,

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use prost::Message as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Uid, accessat, fchown, fstat, openat};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::process::{
     DumpableBehavior, Signal, chdir, getcwd, set_dumpable_behavior, set_parent_process_death_signal, setsid,
     umask,
@@ -24,8 +23,9 @@ use rustix::thread::{
     set_keep_capabilities, set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
 };
 
+use super::sandbox::new_mount;
 use super::{now, sys};
-use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, Launch};
+use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS};
 
 /// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
 /// second only.
@@ -56,7 +56,8 @@ impl<T, E: Into<io::Error>> FailedStep<T> for Result<T, E> {
 /// A new process of the helper, with what it needs for a launch.
 #[derive(Debug)]
 pub(super) struct Child<'a> {
-    pub(super) launch: &'a Launch,
+    pub(super) argv: &'a [Vec<u8>],
+    pub(super) attributes: &'a Attributes,
     pub(super) descriptors: &'a [OwnedFd; LAUNCH_DESCRIPTORS],
     /// Pidfd of the helper.
     pub(super) helper: BorrowedFd<'a>,
@@ -101,10 +102,8 @@ impl Child<'_> {
     }
 
     fn execute(&self) -> Result<Infallible, StepError> {
-        let Self { launch, descriptors: [stdin, stdout, stderr, status, ..], .. } = self;
-        let missing = || io::Error::from(io::ErrorKind::InvalidData);
-        let attributes = launch.attributes.as_ref().ok_or_else(missing).step("attributes")?;
-        let argv = c_strings(&launch.argv).step("arguments")?;
+        let Self { attributes, descriptors: [stdin, stdout, stderr, status, ..], .. } = *self;
+        let argv = c_strings(self.argv).step("arguments")?;
         let env = c_strings(&attributes.env).step("environment")?;
 
         if let Some(home) = &attributes.home {
@@ -143,7 +142,7 @@ impl Child<'_> {
         if let Some((mut file, profile)) = apparmor {
             file.write_all(format!("exec {profile}").as_bytes()).step("AppArmor profile")?;
         }
-        let program = launch.argv.first().ok_or_else(missing).step("arguments")?;
+        let program = self.argv.first().ok_or(io::ErrorKind::InvalidData).step("arguments")?;
         let path = look_path(OsStr::from_bytes(program), &attributes.env).step("program")?;
         let path = CString::new(path.into_os_string().as_bytes()).map_err(io::Error::from).step("program")?;
 
@@ -173,12 +172,7 @@ fn report(status: &OwnedFd, message: &ChildStatus) -> io::Result<()> {
 /// Opens the file that sets the AppArmor profile of the next exec, in a new `/proc`: a container
 /// may have replaced that in its file system.
 fn apparmor_exec() -> io::Result<File> {
-    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let proc = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let proc = new_mount("proc")?;
     let open = |path: &str| openat(&proc, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
     Ok(open(APPARMOR_EXEC[0]).or_else(|_| open(APPARMOR_EXEC[1]))?.into())
 }

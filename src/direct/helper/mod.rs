@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use rustix::thread::{CapabilitySet, ThreadNameSpaceType};
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
 use tokio::time::Instant;
 
@@ -184,15 +184,15 @@ impl Helper {
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let [_, _, _, _, init, cgroup] = &descriptors;
         let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
-        let namespaces = ThreadNameSpaceType::from_bits_retain(attributes.namespaces);
         // A child that must be traced waits until it is.
         let gate = launch.expected.is_some().then(rustix::pipe::pipe).transpose()?;
         let created_at = now();
-        self.namespaces.enter(init.as_fd(), namespaces, attributes.oom_score_adj)?;
+        self.namespaces.enter(init.as_fd(), attributes.oom_score_adj)?;
         let forked = sys::fork_into_cgroup(cgroup.as_fd());
         if let Ok(Forked::Child) = forked {
             let child = Child {
-                launch: &launch,
+                argv: &launch.argv,
+                attributes,
                 descriptors: &descriptors,
                 helper: self.own_pidfd.as_fd(),
                 gate: gate.map(|(reader, _)| reader),
@@ -200,13 +200,9 @@ impl Helper {
             };
             child.run();
         }
-        let restored = self.namespaces.restore();
+        // A helper that stays in the container must end. Its end kills the child.
+        self.namespaces.restore().map_err(HelperFailure)?;
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
-        if let Err(error) = restored {
-            // The helper would stay in the container. Its death ends the child.
-            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-            return Err(HelperFailure(error).into());
-        }
         let (exec, expected) = (launch.exec, launch.expected.take());
         if expected.is_some()
             && let Err(error) = sys::trace_exec(pid, true)

@@ -9,9 +9,15 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::thread::{ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
 
-/// Names of the namespaces in `/proc/PID/ns`. That of mounts is the last to return to, because the
-/// others are opened before.
-const NAMES: [&str; 6] = ["pid", "net", "ipc", "uts", "cgroup", "mnt"];
+/// The namespaces in which commands run, with their names in `/proc/PID/ns`.
+const NAMESPACES: [(ThreadNameSpaceType, &str); 6] = [
+    (ThreadNameSpaceType::PROCESS_ID, "pid"),
+    (ThreadNameSpaceType::NETWORK, "net"),
+    (ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION, "ipc"),
+    (ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME, "uts"),
+    (ThreadNameSpaceType::CONTROL_GROUP, "cgroup"),
+    (ThreadNameSpaceType::MOUNT, "mnt"),
+];
 
 /// The namespaces and the `oom_score_adj` of the helper.
 #[derive(Debug)]
@@ -26,7 +32,7 @@ impl OwnNamespaces {
     pub(super) fn open() -> io::Result<Self> {
         let path = "/proc/self/oom_score_adj";
         let own = fs::read_to_string(path)?;
-        let namespaces = NAMES.iter().map(|name| File::open(format!("/proc/self/ns/{name}")));
+        let namespaces = NAMESPACES.iter().map(|(_, name)| File::open(format!("/proc/self/ns/{name}")));
         Ok(Self {
             namespaces: namespaces.collect::<io::Result<_>>()?,
             oom_score_adj: File::options().write(true).open(path)?,
@@ -34,16 +40,12 @@ impl OwnNamespaces {
         })
     }
 
-    /// Moves this process into namespaces of a container, and gives it the `oom_score_adj` of a
+    /// Moves this process into the namespaces of a container, and gives it the `oom_score_adj` of a
     /// command. It stays in its own namespace of processes; only its children are in the other.
     /// Changes nothing if it fails.
-    pub(super) fn enter(
-        &self,
-        init: BorrowedFd<'_>,
-        namespaces: ThreadNameSpaceType,
-        oom_score_adj: i32,
-    ) -> io::Result<()> {
+    pub(super) fn enter(&self, init: BorrowedFd<'_>, oom_score_adj: i32) -> io::Result<()> {
         self.set_oom_score_adj(oom_score_adj)?;
+        let namespaces = NAMESPACES.iter().map(|(namespace, _)| *namespace).collect();
         let entered = move_into_thread_name_spaces(init, namespaces);
         if entered.is_err() {
             self.set_oom_score_adj(self.own_oom_score_adj)?;

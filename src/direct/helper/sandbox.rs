@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -57,12 +57,7 @@ pub(super) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
 fn see_only_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let proc = open_tree(CWD, "/proc", OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let root = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let root = new_mount("tmpfs")?;
     mkdirat(&root, "proc", Mode::from_raw_mode(0o555))?;
     let by_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(root.as_fd(), "", CWD, "/proc", by_descriptor)?;
@@ -72,4 +67,14 @@ fn see_only_proc() -> io::Result<()> {
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     Ok(chdir("/")?)
+}
+
+/// Creates a file system of a type, without programs and devices. It is mounted nowhere yet.
+pub(super) fn new_mount(file_system: &str) -> io::Result<OwnedFd> {
+    let context = fsopen(file_system, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
