@@ -31,6 +31,7 @@ pub(crate) fn exec() {
     let containerd = Containerd::start_unified().unwrap();
     let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()).unwrap();
     let pod = Pod::new(&crictl, containerd.folder(), "exec");
+    containerd.remove_wrappers();
     let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &["--exec", "direct-all"]);
     let is_verified = || {
         shim.ask_with(&bench(&pod, "1"), &["--", "true"]);
@@ -40,8 +41,7 @@ pub(crate) fn exec() {
     wait_for("the container is verified", is_verified);
 
     let state = containerd.folder().join("state");
-    let runc_root = Path::new("/run/containerd/runc/k8s.io");
-    let runc: Vec<&str> = vec!["runc", "--root", runc_root.to_str().unwrap(), "exec", &pod.container, "true"];
+    let runc = ["runc", "--root", "/run/containerd/runc/k8s.io", "exec", &pod.container, "true"];
     let crun_root = containerd.folder().join("crun-state");
     let crun = ["crun", "--root", crun_root.to_str().unwrap()];
     let task = state.join("io.containerd.runtime.v2.task/k8s.io").join(&pod.container);

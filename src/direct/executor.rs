@@ -4,42 +4,34 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 use tracing::{debug, info, warn};
 
 use super::exec::{DirectCommand, ExecResult, ProcessTimes};
-use super::helper_process::{HelperProcess, PendingWatch};
-use super::init_process::{InitError, InitProcess, unified};
+use super::helper_process::HelperProcess;
+use super::init_process::InitError;
 use super::inspection::{InspectError, Inspected, inspect};
-use super::protocol::{Attributes, Launch, Recorded};
-use super::verification::{Argv, ForwardReason, Record, Route, UNVERIFIED, Verification, VerificationState};
+use super::protocol::Launch;
+use super::requested_container::RequestedContainer;
+use super::verification::{Argv, ForwardReason, Route, UNVERIFIED};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
 use crate::policy::{DirectContainer, DirectExecutor, DirectOutcome, DirectRequest, ForwardKind};
 use crate::relay::DirectTimes;
 
-/// Time for which a record may arrive after the runtime has answered.
-const RECORD_GRACE: Duration = Duration::from_millis(100);
-
 /// Minimum time between two starts of the helper.
 const START_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time after which a container without a known init process is inspected again.
-const INSPECT_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Time after which a container without a known init process is forgotten.
-const UNINSPECTED_LIMIT: Duration = Duration::from_secs(600);
 
 /// Executes commands by the helper. Clones share it.
 #[derive(Clone, Debug)]
@@ -64,22 +56,6 @@ struct HelperSlot {
     helper: Option<Arc<HelperProcess>>,
     /// Time of the last start, and its error.
     last_start: Option<(Instant, Option<Arc<str>>)>,
-}
-
-/// A container of which commands were requested.
-#[derive(Debug)]
-struct RequestedContainer {
-    id: Arc<str>,
-    /// Identity of the runtime's socket when the container was inspected.
-    socket: Option<FileId>,
-    inspected_at: Instant,
-    /// The specification and the init process; `None` until they are known.
-    inspected: OnceLock<Inspected>,
-    verification: Mutex<Verification>,
-    /// Whether a command is being recorded.
-    recording: AtomicBool,
-    /// Ends the wait for the exit of the init process.
-    _wait: DropGuard,
 }
 
 /// A command that was executed.
@@ -171,7 +147,7 @@ impl ExecutorState {
                 return Err(self.record(&helper, &container, inspected, argv).await);
             }
         };
-        if record.program_id != program_id(&record.program) {
+        if !record.has_same_runtime() {
             self.forget(&container);
             return Err(unverified("the OCI runtime has changed"));
         }
@@ -241,27 +217,12 @@ impl ExecutorState {
     fn container(self: &Arc<Self>, id: &Arc<str>) -> Arc<RequestedContainer> {
         let socket = FileId::from_path(&self.socket).ok();
         let mut containers = lock(&self.containers);
-        if let Some(known) = containers.get(id)
-            && known.socket == socket
-            && (known.inspected.get().is_some() || known.inspected_at.elapsed() < INSPECT_INTERVAL)
-            && !known.lock().is_outdated()
-        {
+        if let Some(known) = containers.get(id).filter(|known| known.is_current(socket)) {
             return known.clone();
         }
         let dropped = CancellationToken::new();
-        let container = Arc::new(RequestedContainer {
-            id: id.clone(),
-            socket,
-            inspected_at: Instant::now(),
-            inspected: OnceLock::new(),
-            verification: Mutex::default(),
-            recording: AtomicBool::new(false),
-            _wait: dropped.clone().drop_guard(),
-        });
-        // The exit of a container without a known init process is not noticed.
-        containers.retain(|_, known| {
-            known.inspected.get().is_some() || known.inspected_at.elapsed() < UNINSPECTED_LIMIT
-        });
+        let container = Arc::new(RequestedContainer::new(id.clone(), socket, dropped.clone()));
+        containers.retain(|_, known| known.may_be_kept());
         containers.insert(id.clone(), container.clone());
         tokio::spawn(self.clone().inspect(container.clone(), dropped));
         container
@@ -326,80 +287,13 @@ impl ExecutorState {
         };
         let answered = CancellationToken::new();
         let guard = Some(answered.clone().drop_guard());
-        tokio::spawn(finish_record(container.clone(), watch, argv, answered));
+        tokio::spawn(container.clone().finish_record(watch, argv, answered));
         Forward { guard, ..unverified("the process of the runtime is recorded") }
     }
 
     fn states(&self) -> Vec<DirectContainer> {
-        let containers = lock(&self.containers);
-        let state = |container: &Arc<RequestedContainer>| {
-            let verification = container.lock();
-            let (state, attempts, reason) = match &verification.state {
-                VerificationState::Unverified { attempts } => ("unverified", *attempts, None),
-                VerificationState::Recorded(_) => ("recorded", 0, None),
-                VerificationState::Verified(_) => ("verified", 0, None),
-                VerificationState::Forwarded(reason) => ("forwarded", 0, Some(reason.to_string())),
-            };
-            DirectContainer { id: container.id.clone(), state, attempts, reason }
-        };
-        containers.values().map(state).collect()
+        lock(&self.containers).values().map(|container| container.state()).collect()
     }
-}
-
-/// Waits for a record, until shortly after the runtime has answered, and adds it to the container.
-async fn finish_record(
-    container: Arc<RequestedContainer>,
-    mut watch: PendingWatch,
-    argv: Argv,
-    answered: CancellationToken,
-) {
-    let late = async {
-        answered.cancelled().await;
-        sleep(RECORD_GRACE).await;
-    };
-    let recorded = tokio::select! {
-        recorded = &mut watch.end => recorded.ok(),
-        () = late => None,
-    };
-    let ended = watch.helper_has_ended();
-    let failure = |reason: &str| {
-        debug!(container = %container.id, reason, "no process was recorded");
-        if !ended {
-            container.lock().on_failure(reason);
-        }
-    };
-    match (recorded, container.inspected.get()) {
-        (Some(Ok(recorded)), Some(inspected)) => match new_record(inspected, recorded) {
-            Ok(record) => container.lock().on_recorded(argv, record),
-            Err(reason) => container.lock().forward(ForwardReason::Unsupported(reason)),
-        },
-        (Some(Err(failed)), _) => failure(&failed.reason),
-        _ => failure("the process of the runtime was not seen"),
-    }
-    container.recording.store(false, Ordering::Relaxed);
-}
-
-/// Creates a record from that of the helper. The error is the reason for which the container needs
-/// the runtime.
-fn new_record(inspected: &Inspected, recorded: Recorded) -> Result<Record, String> {
-    let attributes =
-        Attributes::new(&inspected.id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
-    let snapshot = recorded.snapshot.unwrap_or_default();
-    let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
-    let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;
-    let program_id = program_id(&recorded.program);
-    Ok(Record { snapshot, attributes, cgroup, program: recorded.program, program_id })
-}
-
-impl RequestedContainer {
-    fn lock(&self) -> MutexGuard<'_, Verification> {
-        lock(&self.verification)
-    }
-}
-
-/// Returns the identity of the program of an OCI runtime.
-fn program_id(program: &str) -> Option<FileId> {
-    FileId::from_path(Path::new(program)).ok()
 }
 
 fn times(requested: SystemTime, times: ProcessTimes) -> DirectTimes {

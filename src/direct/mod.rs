@@ -20,6 +20,7 @@ mod init_process;
 mod inspection;
 mod interpret;
 mod protocol;
+mod requested_container;
 mod spec;
 mod verification;
 

@@ -19,7 +19,7 @@ use fixtures::machine::{program, tool};
 use fixtures::need;
 use fixtures::runtime::Runtime as _;
 
-use containers::ContainerKind;
+use containers::{ContainerKind, node};
 use runner::{Matrix, Outcome};
 
 /// Path of the program that prints the attributes of its process, in the image.
@@ -33,26 +33,23 @@ const HANDLER: &str = "EQUIVALENCE_HANDLER";
 /// cgroup of the pods on a node, whose cgroups systemd manages.
 const SLICE: &str = "equivalence.slice";
 
+/// On runc of this machine, or on the runtime of `EQUIVALENCE_RUNTIME`, which has the images, and
+/// whose node is prepared as by `vm.sh`.
 #[tokio::test]
-async fn a_command_is_the_same_with_and_without_runc() {
+async fn a_command_is_the_same_with_and_without_the_runtime() {
+    if let Some(runtime) = env::var_os(RUNTIME) {
+        let handler = env::var(HANDLER).unwrap_or_else(|error| panic!("{HANDLER}: {error}"));
+        let dir = tempfile::tempdir().unwrap();
+        let matrix = Matrix::new(dir.path(), Path::new(&runtime), &handler).on_emulated_node(SLICE);
+        let mut kinds = node::kinds();
+        kinds.extend(ContainerKind::common(dir.path()));
+        return compare(&matrix, selected(kinds)).await;
+    }
     let store = need!(images());
     let containerd = need!(Containerd::start_unified());
     containerd.import(&store);
     let matrix = Matrix::new(containerd.folder(), &containerd.socket(), "runc");
     compare(&matrix, selected(ContainerKind::common(containerd.folder()))).await;
-}
-
-/// The runtime of `EQUIVALENCE_RUNTIME` has the images, and the node is prepared as by `vm.sh`.
-#[tokio::test]
-#[ignore = "needs the runtime of a node; the test in a virtual machine runs it there"]
-async fn a_command_is_the_same_with_and_without_the_runtime_of_a_node() {
-    let variable = |name: &str| env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let dir = tempfile::tempdir().unwrap();
-    let matrix =
-        Matrix::new(dir.path(), Path::new(&variable(RUNTIME)), &variable(HANDLER)).on_emulated_node(SLICE);
-    let mut kinds = ContainerKind::of_a_node();
-    kinds.extend(ContainerKind::common(dir.path()));
-    compare(&matrix, selected(kinds)).await;
 }
 
 /// Returns images for the containers. Fails if a program is missing.

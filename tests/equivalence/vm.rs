@@ -9,7 +9,7 @@ use fixtures::need;
 use fixtures::vm::{Payload, Vm};
 use serde_json::{Value, json};
 
-use crate::containers::{APPARMOR_PROFILES, LIMITED};
+use crate::containers::node::{APPARMOR_PROFILES, LIMITED};
 use crate::{KINDS, images};
 
 /// OCI runtimes of the node, each with two runtime handlers.
