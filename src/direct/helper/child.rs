@@ -267,8 +267,8 @@ fn each_capability(set: u64) -> impl Iterator<Item = CapabilitySet> {
 }
 
 /// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`
-/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). crun sets its group too. Standard input is
-/// the null device of the node, which must keep its owner.
+/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). crun sets its group too. Standard input
+/// is the null device of the node, which must keep its owner.
 fn own_streams(uid: u32, gid: Option<u32>) -> io::Result<()> {
     for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
         let found = fstat(stream)?;
