@@ -23,6 +23,7 @@ use rustix::thread::{
     set_keep_capabilities, set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
 };
 
+use super::namespaces::enter_cgroup_namespace;
 use super::sandbox::new_mount;
 use super::{now, sys};
 use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS};
@@ -77,9 +78,11 @@ impl Child<'_> {
         sys::exit_now()
     }
 
-    /// Closes the descriptors of the helper, and waits until the helper traces this process, if it
-    /// must.
+    /// Leaves what this process still shares with the helper: the namespace of cgroups and the
+    /// descriptors. Waits until the helper traces this process, if it must.
     fn leave_helper(&mut self) -> Result<(), StepError> {
+        let [stdin, stdout, stderr, status, init, _] = self.descriptors;
+        enter_cgroup_namespace(init.as_fd()).step("namespace of cgroups")?;
         // If the helper is killed, a child that has not executed its command ends too.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
         // The helper may have been killed before. Its pidfd is readable then.
@@ -88,7 +91,6 @@ impl Child<'_> {
         if poll(&mut helper, Some(&now)).step("helper")? > 0 {
             sys::exit_now();
         }
-        let [stdin, stdout, stderr, status, ..] = self.descriptors;
         let gate = self.gate.as_ref().unwrap_or(status);
         let kept = [stdin, stdout, stderr, status, gate];
         sys::close_all_but(kept.map(OwnedFd::as_fd)).step("descriptors")?;

@@ -1,7 +1,10 @@
 //! The namespaces of the helper, which it leaves for a moment to create a child in a container.
 //!
 //! A child must not be in a container's namespace of processes with other namespaces of the helper:
-//! a process of the container with `CAP_SYS_PTRACE` would find the node's `/proc` through it.
+//! a process of the container with `CAP_SYS_PTRACE` would find the node's `/proc` through it. The
+//! namespace of cgroups is the exception, because the kernel refuses to create a child in a cgroup
+//! from a namespace that does not have the parent's (mount option `nsdelegate` of cgroup2). The
+//! child enters that itself.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,15 +12,19 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::thread::{ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
 
-/// The namespaces in which commands run, with their names in `/proc/PID/ns`.
-const NAMESPACES: [(ThreadNameSpaceType, &str); 6] = [
+/// The namespaces in which the helper creates a child, with their names in `/proc/PID/ns`.
+const NAMESPACES: [(ThreadNameSpaceType, &str); 5] = [
     (ThreadNameSpaceType::PROCESS_ID, "pid"),
     (ThreadNameSpaceType::NETWORK, "net"),
     (ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION, "ipc"),
     (ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME, "uts"),
-    (ThreadNameSpaceType::CONTROL_GROUP, "cgroup"),
     (ThreadNameSpaceType::MOUNT, "mnt"),
 ];
+
+/// Moves this process, a child of the helper, into the namespace of cgroups of a container.
+pub(super) fn enter_cgroup_namespace(init: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(move_into_thread_name_spaces(init, ThreadNameSpaceType::CONTROL_GROUP)?)
+}
 
 /// The namespaces and the `oom_score_adj` of the helper.
 #[derive(Debug)]
