@@ -79,13 +79,14 @@ impl RequestedContainer {
 
     /// Returns the state of the verification.
     pub(super) fn state(&self) -> DirectContainer {
-        let (state, attempts, reason) = match &self.lock().state {
-            VerificationState::Unverified { attempts } => ("unverified", *attempts, None),
-            VerificationState::Recorded(_) => ("recorded", 0, None),
-            VerificationState::Verified(_) => ("verified", 0, None),
-            VerificationState::Forwarded(reason) => ("forwarded", 0, Some(reason.to_string())),
+        let verification = self.lock();
+        let (state, attempts) = match &verification.state {
+            VerificationState::Unverified { attempts } => ("unverified", *attempts),
+            VerificationState::Recorded(_) => ("recorded", 0),
+            VerificationState::Verified(_) => ("verified", 0),
+            VerificationState::Forwarded(_) => ("forwarded", 0),
         };
-        DirectContainer { id: self.id.clone(), state, attempts, reason }
+        DirectContainer { id: self.id.clone(), state, attempts, reason: verification.reason() }
     }
 
     /// Waits for a record, until shortly after the runtime has answered, and adds it to the

@@ -38,6 +38,8 @@ pub(super) struct Verification {
     pub(super) state: VerificationState,
     /// Number of commands in a row that were neither recorded nor started.
     failures: u32,
+    /// Reason for which the last of them was not.
+    last_failure: Option<String>,
     /// Time of the next verification, after too many failures.
     retry_at: Option<Instant>,
 }
@@ -103,7 +105,12 @@ pub(super) enum Route {
 
 impl Default for Verification {
     fn default() -> Self {
-        Self { state: VerificationState::Unverified { attempts: 0 }, failures: 0, retry_at: None }
+        Self {
+            state: VerificationState::Unverified { attempts: 0 },
+            failures: 0,
+            last_failure: None,
+            retry_at: None,
+        }
     }
 }
 
@@ -130,6 +137,15 @@ impl Verification {
         self.retry_at.is_some_and(|at| at <= Instant::now())
     }
 
+    /// Returns the reason for which the runtime runs all commands, or for which the last command
+    /// was neither recorded nor started.
+    pub(super) fn reason(&self) -> Option<String> {
+        match &self.state {
+            VerificationState::Forwarded(reason) => Some(reason.to_string()),
+            _ => self.last_failure.clone(),
+        }
+    }
+
     /// Counts an attempt to record a process.
     pub(super) fn on_attempt(&mut self) {
         if let VerificationState::Unverified { attempts } = &mut self.state {
@@ -139,7 +155,7 @@ impl Verification {
 
     /// Adds the record of a command.
     pub(super) fn on_recorded(&mut self, argv: Argv, record: Record) {
-        self.failures = 0;
+        self.forget_failures();
         match &mut self.state {
             VerificationState::Unverified { .. } => {
                 self.state = VerificationState::Recorded([(argv, Arc::new(record))].into());
@@ -157,7 +173,12 @@ impl Verification {
 
     /// Notes that the helper has run a command.
     pub(super) fn on_executed(&mut self) {
+        self.forget_failures();
+    }
+
+    fn forget_failures(&mut self) {
         self.failures = 0;
+        self.last_failure = None;
     }
 
     /// Notes that a process of the helper did not differ from this record.
@@ -171,6 +192,7 @@ impl Verification {
     /// runs all commands for a while, since each attempt takes time.
     pub(super) fn on_failure(&mut self, reason: &str) {
         self.failures += 1;
+        self.last_failure = Some(reason.to_owned());
         if self.failures >= MAX_FAILURES && self.retry_at.is_none() {
             self.forward(ForwardReason::Failed(reason.to_owned()));
             self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
@@ -260,8 +282,11 @@ mod tests {
         let fail = |verification: &mut Verification, count: u32| {
             (0..count).for_each(|_| verification.on_failure("program: not found"));
         };
+        assert_eq!(verification.reason(), None);
         fail(&mut verification, MAX_FAILURES - 1);
+        assert_eq!(verification.reason().as_deref(), Some("program: not found"));
         verification.on_recorded(argv("true"), record());
+        assert_eq!(verification.reason(), None);
         fail(&mut verification, MAX_FAILURES - 1);
         let record = compared(&verification, "true");
         verification.on_equal(&record);

@@ -108,7 +108,8 @@ pub struct DirectContainer {
     pub state: &'static str,
     /// Number of attempts to record a process of the runtime, if the container is unverified.
     pub attempts: u32,
-    /// Reason for which the runtime executes all commands, if it does.
+    /// Reason for which the runtime executes all commands, or for which the last command was
+    /// neither recorded nor executed; `None` without one.
     pub reason: Option<String>,
 }
 

@@ -235,10 +235,10 @@ impl Matrix {
             match state["state"].as_str().unwrap() {
                 "verified" => return Ok(()),
                 "forwarded" => return Err(state["reason"].as_str().unwrap().to_owned()),
-                other => other.clone_into(&mut last),
+                other => last = format!("{other}: {}", state["reason"]),
             }
         }
-        Err(format!("the container is still {last} after {VERIFICATION_ATTEMPTS} commands"))
+        Err(format!("after {VERIFICATION_ATTEMPTS} commands, the container is still {last}"))
     }
 
     async fn compare_all(&self, kind: &ContainerKind, container: &str) -> Outcome {

@@ -125,7 +125,8 @@ pub struct DirectContainer {
     pub state: String,
     /// Number of attempts to record a process of the runtime, if the container is unverified.
     pub attempts: u32,
-    /// Reason for which the runtime executes all commands; null in other states.
+    /// Reason for which the runtime executes all commands, or for which the last command was
+    /// neither recorded nor executed; null without one.
     pub reason: Option<String>,
 }
 

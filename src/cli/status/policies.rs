@@ -77,20 +77,19 @@ fn exec_row(policies: &ExecPolicies) -> Option<Row> {
 /// Returns the row of the containers of which commands were to be executed without the runtime;
 /// `None` if there are none.
 fn direct_row(containers: &[DirectContainer]) -> Option<Row> {
-    let in_state = |state: &'static str| containers.iter().filter(move |container| container.state == state);
-    let count = |state| Some(in_state(state).count()).filter(|count| *count > 0);
-    let attempts: u32 = in_state("unverified").map(|container| container.attempts).sum();
-    let reason = in_state("forwarded").find_map(|container| container.reason.as_deref());
+    let part = |state: &str, text: &str| {
+        let mut in_state = containers.iter().filter(|container| container.state == state).peekable();
+        in_state.peek()?;
+        let count = in_state.clone().count();
+        let reason = in_state.find_map(|container| container.reason.as_deref());
+        Some(format!("{count} {text}{}", reason.map_or(String::new(), |reason| format!(" ({reason})"))))
+    };
+    let attempts: u32 = containers.iter().map(|container| container.attempts).sum();
     let parts = [
-        count("verified").map(|count| format!("{count} verified")),
-        count("recorded").map(|count| format!("{count} recorded")),
-        count("unverified").map(|count| format!("{count} unverified after {attempts} attempts")),
-        count("forwarded").map(|count| {
-            format!(
-                "{count} left to the runtime, such as because {}",
-                reason.unwrap_or("it needs the runtime")
-            )
-        }),
+        part("verified", "verified"),
+        part("recorded", "recorded"),
+        part("unverified", &format!("unverified after {attempts} attempts")),
+        part("forwarded", "left to the runtime"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| ("containers", parts.join("; "), Style::new()))
@@ -137,11 +136,11 @@ mod tests {
         let containers = [
             container("verified", 0, None),
             container("unverified", 2, None),
-            container("unverified", 3, None),
+            container("unverified", 3, Some("the runtime started no process in time")),
             container("forwarded", 0, Some("process.selinuxLabel is not supported")),
         ];
-        let expected = "1 verified; 2 unverified after 5 attempts; 1 left to the runtime, such as because \
-                        process.selinuxLabel is not supported";
+        let expected = "1 verified; 2 unverified after 5 attempts (the runtime started no process in time); \
+                        1 left to the runtime (process.selinuxLabel is not supported)";
         assert_eq!(text(direct_row(&containers)).as_deref(), Some(expected));
     }
 
