@@ -86,10 +86,11 @@ pub(crate) fn refused_length(length: usize) -> Option<String> {
 /// Reads a stream to its end and returns the first [`MAX_STREAM_BYTES`] bytes. Other tasks run
 /// after each chunk: the stream of a command that writes without pause is always readable.
 async fn read_stream(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
-    let (mut output, mut buffer) = (Vec::new(), vec![0; READ_BUFFER_BYTES]);
-    while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+    let (mut output, mut buffer) = (Vec::new(), Vec::with_capacity(READ_BUFFER_BYTES));
+    while let Ok(length @ 1..) = stream.read_buf(&mut buffer).await {
         let room = MAX_STREAM_BYTES - output.len();
         output.extend_from_slice(&buffer[..length.min(room)]);
+        buffer.clear();
         yield_now().await;
     }
     output

@@ -13,7 +13,6 @@ use rustix::net::{
     socketpair, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
@@ -74,7 +73,7 @@ pub(super) struct ProcessTimes {
 /// Socket on which a child reports that it executes the command, or why it does not.
 #[derive(Debug)]
 struct StatusSocket {
-    socket: UnixStream,
+    socket: OwnedFd,
     last: Report,
 }
 
@@ -98,10 +97,12 @@ impl DirectCommand<'_> {
         &mut self,
         helper: &HelperProcess,
     ) -> io::Result<(PendingExec, StatusSocket, OutputReader)> {
-        let (stdout_writer, stdout) = pipe::pipe()?;
-        let (stderr_writer, stderr) = pipe::pipe()?;
-        let (stdout_writer, stderr_writer) =
-            (stdout_writer.into_blocking_fd()?, stderr_writer.into_blocking_fd()?);
+        let (stdout, stdout_writer) = io::pipe()?;
+        let (stderr, stderr_writer) = io::pipe()?;
+        let output = OutputReader::new(
+            pipe::Receiver::from_owned_fd(stdout.into())?,
+            pipe::Receiver::from_owned_fd(stderr.into())?,
+        );
         let (status, child_status) = StatusSocket::pair()?;
         // Containers must not share the flags of an open file.
         let null = File::open("/dev/null")?;
@@ -114,7 +115,7 @@ impl DirectCommand<'_> {
             self.cgroup,
         ];
         let exec = helper.launch(mem::take(&mut self.launch), &descriptors).await?;
-        Ok((exec, status, OutputReader::new(stdout, stderr)))
+        Ok((exec, status, output))
     }
 
     async fn wait(
@@ -152,7 +153,8 @@ impl DirectCommand<'_> {
             }
             Err(_) => return self.lost(status, cancelled).await,
         };
-        status.read_to_end().await;
+        // What a child cannot report is as if it had reported nothing.
+        let _ = status.read_to_end().await;
         let report = status.last;
         if !report.status.error.is_empty() {
             return not_started(report.status.error);
@@ -184,7 +186,7 @@ impl DirectCommand<'_> {
     async fn lost(&self, mut status: StatusSocket, cancelled: &CancellationToken) -> ExecResult {
         // A child that has not executed the command ends with the helper.
         let ended = tokio::select! {
-            () = status.read_to_end() => true,
+            read = status.read_to_end() => read.is_ok(),
             () = sleep(LOST_LIMIT) => false,
             () = cancelled.cancelled() => false,
         };
@@ -212,16 +214,24 @@ impl StatusSocket {
         let (socket, child) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         // The pid of the sender accompanies each report.
         sockopt::set_socket_passcred(&socket, true)?;
-        Ok((Self { socket: UnixStream::from_std(socket.into())?, last: Report::default() }, child))
+        Ok((Self { socket, last: Report::default() }, child))
     }
 
     /// Reads reports until the child has closed its end, by an exec or its exit.
-    async fn read_to_end(&mut self) {
-        let Self { socket, last } = self;
-        // An error after the announcement of the exec takes its place.
-        while let Ok(Some(report)) = socket.async_io(Interest::READABLE, || read_report(socket.as_fd())).await
-        {
-            *last = report;
+    async fn read_to_end(&mut self) -> io::Result<()> {
+        loop {
+            match read_report(self.socket.as_fd()) {
+                // An error after the announcement of the exec takes its place.
+                Ok(Some(report)) => self.last = report,
+                Ok(None) => return Ok(()),
+                // Seldom: all reports are there when the child has exited. So that a report does
+                // not wake probeshim while the command runs, the socket is registered here only.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let socket = UnixStream::from_std(self.socket.try_clone()?.into())?;
+                    socket.readable().await?;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }
