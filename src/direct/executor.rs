@@ -275,7 +275,7 @@ impl ExecutorState {
         container.lock().on_attempt();
         let watched = async {
             let cgroups = inspected.init.watched_cgroups().map_err(|error| error.to_string())?;
-            let watch = helper.watch(argv.clone(), cgroups).await;
+            let watch = helper.watch(argv.clone(), inspected.init.pid, cgroups).await;
             watch.map_err(|error| format!("the exec helper cannot be reached: {error}"))
         };
         let watch = match watched.await {

@@ -160,18 +160,20 @@ impl HelperProcess {
         let _ = self.send(HelperCommand::Kill(exec), &[]).await;
     }
 
-    /// Starts to record the process that the runtime starts for a command.
+    /// Starts to record the process that the runtime starts for a command in these cgroups, beside
+    /// this init process.
     pub(super) async fn watch(
         self: &Arc<Self>,
         argv: Argv,
-        (cgroups, cgroup): (Vec<OwnedFd>, String),
+        init: i32,
+        cgroups: Vec<OwnedFd>,
     ) -> io::Result<PendingWatch> {
         let number = self.next_number();
         let (sender, end) = oneshot::channel();
         lock(&self.pending).watches.insert(number, sender);
         let watch = PendingWatch { helper: self.clone(), number, end };
         let cgroups: Vec<BorrowedFd<'_>> = cgroups.iter().map(OwnedFd::as_fd).collect();
-        self.send(HelperCommand::Watch(Watch { number, argv, cgroup }), &cgroups).await?;
+        self.send(HelperCommand::Watch(Watch { number, argv, init }), &cgroups).await?;
         Ok(watch)
     }
 

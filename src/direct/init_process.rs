@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// The init process of a container, in whose namespaces and cgroup commands run.
 #[derive(Debug)]
 pub(super) struct InitProcess {
-    pid: i32,
+    pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
     /// The cgroup of the process in the unified hierarchy.
     cgroup: String,
@@ -97,13 +97,13 @@ impl InitProcess {
     }
 
     /// Opens the cgroups into which the runtime may put a command: that of the process, and that of
-    /// the container. Returns the path of the latter too.
-    pub(super) fn watched_cgroups(&self) -> Result<(Vec<OwnedFd>, String), InitError> {
+    /// the container.
+    pub(super) fn watched_cgroups(&self) -> Result<Vec<OwnedFd>, InitError> {
         let mut dirs = vec![open_dir(&self.cgroup_dir)?];
         if self.container_cgroup != self.cgroup {
             dirs.push(Self::open_cgroup(&self.container_cgroup)?);
         }
-        Ok((dirs, self.container_cgroup.clone()))
+        Ok(dirs)
     }
 
     /// Returns whether a process is in the cgroup of the container, or in one below it.
@@ -118,7 +118,7 @@ pub(super) fn unified(cgroups: &str) -> Option<&str> {
 }
 
 /// Returns whether the cgroup in a `/proc/PID/cgroup` is this one, or below it.
-pub(super) fn is_below(cgroups: &str, cgroup: &str) -> bool {
+fn is_below(cgroups: &str, cgroup: &str) -> bool {
     unified(cgroups).is_some_and(|found| Path::new(found).starts_with(cgroup))
 }
 

@@ -14,9 +14,12 @@ use rustix::net::{
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Maximum length of a packet, in bytes. The environment and the arguments of a command make up
-/// most of it. The default limit of the system for sent bytes that are not received has room for
-/// it.
+/// most of it.
 pub(super) const MAX_PACKET_BYTES: usize = 192 << 10;
+
+/// Size of the buffer of each end of the socket for sent packets, in bytes. It has room for a
+/// packet with its overhead in the kernel.
+pub(super) const SEND_BUFFER_BYTES: usize = 2 * MAX_PACKET_BYTES;
 
 /// Number of descriptors of a launch: standard input, output and error, the status socket, the
 /// pidfd of the container's init process, and the directory of the cgroup.
@@ -173,9 +176,9 @@ pub(super) struct Watch {
     pub(super) number: u64,
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub(super) argv: Vec<Vec<u8>>,
-    /// The uppermost of the cgroups, as in `/proc/PID/cgroup`.
-    #[prost(string, tag = "3")]
-    pub(super) cgroup: String,
+    /// Pid of the init process, whose parent is the shim of the container.
+    #[prost(int32, tag = "3")]
+    pub(super) init: i32,
 }
 
 /// Reply of the helper.
@@ -342,7 +345,8 @@ pub(super) fn send(
 }
 
 /// Receives a message and its descriptors, with `buffer` of [`MAX_PACKET_BYTES`], which is
-/// overwritten. Returns `None` if the peer has closed its end.
+/// overwritten. There are no descriptors if this process may not open all of them. Returns `None`
+/// if the peer has closed its end.
 pub(super) fn receive<M: Message + Default>(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -357,12 +361,15 @@ pub(super) fn receive<M: Message + Default>(
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
         _ => None,
     });
-    let descriptors: Vec<OwnedFd> = rights.flatten().collect();
+    let mut descriptors: Vec<OwnedFd> = rights.flatten().collect();
     if received.bytes == 0 {
         return Ok(None);
     }
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the packet is too long"));
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        descriptors.clear();
     }
     let message = M::decode(&buffer[..received.bytes]);
     buffer[..received.bytes].zeroize();

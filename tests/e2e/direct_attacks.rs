@@ -1,5 +1,7 @@
 //! Containers that attack the exec helper, and the loss of the helper.
 
+use std::fs;
+
 use fixtures::containerd::Containerd;
 use fixtures::image::BUSYBOX;
 use fixtures::need;
@@ -8,7 +10,7 @@ use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::{Execs, process_with};
 use fixtures::wait::wait_for;
 use procfs::process::all_processes;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::json;
 
 use crate::direct::{direct_in, verified};
@@ -71,6 +73,30 @@ fn a_killed_helper_fails_no_probe_and_leaves_no_process() {
     });
     assert_eq!(next["exec"]["exitCode"], 0);
     assert_ne!(helper(&execs), first);
+    execs.end();
+}
+
+#[test]
+fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_on() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    let helper = helper(&execs);
+    let open = fs::read_dir(format!("/proc/{}/fd", helper.as_raw_nonzero())).unwrap().count() as u64;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let set = |current| prlimit(Some(helper), Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let before = set(Some(open)).current;
+    // Room for none and for some of the descriptors of a launch, and for all but that of the process.
+    for more in [0, 3, 6] {
+        set(Some(open + more));
+        let call = execs.exec(&["true"], 60);
+        assert_eq!((&call["code"], &call["policy"]), (&json!("OK"), &json!([])), "{more}: {call}");
+        let reason = call["forwardedBecause"].as_str().unwrap().to_lowercase();
+        assert!(reason.contains("too many open files"), "{more}: {reason}");
+    }
+    set(before);
+    assert_eq!(execs.exec(&["true"], 60)["policy"], json!(["direct"]));
+    assert_eq!(helper_of(execs.shim.pid()), Some(helper));
     execs.end();
 }
 

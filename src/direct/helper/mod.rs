@@ -25,8 +25,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use prost::Message as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_type;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::sockopt::{set_socket_send_buffer_size_force, socket_type};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
@@ -36,17 +36,17 @@ use self::child::Child;
 use self::namespaces::OwnNamespaces;
 pub(super) use self::snapshot::differences;
 use self::sys::{Forked, WaitStatus};
-use self::watch::{Preparer, RuntimeWatch};
+use self::watch::{OciRuntime, RuntimeWatch};
 use super::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
-    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, Snapshot, Watch, receive, send,
+    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SEND_BUFFER_BYTES, Snapshot, Watch, receive, send,
 };
 
 /// Subcommand that makes this program a helper.
 pub const SUBCOMMAND: &str = "exec-helper";
 
 /// Minimum interval at which a watch looks for new processes in a cgroup.
-const WATCH_INTERVAL: Duration = Duration::from_micros(300);
+const WATCH_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Minimum of the interval, as a multiple of the time that a look takes.
 const WATCH_SHARE: u32 = 3;
@@ -54,6 +54,9 @@ const WATCH_SHARE: u32 = 3;
 /// Maximum duration of a watch. A runtime that has started no process by then has another reason to
 /// take long.
 const WATCH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Error of a request whose descriptors exceed the limit of the helper.
+const TOO_MANY_FILES: &str = "the helper has too many open files";
 
 /// Runs the helper until probeshim has closed its end of the socket, which is standard input. Fails
 /// if standard input is not a socket, or the helper cannot be confined.
@@ -181,7 +184,7 @@ impl Helper {
     /// Starts the child of a launch.
     fn launch(&mut self, mut launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
-            descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+            descriptors.try_into().map_err(|_| io::Error::other(TOO_MANY_FILES))?;
         let [_, _, _, _, init, cgroup] = &descriptors;
         let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
         // A child that must be traced waits until it is.
@@ -256,15 +259,16 @@ impl Helper {
     fn record(&mut self, pid: Pid) -> io::Result<()> {
         let watch = self.watches.values().find_map(|watch| {
             let preparer = watch.traced.iter().find(|traced| traced.pid == pid)?;
-            Some((watch.request.clone(), preparer.clone()))
+            Some((watch.request.clone(), preparer.clone(), watch.is_outside(preparer)))
         });
-        let Some((request, preparer)) = watch else {
+        let Some((request, preparer, is_outside)) = watch else {
             sys::detach(pid, 0);
             return Ok(());
         };
         let watch = request.number;
-        if command_line(pid).is_none_or(|executed| executed != request.argv) {
-            if preparer.is_outside() {
+        let raw = pid.as_raw_nonzero().get();
+        if command_line(raw).is_none_or(|executed| executed != request.argv) {
+            if is_outside {
                 // The runtime executes a copy of itself before it enters the container.
                 sys::continue_traced(pid, 0);
             } else {
@@ -278,8 +282,8 @@ impl Helper {
         sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
-                let Preparer { runtime, program, .. } = preparer;
-                let runtime = runtime.to_owned();
+                let OciRuntime { name, program } = preparer.runtime;
+                let runtime = name.to_owned();
                 let recorded = Recorded { watch, runtime, snapshot: Some(snapshot), filters, program };
                 let event = HelperEvent::Recorded(recorded);
                 if HelperReply::for_event(event.clone()).encoded_len() <= MAX_PACKET_BYTES {
@@ -297,7 +301,11 @@ impl Helper {
 
     fn watch(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
         let number = request.number;
-        match RuntimeWatch::new(request, cgroups) {
+        let watch = match cgroups {
+            [] => Err(io::Error::other(TOO_MANY_FILES)),
+            cgroups => RuntimeWatch::new(request, cgroups),
+        };
+        match watch {
             Ok(watch) => {
                 self.watches.insert(number, watch);
                 Ok(())
@@ -385,8 +393,8 @@ fn describe(differences: &[Difference]) -> String {
 }
 
 /// Returns the arguments of a process.
-fn command_line(pid: Pid) -> Option<Vec<Vec<u8>>> {
-    let bytes = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+fn command_line(pid: i32) -> Option<Vec<Vec<u8>>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let bytes = bytes.strip_suffix(b"\0")?;
     Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
 }
@@ -399,5 +407,11 @@ fn now() -> i64 {
 
 /// Creates the two ends of the socket between probeshim and the helper.
 pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    for socket in [&one, &other] {
+        // Without CAP_NET_ADMIN, it remains the system's default, which is enough unless it was
+        // lowered.
+        let _ = set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES);
+    }
+    Ok((one, other))
 }

@@ -43,6 +43,10 @@ const GET_FILTER: libc::c_uint = 0x420c;
 /// Request that reads the flags of a seccomp filter: `PTRACE_SECCOMP_GET_METADATA`.
 const GET_METADATA: libc::c_uint = 0x420d;
 
+/// Flag that gives a child the default action of each signal that its parent handles:
+/// `CLONE_CLEAR_SIGHAND`. A signal to the child must end it as it would end the command.
+const CLEAR_SIGHAND: u64 = 1 << 32;
+
 /// Flag that creates a child in another cgroup: `CLONE_INTO_CGROUP`.
 const INTO_CGROUP: u64 = 1 << 33;
 
@@ -55,7 +59,7 @@ pub(super) fn fork_into_cgroup(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     let mut pidfd: i32 = -1;
     // SAFETY: all fields of the structure are integers, and zero is valid for each.
     let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
-    arguments.flags = libc::CLONE_PIDFD as u64 | INTO_CGROUP;
+    arguments.flags = libc::CLONE_PIDFD as u64 | CLEAR_SIGHAND | INTO_CGROUP;
     arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(io::Error::other)?;

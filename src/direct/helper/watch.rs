@@ -1,9 +1,10 @@
 //! Finds the process that the runtime prepares for a command in the cgroup of the container.
 //!
-//! The parent of that process is an OCI runtime outside of the cgroups of the container, so
-//! processes that the container has started itself are never traced.
+//! The parent of that process is an OCI runtime: a process that the shim of the container has
+//! started, and that is in the shim's mount namespace. So processes that the container has started
+//! itself are never traced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,8 +14,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::Pid;
 use tokio::time::Instant;
 
-use super::sys;
-use crate::direct::init_process::is_below;
+use super::{command_line, sys};
 use crate::direct::protocol::Watch;
 
 /// A watch of the cgroups of a container.
@@ -23,8 +23,14 @@ pub(super) struct RuntimeWatch {
     pub(super) request: Watch,
     /// The files `cgroup.procs`.
     members: Vec<File>,
-    /// Processes that were looked at.
+    /// Processes that were in the cgroups at the start, and processes of the runtime.
     seen: HashSet<i32>,
+    /// The shim of the container.
+    shim: i32,
+    /// Mount namespace of the shim.
+    mounts: PathBuf,
+    /// OCI runtimes by the pids of their processes.
+    runtimes: HashMap<i32, OciRuntime>,
     /// Start of the watch.
     pub(super) started: Instant,
     /// Traced processes.
@@ -32,28 +38,25 @@ pub(super) struct RuntimeWatch {
 }
 
 /// Names of the supported OCI runtimes.
-const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
+const NAMES: [&str; 2] = ["runc", "crun"];
 
 /// Maximum number of processes in a watched cgroup. A look at more would delay commands.
 const MAX_PROCESSES: usize = 1000;
 
 /// A process that the runtime prepares for a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Preparer {
     pub(super) pid: Pid,
-    /// Name of its parent, the OCI runtime.
-    pub(super) runtime: &'static str,
-    /// Path of the program of its parent.
-    pub(super) program: String,
-    /// Mount namespace of its parent.
-    mounts: PathBuf,
+    /// The OCI runtime that has created it.
+    pub(super) runtime: OciRuntime,
 }
 
-impl Preparer {
-    /// Returns whether the process has not entered the container yet.
-    pub(super) fn is_outside(&self) -> bool {
-        mount_namespace(self.pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
-    }
+/// An OCI runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OciRuntime {
+    pub(super) name: &'static str,
+    /// Path of its program; empty if it is unknown.
+    pub(super) program: String,
 }
 
 impl RuntimeWatch {
@@ -63,10 +66,14 @@ impl RuntimeWatch {
         let open =
             |cgroup: &OwnedFd| Ok(File::from(openat(cgroup.as_fd(), "cgroup.procs", flags, Mode::empty())?));
         let members: io::Result<Vec<File>> = cgroups.iter().map(open).collect();
+        let shim = parent(request.init).ok_or(io::ErrorKind::NotFound)?;
         let mut watch = Self {
             request,
             members: members?,
             seen: HashSet::new(),
+            shim,
+            mounts: mount_namespace(shim).ok_or(io::ErrorKind::NotFound)?,
+            runtimes: HashMap::new(),
             started: Instant::now(),
             traced: Vec::new(),
         };
@@ -76,40 +83,76 @@ impl RuntimeWatch {
 
     /// Looks for new processes, and traces those that the runtime has started.
     pub(super) fn look(&mut self) -> io::Result<()> {
-        for pid in self.pids()? {
-            if !self.seen.insert(pid) {
-                continue;
-            }
-            let Some(preparer) = self.preparer(pid) else { continue };
-            if sys::trace_exec(preparer.pid, false).is_err() {
-                continue;
-            }
-            // The pid may have been used again before the process was traced.
-            if self.preparer(pid).as_ref() == Some(&preparer) && self.pids()?.contains(&pid) {
-                self.traced.push(preparer);
-            } else {
-                // It is released when it stops, because no watch knows it.
-                sys::interrupt_traced(preparer.pid);
-            }
-        }
+        // crun's process in the cgroup creates the one that executes the command, and ends at once.
+        while self.trace_new()? {}
         Ok(())
     }
 
-    /// Returns a process in the cgroup if the runtime prepares it for a command. Its parent is an
-    /// OCI runtime outside of the cgroup. An orphan of the container has another parent: its init
-    /// process, that of its sandbox, or the runtime's shim.
-    fn preparer(&self, pid: i32) -> Option<Preparer> {
-        let parent = parent(pid)?;
-        // crun's process in the cgroup creates another one, which executes the command.
-        if let Some(traced) = self.traced.iter().find(|traced| traced.pid.as_raw_nonzero().get() == parent) {
-            return Some(Preparer { pid: Pid::from_raw(pid)?, ..traced.clone() });
+    /// Traces the new processes that the runtime has started. Returns whether there were any.
+    fn trace_new(&mut self) -> io::Result<bool> {
+        let mut found = false;
+        for pid in self.pids()? {
+            if self.seen.contains(&pid) {
+                continue;
+            }
+            // A process without a runtime is looked at again, since its parent may end.
+            let (Some(creator), Some(raw)) = (self.runtime_of(pid), Pid::from_raw(pid)) else { continue };
+            found = true;
+            self.seen.insert(pid);
+            // As soon as possible: crun's process executes the command within a millisecond.
+            if sys::trace_exec(raw, false).is_err() {
+                continue;
+            }
+            match self.oci_runtime(creator) {
+                Some(runtime) if self.is_still_new(pid)? => self.traced.push(Preparer { pid: raw, runtime }),
+                // It is released when it stops, because no watch knows it.
+                _ => sys::interrupt_traced(raw),
+            }
         }
-        if is_in_cgroup(parent, &self.request.cgroup) {
-            return None;
+        Ok(found)
+    }
+
+    /// Returns the parent of a process in the cgroup if it is an OCI runtime, or a process of one.
+    /// An orphan of the container has another parent: its init process, that of its sandbox, or the
+    /// shim.
+    fn runtime_of(&self, pid: i32) -> Option<i32> {
+        let creator = parent(pid)?;
+        let is_runtime = || {
+            parent(creator) == Some(self.shim)
+                && mount_namespace(creator).is_some_and(|mounts| mounts == self.mounts)
+        };
+        (self.traced(creator).is_some() || is_runtime()).then_some(creator)
+    }
+
+    /// Returns whether a traced process is the one that was found: its pid may have been used again
+    /// before it was traced. Its parent may have ended.
+    fn is_still_new(&mut self, pid: i32) -> io::Result<bool> {
+        let is_child = parent(pid) == Some(self.shim) || self.runtime_of(pid).is_some();
+        Ok(is_child && self.pids()?.contains(&pid))
+    }
+
+    /// Returns the OCI runtime that a process executes, or that has created it; `None` if it is not
+    /// supported.
+    fn oci_runtime(&mut self, pid: i32) -> Option<OciRuntime> {
+        if let Some(traced) = self.traced(pid) {
+            return Some(traced.runtime.clone());
         }
-        let program = fs::read_link(format!("/proc/{parent}/exe")).ok()?.to_string_lossy().into_owned();
-        let runtime = oci_runtime(&program)?;
-        Some(Preparer { pid: Pid::from_raw(pid)?, runtime, program, mounts: mount_namespace(parent)? })
+        if let Some(known) = self.runtimes.get(&pid) {
+            return Some(known.clone());
+        }
+        let runtime = OciRuntime::executed_by(pid)?;
+        self.runtimes.insert(pid, runtime.clone());
+        Some(runtime)
+    }
+
+    /// Returns whether a traced process has not entered the container yet.
+    pub(super) fn is_outside(&self, preparer: &Preparer) -> bool {
+        mount_namespace(preparer.pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
+    }
+
+    /// Returns the traced process with this pid.
+    fn traced(&self, pid: i32) -> Option<&Preparer> {
+        self.traced.iter().find(|traced| traced.pid.as_raw_nonzero().get() == pid)
     }
 
     /// Returns the processes in the cgroups.
@@ -129,13 +172,31 @@ impl RuntimeWatch {
     }
 }
 
-/// Returns the OCI runtime whose program has this path. The program may have been replaced, or be a
-/// copy in memory such as `/memfd:runc_cloned:/proc/self/exe (deleted)`.
-fn oci_runtime(program: &str) -> Option<&'static str> {
-    let program = program.strip_suffix(" (deleted)").unwrap_or(program);
-    let file = program.rsplit('/').next().unwrap_or_default();
-    let copy = program.strip_prefix("/memfd:").unwrap_or_default();
-    OCI_RUNTIMES.iter().find(|runtime| file == **runtime || copy.starts_with(**runtime)).copied()
+impl OciRuntime {
+    /// Returns the OCI runtime that a process executes.
+    fn executed_by(pid: i32) -> Option<Self> {
+        let called = String::from_utf8(command_line(pid)?.into_iter().next()?).ok()?;
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?.to_string_lossy().into_owned();
+        Self::new(program, called)
+    }
+
+    /// Returns the OCI runtime whose program has this path, and that was called by this name.
+    fn new(program: String, called: String) -> Option<Self> {
+        // The program may be a copy in memory, such as `/memfd:runc_cloned:/proc/self/exe`. That of
+        // crun is in a mount that is gone, and has the path `/`.
+        let name = [&program, &called].into_iter().find_map(|text| {
+            let copy = text.strip_prefix("/memfd:").unwrap_or_default();
+            NAMES.into_iter().find(|name| is_named(text, name) || copy.starts_with(name))
+        })?;
+        let mut paths = [program, called].into_iter();
+        let program = paths.find(|path| path.starts_with('/') && is_named(path, name));
+        Some(Self { name, program: program.unwrap_or_default() })
+    }
+}
+
+/// Returns whether the last part of a path is a name. The file may have been replaced.
+fn is_named(path: &str, name: &str) -> bool {
+    path.strip_suffix(" (deleted)").unwrap_or(path).rsplit('/').next() == Some(name)
 }
 
 /// Returns the name of the mount namespace of a process.
@@ -143,17 +204,12 @@ fn mount_namespace(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
-/// Returns whether a process is in a cgroup or in one below it. A process that cannot be read may
-/// be in it.
-fn is_in_cgroup(pid: i32, cgroup: &str) -> bool {
-    let Ok(cgroups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return true };
-    is_below(&cgroups, cgroup)
-}
-
 /// Returns the pid of the parent of a process.
 fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
+    // The parent is among the first fields. The name before it has at most 15 bytes.
+    let mut start = [0; 128];
+    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut start).ok()?;
+    let (_, after) = std::str::from_utf8(&start[..length]).ok()?.rsplit_once(')')?;
     after.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -162,17 +218,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_program_of_an_oci_runtime_prepares_commands() {
-        for program in
-            ["/usr/sbin/runc", "/opt/bin/runc (deleted)", "/memfd:runc_cloned:/proc/self/exe (deleted)"]
-        {
-            assert_eq!(oci_runtime(program), Some("runc"), "{program}");
-        }
-        assert_eq!(oci_runtime("/usr/bin/crun"), Some("crun"));
-        for program in
-            ["/usr/bin/containerd-shim-runc-v2", "/usr/bin/runc-helper", "/runc/sh", "/memfd:x (deleted)"]
-        {
-            assert_eq!(oci_runtime(program), None, "{program}");
+    fn an_oci_runtime_is_recognized_by_its_program_or_the_name_by_which_it_was_called() {
+        let runtime = |program: &str, called: &str| {
+            OciRuntime::new(program.to_owned(), called.to_owned())
+                .map(|OciRuntime { name, program }| (name, program))
+        };
+        let known = |name, program: &str| Some((name, program.to_owned()));
+        assert_eq!(runtime("/usr/sbin/runc", "runc"), known("runc", "/usr/sbin/runc"));
+        assert_eq!(runtime("/opt/bin/runc (deleted)", "runc"), known("runc", "/opt/bin/runc (deleted)"));
+        let copy = "/memfd:runc_cloned:/proc/self/exe (deleted)";
+        assert_eq!(runtime(copy, "/usr/sbin/runc"), known("runc", "/usr/sbin/runc"));
+        assert_eq!(runtime("/", "/usr/bin/crun"), known("crun", "/usr/bin/crun"));
+        assert_eq!(runtime("/", "crun"), known("crun", ""));
+        for (program, called) in [
+            ("/usr/bin/containerd-shim-runc-v2", "/usr/bin/containerd-shim-runc-v2"),
+            ("/usr/bin/runc-helper", "runc-helper"),
+            ("/runc/sh", "sh"),
+            ("/memfd:x (deleted)", "x"),
+        ] {
+            assert_eq!(runtime(program, called), None, "{program}");
         }
     }
 }
