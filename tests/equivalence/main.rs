@@ -25,6 +25,9 @@ use runner::{Matrix, Outcome};
 /// Path of the program that prints the attributes of its process, in the image.
 const ATTRIBUTES: &str = "bin/attributes";
 
+/// OCI runtimes of a node, each with a runtime handler or several.
+const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
+
 /// Variables that select kinds, and name the socket and the handler of a runtime.
 const KINDS: &str = "EQUIVALENCE_KINDS";
 const RUNTIME: &str = "EQUIVALENCE_RUNTIME";
@@ -33,8 +36,8 @@ const HANDLER: &str = "EQUIVALENCE_HANDLER";
 /// cgroup of the pods on a node, whose cgroups systemd manages.
 const SLICE: &str = "equivalence.slice";
 
-/// On runc of this machine, or on the runtime of `EQUIVALENCE_RUNTIME`, which has the images, and
-/// whose node is prepared as by `vm.sh`.
+/// On runc and crun of this machine, or on the runtime of `EQUIVALENCE_RUNTIME`, which has the
+/// images, and whose node is prepared as by `vm.sh`.
 #[tokio::test]
 async fn a_command_is_the_same_with_and_without_the_runtime() {
     if let Some(runtime) = env::var_os(RUNTIME) {
@@ -48,8 +51,14 @@ async fn a_command_is_the_same_with_and_without_the_runtime() {
     let store = need!(images());
     let containerd = need!(Containerd::start_unified());
     containerd.import(&store);
-    let matrix = Matrix::new(containerd.folder(), &containerd.socket(), "runc");
-    compare(&matrix, selected(ContainerKind::common(containerd.folder()))).await;
+    for name in OCI_RUNTIMES {
+        need!(program(name, name));
+        println!("{name}:");
+        let folder = containerd.folder().join(name.to_owned() + "-matrix");
+        std::fs::create_dir(&folder).unwrap();
+        let matrix = Matrix::new(&folder, &containerd.socket(), name);
+        compare(&matrix, selected(ContainerKind::common(&folder))).await;
+    }
 }
 
 /// Returns images for the containers. Fails if a program is missing.

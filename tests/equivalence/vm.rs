@@ -10,10 +10,7 @@ use fixtures::vm::{Payload, Vm};
 use serde_json::{Value, json};
 
 use crate::containers::node::{APPARMOR_PROFILES, LIMITED};
-use crate::{KINDS, images};
-
-/// OCI runtimes of the node, each with two runtime handlers.
-const OCI_RUNTIMES: [&str; 2] = ["runc", "crun"];
+use crate::{KINDS, OCI_RUNTIMES, images};
 
 /// A wrapper of an OCI runtime, which vm.sh has sealed. Debian's crun refuses specifications of
 /// versions newer than its own.
