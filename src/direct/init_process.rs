@@ -1,8 +1,9 @@
 //! The init process of a container, and its cgroup.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
@@ -10,15 +11,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+/// Size of the buffer for a file of `/proc` or of a cgroup, which the kernel returns in one read.
+const PROC_FILE_BYTES: usize = 8192;
+
 /// The init process of a container, in whose namespaces and cgroup commands run.
 #[derive(Debug)]
 pub(super) struct InitProcess {
     pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
+    /// The open `/proc/PID/cgroup`.
+    cgroups: File,
     /// The cgroup of the process in the unified hierarchy.
     cgroup: String,
     /// Directory of the cgroup.
     cgroup_dir: PathBuf,
+    /// The open `cgroup.events` of the cgroup. The root of the hierarchy, which cannot be frozen,
+    /// has none.
+    events: Option<File>,
     /// The cgroup of the container: that of the process, or one above it that is named after the
     /// container, if the process has moved.
     container_cgroup: String,
@@ -57,15 +66,16 @@ impl InitProcess {
     pub(super) fn open(pid: i32, container_id: &str) -> Result<Self, InitError> {
         let raw = Pid::from_raw(pid).ok_or(InitError::Exited)?;
         let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|_| InitError::Exited)?;
-        let cgroups = read_cgroups(pid)?;
-        let own = read_cgroups(std::process::id().cast_signed())?;
-        if v1_lines(&cgroups).ne(v1_lines(&own)) {
+        let cgroups = open_file(&cgroups_path(pid))?;
+        let (found, own) = (read_cgroups(pid)?, read_cgroups(std::process::id().cast_signed())?);
+        if v1_lines(&found).ne(v1_lines(&own)) {
             return Err(InitError::CgroupV1);
         }
-        let cgroup = unified(&cgroups).ok_or(InitError::CgroupV1)?.to_owned();
+        let cgroup = unified(&found).ok_or(InitError::CgroupV1)?.to_owned();
         let cgroup_dir = mount_point().ok_or(InitError::NotMounted)?.join(cgroup.trim_start_matches('/'));
         let container_cgroup = container_cgroup(&cgroup, container_id).to_owned();
-        Ok(Self { pid, pidfd, cgroup, cgroup_dir, container_cgroup })
+        let events = (cgroup != "/").then(|| open_file(&cgroup_dir.join("cgroup.events"))).transpose()?;
+        Ok(Self { pid, pidfd, cgroups, cgroup, cgroup_dir, events, container_cgroup })
     }
 
     /// Fails if a command must not be run beside the process now.
@@ -76,18 +86,15 @@ impl InitProcess {
         if poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0) {
             return Err(InitError::Exited);
         }
-        let cgroups = read_cgroups(self.pid)?;
-        if unified(&cgroups) != Some(&self.cgroup) {
+        let mut buffer = [0; PROC_FILE_BYTES];
+        let cgroups = read_again(&self.cgroups, &mut buffer);
+        if unified(cgroups.map_err(|_| InitError::Exited)?) != Some(&self.cgroup) {
             return Err(InitError::Moved);
         }
-        let path = self.cgroup_dir.join("cgroup.events");
-        match fs::read_to_string(&path) {
-            Ok(events) if events.lines().any(|line| line == "frozen 1") => Err(InitError::Frozen),
-            Ok(_) => Ok(()),
-            // The root of the hierarchy cannot be frozen.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.cgroup == "/" => Ok(()),
-            Err(error) => Err(InitError::File { path, error }),
-        }
+        let Some(events) = &self.events else { return Ok(()) };
+        let events = read_again(events, &mut buffer)
+            .map_err(|error| InitError::File { path: self.cgroup_dir.join("cgroup.events"), error })?;
+        if events.lines().any(|line| line == "frozen 1") { Err(InitError::Frozen) } else { Ok(()) }
     }
 
     /// Opens the directory of a cgroup of the unified hierarchy.
@@ -134,11 +141,30 @@ fn v1_lines(cgroups: &str) -> impl Iterator<Item = &str> {
 }
 
 fn read_cgroups(pid: i32) -> Result<String, InitError> {
-    let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
-    fs::read_to_string(&path).map_err(|error| match error.kind() {
+    let path = cgroups_path(pid);
+    fs::read_to_string(&path).map_err(|error| file_error(path, error))
+}
+
+fn open_file(path: &Path) -> Result<File, InitError> {
+    File::open(path).map_err(|error| file_error(path.to_owned(), error))
+}
+
+/// Returns the error of a file of the process or of its cgroup, which is gone if the process is.
+fn file_error(path: PathBuf, error: io::Error) -> InitError {
+    match error.kind() {
         io::ErrorKind::NotFound => InitError::Exited,
         _ => InitError::File { path, error },
-    })
+    }
+}
+
+fn cgroups_path(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/cgroup"))
+}
+
+/// Reads an open file of `/proc` or of a cgroup from its start, which returns its present text.
+fn read_again<'a>(file: &File, buffer: &'a mut [u8; PROC_FILE_BYTES]) -> io::Result<&'a str> {
+    let length = file.read_at(buffer, 0)?;
+    std::str::from_utf8(&buffer[..length]).map_err(io::Error::other)
 }
 
 /// Returns the place at which the unified hierarchy is mounted.
@@ -191,13 +217,20 @@ mod tests {
         child.wait().unwrap();
     }
 
+    fn write_events(cgroup_dir: &Path, events: &str) {
+        fs::write(cgroup_dir.join("cgroup.events"), events).unwrap();
+    }
+
     /// Opens a process as an init process whose cgroup has this directory.
     fn init(process: &Child, cgroup_dir: &Path) -> InitProcess {
+        write_events(cgroup_dir, "populated 1\nfrozen 0\n");
         let pid = process.id().cast_signed();
         let cgroup = unified(&read_cgroups(pid).unwrap()).unwrap().to_owned();
         InitProcess {
             pid,
             pidfd: pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap(),
+            cgroups: open_file(&cgroups_path(pid)).unwrap(),
+            events: Some(open_file(&cgroup_dir.join("cgroup.events")).unwrap()),
             container_cgroup: cgroup.clone(),
             cgroup,
             cgroup_dir: cgroup_dir.to_owned(),
@@ -207,12 +240,10 @@ mod tests {
     #[test]
     fn a_process_that_has_exited_or_is_frozen_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |events: &str| fs::write(dir.path().join("cgroup.events"), events).unwrap();
         let process = cat();
         let init = init(&process, dir.path());
-        write("populated 1\nfrozen 0\n");
         let running = init.check();
-        write("populated 1\nfrozen 1\n");
+        write_events(dir.path(), "populated 1\nfrozen 1\n");
         let frozen = init.check();
         end(process);
         running.unwrap();
