@@ -136,12 +136,19 @@ impl Helper {
             if child {
                 // The bytes only wake the helper.
                 while io::Read::read(&mut &*children, &mut [0; 64]).is_ok_and(|read| read > 0) {}
+                // crun waits until its process in the cgroup is reaped, before it lets that of the
+                // command go on.
+                if self.watches.values().any(|watch| !watch.traced.is_empty()) {
+                    self.look_for_runtime()?;
+                }
             }
             // Children are looked at even without a byte, which costs one system call.
             while let Some((pid, status)) = sys::next_wait_status() {
                 self.on_status(pid, status)?;
             }
-            self.look_for_runtime()?;
+            if self.next_look.is_none_or(|at| at <= Instant::now()) {
+                self.look_for_runtime()?;
+            }
             if request && !self.on_request()? {
                 return Ok(());
             }
@@ -331,8 +338,9 @@ impl Helper {
         }
     }
 
+    /// Looks for processes that the runtime prepares for watched commands.
     fn look_for_runtime(&mut self) -> io::Result<()> {
-        if self.watches.is_empty() || self.next_look.is_some_and(|at| Instant::now() < at) {
+        if self.watches.is_empty() {
             return Ok(());
         }
         let started = Instant::now();
