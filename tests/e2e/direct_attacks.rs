@@ -1,5 +1,6 @@
 //! Containers that attack the exec helper, and the loss of the helper.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use fixtures::containerd::Containerd;
@@ -34,6 +35,13 @@ while true; do
       esac
     done
   done
+done"#;
+
+/// Looks at each process of its pid namespace without pause, and writes down the name of its mount
+/// namespace.
+const NAMESPACE_SPY: &str = r#"
+while true; do
+  for process in /proc/[0-9]*; do readlink "$process/ns/mnt" >>/tmp/seen 2>/dev/null; done
 done"#;
 
 /// Returns the running helper of a probeshim.
@@ -131,6 +139,37 @@ fn a_container_sees_neither_the_program_nor_the_descriptors_of_the_helper() {
 }
 
 #[test]
+fn a_neighbour_that_may_trace_processes_sees_only_namespaces_of_containers() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    // Containers of the pod share a pid namespace.
+    let more = json!({
+        "command": ["/bin/sh", "-c", NAMESPACE_SPY],
+        "linux": {"security_context": {"capabilities": {"add_capabilities": ["SYS_PTRACE"]}}},
+    });
+    let spy = execs.pod.start_neighbour(&execs.crictl, containerd.folder(), "spy", &more);
+    for _ in 0..50 {
+        let call = execs.exec(&["true"], 60);
+        assert_eq!(call["policy"], json!(["direct"]), "{call}");
+    }
+    let seen = fs::read_to_string(format!("/proc/{}/root/tmp/seen", init_of(&execs, &spy))).unwrap();
+    let seen: BTreeSet<&str> = seen.lines().collect();
+    let namespace = |pid: i64| {
+        let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+        link.to_str().unwrap().to_owned()
+    };
+    for container in [&execs.pod.container, &spy] {
+        assert!(seen.contains(&*namespace(init_of(&execs, container))), "{container} is not in {seen:?}");
+    }
+    let helper = helper(&execs).as_raw_nonzero().get();
+    for pid in [helper.into(), execs.shim.pid().into(), containerd.pid().into()] {
+        assert!(!seen.contains(&*namespace(pid)), "process {pid} of the node is in {seen:?}");
+    }
+    execs.end();
+}
+
+#[test]
 fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
     let containerd = need!(Containerd::start_unified());
     let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
@@ -146,7 +185,7 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
         let reason = call["forwardedBecause"].as_str().unwrap();
         assert!(reason.starts_with("working directory: "), "descriptor {descriptor}: {reason}");
         let mend = "rm -rf /work && mkdir /work";
-        let root = format!("/proc/{}/root", init_of(&execs, &pod));
+        let root = format!("/proc/{}/root", init_of(&execs, &pod.container));
         let mended =
             std::process::Command::new("chroot").args([&root, "/bin/sh", "-c", mend]).status().unwrap();
         assert!(mended.success());
@@ -157,8 +196,8 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
 }
 
 /// Returns the pid of a container's init process.
-fn init_of(execs: &Execs, pod: &Pod) -> i64 {
-    let inspected = execs.crictl.ok(&["inspect", &pod.container]);
+fn init_of(execs: &Execs, container: &str) -> i64 {
+    let inspected = execs.crictl.ok(&["inspect", container]);
     let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
     inspected["info"]["pid"].as_i64().unwrap()
 }
