@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -22,7 +23,11 @@ use crate::direct::protocol::Watch;
 pub(super) struct RuntimeWatch {
     pub(super) request: Watch,
     /// The files `cgroup.procs`.
-    members: Vec<File>,
+    files: Vec<File>,
+    /// Their text when they were last read.
+    members: Vec<u8>,
+    /// Whether the processes must be looked at even if the lists have not changed.
+    must_look: bool,
     /// Processes that were in the cgroups at the start, and processes of the runtime.
     seen: HashSet<i32>,
     /// The shim of the container.
@@ -40,8 +45,9 @@ pub(super) struct RuntimeWatch {
 /// Names of the supported OCI runtimes.
 const NAMES: [&str; 2] = ["runc", "crun"];
 
-/// Maximum number of processes in a watched cgroup. A look at more would delay commands.
-const MAX_PROCESSES: usize = 1000;
+/// Maximum length of the lists of processes in the watched cgroups, in bytes. A look at more than
+/// about a thousand processes would delay commands.
+const MAX_MEMBERS_BYTES: usize = 8 << 10;
 
 /// A process that the runtime prepares for a command.
 #[derive(Clone, Debug)]
@@ -65,11 +71,13 @@ impl RuntimeWatch {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let open =
             |cgroup: &OwnedFd| Ok(File::from(openat(cgroup.as_fd(), "cgroup.procs", flags, Mode::empty())?));
-        let members: io::Result<Vec<File>> = cgroups.iter().map(open).collect();
+        let files: io::Result<Vec<File>> = cgroups.iter().map(open).collect();
         let shim = parent(request.init).ok_or(io::ErrorKind::NotFound)?;
         let mut watch = Self {
             request,
-            members: members?,
+            files: files?,
+            members: Vec::new(),
+            must_look: false,
             seen: HashSet::new(),
             shim,
             mounts: mount_namespace(shim).ok_or(io::ErrorKind::NotFound)?,
@@ -77,6 +85,7 @@ impl RuntimeWatch {
             started: Instant::now(),
             traced: Vec::new(),
         };
+        watch.read_members()?;
         watch.seen = watch.pids()?.into_iter().collect();
         Ok(watch)
     }
@@ -90,13 +99,21 @@ impl RuntimeWatch {
 
     /// Traces the new processes that the runtime has started. Returns whether there were any.
     fn trace_new(&mut self) -> io::Result<bool> {
+        // Most looks find what the last one has found.
+        if !self.read_members()? && !self.must_look {
+            return Ok(false);
+        }
+        self.must_look = false;
         let mut found = false;
         for pid in self.pids()? {
             if self.seen.contains(&pid) {
                 continue;
             }
-            // A process without a runtime is looked at again, since its parent may end.
-            let (Some(creator), Some(raw)) = (self.runtime_of(pid), Pid::from_raw(pid)) else { continue };
+            let (Some(creator), Some(raw)) = (self.runtime_of(pid), Pid::from_raw(pid)) else {
+                // It is looked at again, since its parent may end.
+                self.must_look = true;
+                continue;
+            };
             found = true;
             self.seen.insert(pid);
             // As soon as possible: crun's process executes the command within a millisecond.
@@ -128,6 +145,7 @@ impl RuntimeWatch {
     /// before it was traced. Its parent may have ended.
     fn is_still_new(&mut self, pid: i32) -> io::Result<bool> {
         let is_child = parent(pid) == Some(self.shim) || self.runtime_of(pid).is_some();
+        self.must_look |= self.read_members()?;
         Ok(is_child && self.pids()?.contains(&pid))
     }
 
@@ -155,19 +173,36 @@ impl RuntimeWatch {
         self.traced.iter().find(|traced| traced.pid.as_raw_nonzero().get() == pid)
     }
 
-    /// Returns the processes in the cgroups.
-    fn pids(&mut self) -> io::Result<Vec<i32>> {
-        let mut text = String::new();
-        for file in &mut self.members {
-            file.rewind()?;
-            file.read_to_string(&mut text)?;
+    /// Reads the lists of processes in the cgroups. Returns whether they have changed.
+    fn read_members(&mut self) -> io::Result<bool> {
+        let mut text = vec![0; MAX_MEMBERS_BYTES];
+        let mut length = 0;
+        for file in &self.files {
+            let mut offset = 0;
+            loop {
+                let read = file.read_at(&mut text[length..], offset)?;
+                length += read;
+                offset += read as u64;
+                if length == text.len() {
+                    return Err(io::Error::other("it has too many processes"));
+                }
+                if read == 0 {
+                    break;
+                }
+            }
         }
+        text.truncate(length);
+        let has_changed = text != self.members;
+        self.members = text;
+        Ok(has_changed)
+    }
+
+    /// Returns the processes in the cgroups, as they were last read.
+    fn pids(&self) -> io::Result<Vec<i32>> {
+        let text = std::str::from_utf8(&self.members).map_err(io::Error::other)?;
         let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
         // A parent is looked at before its children, unless pids have started again from 1.
         pids.sort_unstable();
-        if pids.len() > MAX_PROCESSES {
-            return Err(io::Error::other(format!("it has more than {MAX_PROCESSES} processes")));
-        }
         Ok(pids)
     }
 }
