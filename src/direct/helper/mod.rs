@@ -55,8 +55,9 @@ const WATCH_SHARE: u32 = 3;
 /// take long.
 const WATCH_LIMIT: Duration = Duration::from_secs(10);
 
-/// Error of a request whose descriptors exceed the limit of the helper.
-const TOO_MANY_FILES: &str = "the helper has too many open files";
+/// Error of a request of which not all descriptors have arrived.
+const MISSING_DESCRIPTORS: &str =
+    "the helper did not get all descriptors, such as because of too many open files";
 
 /// Runs the helper until probeshim has closed its end of the socket, which is standard input. Fails
 /// if standard input is not a socket, or the helper cannot be confined.
@@ -136,19 +137,12 @@ impl Helper {
             if child {
                 // The bytes only wake the helper.
                 while io::Read::read(&mut &*children, &mut [0; 64]).is_ok_and(|read| read > 0) {}
-                // crun waits until its process in the cgroup is reaped, before it lets that of the
-                // command go on.
-                if self.watches.values().any(|watch| !watch.traced.is_empty()) {
-                    self.look_for_runtime()?;
-                }
             }
             // Children are looked at even without a byte, which costs one system call.
             while let Some((pid, status)) = sys::next_wait_status() {
                 self.on_status(pid, status)?;
             }
-            if self.next_look.is_none_or(|at| at <= Instant::now()) {
-                self.look_for_runtime()?;
-            }
+            self.look_for_runtime()?;
             if request && !self.on_request()? {
                 return Ok(());
             }
@@ -191,7 +185,7 @@ impl Helper {
     /// Starts the child of a launch.
     fn launch(&mut self, mut launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
-            descriptors.try_into().map_err(|_| io::Error::other(TOO_MANY_FILES))?;
+            descriptors.try_into().map_err(|_| io::Error::other(MISSING_DESCRIPTORS))?;
         let [_, _, _, _, init, cgroup] = &descriptors;
         let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
         // A child that must be traced waits until it is.
@@ -215,7 +209,7 @@ impl Helper {
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
         let (exec, expected) = (launch.exec, launch.expected.take());
         if expected.is_some()
-            && let Err(error) = sys::trace_exec(pid, true)
+            && let Err(error) = sys::trace_child(pid)
         {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             let reason = format!("the process cannot be traced: {error}");
@@ -236,8 +230,17 @@ impl Helper {
             WaitStatus::Exited(code) => return self.on_exit(pid, code),
             WaitStatus::StoppedWithGroup if !self.is_traced(pid) => sys::detach(pid, libc::SIGSTOP),
             WaitStatus::StoppedWithGroup => sys::listen_traced(pid),
+            // The first stop of a process that a traced one has created.
+            WaitStatus::StoppedBeforeSignal(0) if self.adopt(pid) => sys::continue_traced(pid, 0),
             WaitStatus::StoppedBeforeSignal(signal) if !self.is_traced(pid) => sys::detach(pid, signal),
             WaitStatus::StoppedBeforeSignal(signal) => sys::continue_traced(pid, signal),
+            WaitStatus::StoppedAtFork => {
+                // Its creator may end before it stops.
+                if let Some(created) = sys::created_process(pid) {
+                    self.adopt_from(created, pid);
+                }
+                sys::continue_traced(pid, 0);
+            }
             WaitStatus::StoppedAtExec => match self.execs.get_mut(&pid) {
                 Some(running) => compare(pid, running),
                 None => self.record(pid)?,
@@ -252,10 +255,22 @@ impl Helper {
             || self.watches.values().any(|watch| watch.traced.iter().any(|traced| traced.pid == pid))
     }
 
+    /// Adds a stopped process to the watch that traces its parent. Returns whether there is one.
+    fn adopt(&mut self, pid: Pid) -> bool {
+        let creator = watch::parent(pid.as_raw_nonzero().get()).and_then(Pid::from_raw);
+        !self.is_traced(pid) && creator.is_some_and(|creator| self.adopt_from(pid, creator))
+    }
+
+    /// Adds a process to the watch that traces its creator. Returns whether there is one.
+    fn adopt_from(&mut self, pid: Pid, creator: Pid) -> bool {
+        self.watches.values_mut().any(|watch| watch.adopt(pid, creator))
+    }
+
     fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
         self.release(pid);
         let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
-        let RunningExec { exec, created_at, refusal, .. } = running;
+        let RunningExec { exec, created_at, refusal, pidfd, .. } = running;
+        drop(pidfd);
         self.reply(match refusal {
             Some(refusal) => HelperEvent::NotStarted(refusal),
             None => HelperEvent::Exited(Exited { exec, code, created_at, ended_at: now() }),
@@ -309,7 +324,7 @@ impl Helper {
     fn watch(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
         let number = request.number;
         let watch = match cgroups {
-            [] => Err(io::Error::other(TOO_MANY_FILES)),
+            [] => Err(io::Error::other(MISSING_DESCRIPTORS)),
             cgroups => RuntimeWatch::new(request, cgroups),
         };
         match watch {
@@ -340,7 +355,7 @@ impl Helper {
 
     /// Looks for processes that the runtime prepares for watched commands.
     fn look_for_runtime(&mut self) -> io::Result<()> {
-        if self.watches.is_empty() {
+        if self.watches.is_empty() || self.next_look.is_some_and(|at| Instant::now() < at) {
             return Ok(());
         }
         let started = Instant::now();

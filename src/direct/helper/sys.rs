@@ -31,6 +31,8 @@ pub(super) enum WaitStatus {
     Exited(i32),
     /// The traced process has stopped at its exec.
     StoppedAtExec,
+    /// The traced process has created another one, which is traced too, and has stopped.
+    StoppedAtFork,
     /// The traced process has stopped with its process group.
     StoppedWithGroup,
     /// The traced process has stopped before it receives this signal; 0 for no signal.
@@ -91,6 +93,8 @@ pub(super) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
         WaitStatus::Exited(128 + libc::WTERMSIG(status))
     } else if event == libc::PTRACE_EVENT_EXEC {
         WaitStatus::StoppedAtExec
+    } else if event == libc::PTRACE_EVENT_FORK {
+        WaitStatus::StoppedAtFork
     } else if event == libc::PTRACE_EVENT_STOP {
         match libc::WSTOPSIG(status) {
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => WaitStatus::StoppedWithGroup,
@@ -102,13 +106,31 @@ pub(super) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
     Some((pid, state))
 }
 
-/// Traces a running process, up to its next exec. `dies` is set if it must not outlive this process
-/// while it is traced.
-pub(super) fn trace_exec(pid: Pid, dies: bool) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACEEXEC | if dies { libc::PTRACE_O_EXITKILL } else { 0 };
+/// Traces a child of this process, up to its next exec. It does not outlive this process meanwhile.
+pub(super) fn trace_child(pid: Pid) -> io::Result<()> {
+    seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)
+}
+
+/// Traces a process of the runtime and those that it creates, up to their next exec.
+pub(super) fn trace_runtime(pid: Pid) -> io::Result<()> {
+    seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEFORK)
+}
+
+fn seize(pid: Pid, options: libc::c_int) -> io::Result<()> {
     // SAFETY: PTRACE_SEIZE takes no pointers.
     let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid.as_raw_nonzero().get(), 0, options) };
     result(traced).map(drop)
+}
+
+/// Returns the process that a traced process has created, which has stopped because of that.
+pub(super) fn created_process(pid: Pid) -> Option<Pid> {
+    let mut created: libc::c_ulong = 0;
+    // SAFETY: the pointer is valid for the call.
+    let read = unsafe {
+        libc::ptrace(libc::PTRACE_GETEVENTMSG, pid.as_raw_nonzero().get(), 0, ptr::from_mut(&mut created))
+    };
+    result(read).ok()?;
+    Pid::from_raw(i32::try_from(created).ok()?)
 }
 
 /// Continues a stopped process, and gives it a signal unless that is 0.

@@ -2,17 +2,19 @@
 //!
 //! The parent of that process is an OCI runtime: a process that the shim of the container has
 //! started, and that is in the shim's mount namespace. So processes that the container has started
-//! itself are never traced.
+//! itself are never traced. crun's process in the cgroup creates another one, which executes the
+//! command, and ends at once; the kernel traces that too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::Instant;
 
 use super::{command_line, sys};
@@ -26,16 +28,12 @@ pub(super) struct RuntimeWatch {
     files: Vec<File>,
     /// Their text when they were last read.
     members: Vec<u8>,
-    /// Whether the processes must be looked at even if the lists have not changed.
-    must_look: bool,
-    /// Processes that were in the cgroups at the start, and processes of the runtime.
+    /// Processes that were looked at, or were in the cgroups at the start.
     seen: HashSet<i32>,
     /// The shim of the container.
     shim: i32,
     /// Mount namespace of the shim.
     mounts: PathBuf,
-    /// OCI runtimes by the pids of their processes.
-    runtimes: HashMap<i32, OciRuntime>,
     /// Start of the watch.
     pub(super) started: Instant,
     /// Traced processes.
@@ -43,7 +41,8 @@ pub(super) struct RuntimeWatch {
 }
 
 /// Names of the supported OCI runtimes.
-const NAMES: [&str; 2] = ["runc", "crun"];
+const OCI_RUNTIMES: [&str; 2] = ["runc", CRUN];
+const CRUN: &str = "crun";
 
 /// Maximum length of the lists of processes in the watched cgroups, in bytes. A look at more than
 /// about a thousand processes would delay commands.
@@ -72,16 +71,14 @@ impl RuntimeWatch {
         let open =
             |cgroup: &OwnedFd| Ok(File::from(openat(cgroup.as_fd(), "cgroup.procs", flags, Mode::empty())?));
         let files: io::Result<Vec<File>> = cgroups.iter().map(open).collect();
-        let shim = parent(request.init).ok_or(io::ErrorKind::NotFound)?;
+        let shim = parent(request.init).ok_or_else(|| io::Error::other("the shim is unknown"))?;
         let mut watch = Self {
             request,
             files: files?,
             members: Vec::new(),
-            must_look: false,
             seen: HashSet::new(),
             shim,
             mounts: mount_namespace(shim).ok_or(io::ErrorKind::NotFound)?,
-            runtimes: HashMap::new(),
             started: Instant::now(),
             traced: Vec::new(),
         };
@@ -90,87 +87,61 @@ impl RuntimeWatch {
         Ok(watch)
     }
 
-    /// Looks for new processes, and traces those that the runtime has started.
+    /// Looks for new processes, and traces those that the runtime has created.
     pub(super) fn look(&mut self) -> io::Result<()> {
-        // crun's process in the cgroup creates the one that executes the command, and ends at once.
-        while self.trace_new()? {}
+        // Most looks find what the last one has found.
+        if !self.read_members()? {
+            return Ok(());
+        }
+        for pid in self.pids()? {
+            if self.seen.insert(pid)
+                && let Some(preparer) = self.trace(pid)
+            {
+                self.traced.push(preparer);
+            }
+        }
         Ok(())
     }
 
-    /// Traces the new processes that the runtime has started. Returns whether there were any.
-    fn trace_new(&mut self) -> io::Result<bool> {
-        // Most looks find what the last one has found.
-        if !self.read_members()? && !self.must_look {
-            return Ok(false);
+    /// Traces a process if a supported runtime has created it.
+    fn trace(&mut self, pid: i32) -> Option<Preparer> {
+        let pid = Pid::from_raw(pid)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let runtime = self.creator(pid.as_raw_nonzero().get())?;
+        sys::trace_runtime(pid).ok()?;
+        // The pid may have been used again before the process was traced.
+        if has_exited(&process) {
+            // It is released when it stops, because no watch knows it.
+            sys::interrupt_traced(pid);
+            return None;
         }
-        self.must_look = false;
-        let mut found = false;
-        for pid in self.pids()? {
-            if self.seen.contains(&pid) {
-                continue;
-            }
-            let (Some(creator), Some(raw)) = (self.runtime_of(pid), Pid::from_raw(pid)) else {
-                // It is looked at again, since its parent may end.
-                self.must_look = true;
-                continue;
-            };
-            found = true;
-            self.seen.insert(pid);
-            // As soon as possible: crun's process executes the command within a millisecond.
-            if sys::trace_exec(raw, false).is_err() {
-                continue;
-            }
-            match self.oci_runtime(creator) {
-                Some(runtime) if self.is_still_new(pid)? => self.traced.push(Preparer { pid: raw, runtime }),
-                // It is released when it stops, because no watch knows it.
-                _ => sys::interrupt_traced(raw),
-            }
-        }
-        Ok(found)
+        Some(Preparer { pid, runtime })
     }
 
-    /// Returns the parent of a process in the cgroup if it is an OCI runtime, or a process of one.
-    /// An orphan of the container has another parent: its init process, that of its sandbox, or the
-    /// shim.
-    fn runtime_of(&self, pid: i32) -> Option<i32> {
+    /// Returns the OCI runtime that has created a process in the cgroup. An orphan of the container
+    /// has another parent: its init process, that of its sandbox, or the shim.
+    fn creator(&mut self, pid: i32) -> Option<OciRuntime> {
         let creator = parent(pid)?;
-        let is_runtime = || {
-            parent(creator) == Some(self.shim)
-                && mount_namespace(creator).is_some_and(|mounts| mounts == self.mounts)
-        };
-        (self.traced(creator).is_some() || is_runtime()).then_some(creator)
+        if parent(creator)? != self.shim || mount_namespace(creator)? != self.mounts {
+            return None;
+        }
+        OciRuntime::executed_by(creator)
     }
 
-    /// Returns whether a traced process is the one that was found: its pid may have been used again
-    /// before it was traced. Its parent may have ended.
-    fn is_still_new(&mut self, pid: i32) -> io::Result<bool> {
-        let is_child = parent(pid) == Some(self.shim) || self.runtime_of(pid).is_some();
-        self.must_look |= self.read_members()?;
-        Ok(is_child && self.pids()?.contains(&pid))
-    }
-
-    /// Returns the OCI runtime that a process executes, or that has created it; `None` if it is not
-    /// supported.
-    fn oci_runtime(&mut self, pid: i32) -> Option<OciRuntime> {
-        if let Some(traced) = self.traced(pid) {
-            return Some(traced.runtime.clone());
+    /// Adds a process if this watch traces its creator. Returns whether it does.
+    pub(super) fn adopt(&mut self, pid: Pid, creator: Pid) -> bool {
+        let Some(creator) = self.traced.iter().find(|traced| traced.pid == creator) else { return false };
+        let runtime = creator.runtime.clone();
+        if self.traced.iter().all(|traced| traced.pid != pid) {
+            self.seen.insert(pid.as_raw_nonzero().get());
+            self.traced.push(Preparer { pid, runtime });
         }
-        if let Some(known) = self.runtimes.get(&pid) {
-            return Some(known.clone());
-        }
-        let runtime = OciRuntime::executed_by(pid)?;
-        self.runtimes.insert(pid, runtime.clone());
-        Some(runtime)
+        true
     }
 
     /// Returns whether a traced process has not entered the container yet.
     pub(super) fn is_outside(&self, preparer: &Preparer) -> bool {
         mount_namespace(preparer.pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
-    }
-
-    /// Returns the traced process with this pid.
-    fn traced(&self, pid: i32) -> Option<&Preparer> {
-        self.traced.iter().find(|traced| traced.pid.as_raw_nonzero().get() == pid)
     }
 
     /// Reads the lists of processes in the cgroups. Returns whether they have changed.
@@ -217,12 +188,12 @@ impl OciRuntime {
 
     /// Returns the OCI runtime whose program has this path, and that was called by this name.
     fn new(program: String, called: String) -> Option<Self> {
-        // The program may be a copy in memory, such as `/memfd:runc_cloned:/proc/self/exe`. That of
-        // crun is in a mount that is gone, and has the path `/`.
-        let name = [&program, &called].into_iter().find_map(|text| {
-            let copy = text.strip_prefix("/memfd:").unwrap_or_default();
-            NAMES.into_iter().find(|name| is_named(text, name) || copy.starts_with(name))
-        })?;
+        // crun executes a copy of itself in a mount that is gone, whose path is `/`. The program may
+        // also be a copy in memory, such as `/memfd:runc_cloned:/proc/self/exe`.
+        let copy = program.strip_prefix("/memfd:").unwrap_or_default();
+        let is_executed = |name: &str| is_named(&program, name) || copy.starts_with(name);
+        let is_called = |name: &str| name == CRUN && program == "/" && is_named(&called, name);
+        let name = OCI_RUNTIMES.into_iter().find(|name| is_executed(name) || is_called(name))?;
         let mut paths = [program, called].into_iter();
         let program = paths.find(|path| path.starts_with('/') && is_named(path, name));
         Some(Self { name, program: program.unwrap_or_default() })
@@ -240,12 +211,20 @@ fn mount_namespace(pid: i32) -> Option<PathBuf> {
 }
 
 /// Returns the pid of the parent of a process.
-fn parent(pid: i32) -> Option<i32> {
-    // The parent is among the first fields. The name before it has at most 15 bytes.
+pub(super) fn parent(pid: i32) -> Option<i32> {
+    // The parent is among the first fields. The name before it has at most 15 bytes of any kind.
     let mut start = [0; 128];
     let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut start).ok()?;
-    let (_, after) = std::str::from_utf8(&start[..length]).ok()?.rsplit_once(')')?;
+    let name_end = start[..length].iter().rposition(|byte| *byte == b')')?;
+    let after = std::str::from_utf8(&start[name_end + 1..length]).ok()?;
     after.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns whether a process has exited.
+fn has_exited(process: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A pidfd is readable once its process has exited.
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]
@@ -265,10 +244,12 @@ mod tests {
         assert_eq!(runtime(copy, "/usr/sbin/runc"), known("runc", "/usr/sbin/runc"));
         assert_eq!(runtime("/", "/usr/bin/crun"), known("crun", "/usr/bin/crun"));
         assert_eq!(runtime("/", "crun"), known("crun", ""));
+        assert_eq!(runtime("/", "runc"), None, "runc has the path of its file or of a copy in memory");
         for (program, called) in [
             ("/usr/bin/containerd-shim-runc-v2", "/usr/bin/containerd-shim-runc-v2"),
             ("/usr/bin/runc-helper", "runc-helper"),
             ("/runc/sh", "sh"),
+            ("/usr/bin/youki", "runc"),
             ("/memfd:x (deleted)", "x"),
         ] {
             assert_eq!(runtime(program, called), None, "{program}");
