@@ -22,7 +22,7 @@ use tracing::warn;
 
 use super::helper_process::{ExecEnd, HelperProcess, PendingExec};
 use super::init_process::InitProcess;
-use super::protocol::{ChildStatus, Difference, Launch};
+use super::protocol::{ChildStatus, Difference, Launch, NotStarted};
 use crate::cri::v1::ExecSyncResponse;
 use crate::exec_output::{DrainError, OutputReader, refused_length, timeout_message};
 use crate::hex::random_id;
@@ -148,13 +148,20 @@ impl DirectCommand<'_> {
         };
         let exited = match end {
             Ok(ExecEnd::Exited(exited)) => exited,
-            Ok(ExecEnd::NotStarted(refusal)) => {
-                return ExecResult::NotStarted { reason: refusal.reason, differences: refusal.differences };
+            Ok(ExecEnd::NotStarted(NotStarted { mut reason, differences, .. })) => {
+                // A child that failed knows the reason better than the helper.
+                if status.read_to_end().await.is_ok() && !status.last.status.error.is_empty() {
+                    reason = status.last.status.error;
+                }
+                return ExecResult::NotStarted { reason, differences };
             }
             Err(_) => return self.lost(status, cancelled).await,
         };
-        // What a child cannot report is as if it had reported nothing.
-        let _ = status.read_to_end().await;
+        if let Err(error) = status.read_to_end().await {
+            // The command may have been executed, so the runtime must not execute it again.
+            let message = format!("{FAILED}: the status of the command cannot be read: {error}");
+            return ExecResult::Done(Err(Status::unknown(message)), None);
+        }
         let report = status.last;
         if !report.status.error.is_empty() {
             return not_started(report.status.error);
@@ -224,8 +231,8 @@ impl StatusSocket {
                 // An error after the announcement of the exec takes its place.
                 Ok(Some(report)) => self.last = report,
                 Ok(None) => return Ok(()),
-                // Seldom: all reports are there when the child has exited. So that a report does
-                // not wake probeshim while the command runs, the socket is registered here only.
+                // The socket is registered only here, so that no report wakes probeshim while the
+                // command runs. All reports of a child that has exited are there already.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let socket = UnixStream::from_std(self.socket.try_clone()?.into())?;
                     socket.readable().await?;

@@ -137,11 +137,12 @@ impl Verification {
         self.retry_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Returns the reason for which the runtime runs all commands, or for which the last command
-    /// was neither recorded nor started.
+    /// Returns the reason for which the runtime runs all commands, or for which the container is
+    /// not verified yet: why the last command was neither recorded nor started.
     pub(super) fn reason(&self) -> Option<String> {
         match &self.state {
             VerificationState::Forwarded(reason) => Some(reason.to_string()),
+            VerificationState::Verified(_) => None,
             _ => self.last_failure.clone(),
         }
     }

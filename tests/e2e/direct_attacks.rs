@@ -37,11 +37,13 @@ while true; do
   done
 done"#;
 
-/// Looks at each process of its pid namespace without pause, and writes down the name of its mount
-/// namespace.
+/// Looks at each process of its pid namespace without pause, and writes down its name and that of
+/// its mount namespace.
 const NAMESPACE_SPY: &str = r#"
 while true; do
-  for process in /proc/[0-9]*; do readlink "$process/ns/mnt" >>/tmp/seen 2>/dev/null; done
+  for process in /proc/[0-9]*; do
+    namespace=$(readlink "$process/ns/mnt") && read -r name <"$process/comm" && echo "$name $namespace" >>/tmp/seen
+  done 2>/dev/null
 done"#;
 
 /// Returns the running helper of a probeshim.
@@ -90,11 +92,13 @@ fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_o
     let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
     verified(&execs, &["true"]);
     let helper = helper(&execs);
-    let open = fs::read_dir(format!("/proc/{}/fd", helper.as_raw_nonzero())).unwrap().count() as u64;
+    let open = fs::read_dir(format!("/proc/{}/fd", helper.as_raw_nonzero())).unwrap();
+    let numbers = open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<u64>().unwrap());
+    let open = numbers.max().unwrap() + 1;
     let maximum = getrlimit(Resource::Nofile).maximum;
     let set = |current| prlimit(Some(helper), Resource::Nofile, Rlimit { current, maximum }).unwrap();
     let before = set(Some(open)).current;
-    // Room for none and for some of the descriptors of a launch, and for all but that of the process.
+    // Room for none and some of the descriptors of a launch, and for all but that of the process.
     for more in [0, 3, 6] {
         set(Some(open + more));
         let call = execs.exec(&["true"], 60);
@@ -149,12 +153,15 @@ fn a_neighbour_that_may_trace_processes_sees_only_namespaces_of_containers() {
         "linux": {"security_context": {"capabilities": {"add_capabilities": ["SYS_PTRACE"]}}},
     });
     let spy = execs.pod.start_neighbour(&execs.crictl, containerd.folder(), "spy", &more);
-    for _ in 0..50 {
+    let file = format!("/proc/{}/root/tmp/seen", init_of(&execs, &spy));
+    // The child of the helper has the helper's name until it executes the command.
+    let seen = wait_for("the spy has seen ten children of the helper", || {
         let call = execs.exec(&["true"], 60);
         assert_eq!(call["policy"], json!(["direct"]), "{call}");
-    }
-    let seen = fs::read_to_string(format!("/proc/{}/root/tmp/seen", init_of(&execs, &spy))).unwrap();
-    let seen: BTreeSet<&str> = seen.lines().collect();
+        let seen = fs::read_to_string(&file).unwrap_or_default();
+        (seen.lines().filter(|line| line.starts_with(HELPER)).count() >= 10).then_some(seen)
+    });
+    let seen: BTreeSet<&str> = seen.lines().filter_map(|line| line.split(' ').next_back()).collect();
     let namespace = |pid: i64| {
         let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
         link.to_str().unwrap().to_owned()

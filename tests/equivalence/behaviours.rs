@@ -10,11 +10,11 @@ pub(crate) struct Behaviour {
     /// Whether the command cannot be started, so that the runtime has to return the error.
     pub(crate) fails_to_start: bool,
     /// Whether the runtime's own result varies, so that results are not compared.
-    pub(crate) varies: bool,
+    pub(crate) result_varies: bool,
 }
 
 const fn runs(name: &'static str, argv: &'static [&'static str]) -> Behaviour {
-    Behaviour { name, argv, timeout: 60, fails_to_start: false, varies: false }
+    Behaviour { name, argv, timeout: 60, fails_to_start: false, result_varies: false }
 }
 
 const fn shell(name: &'static str, argv: &'static [&'static str; 3]) -> Behaviour {
@@ -51,12 +51,13 @@ pub(crate) const AT_MEMORY_LIMIT: [Behaviour; 6] = [
     EXIT_CODE,
 ];
 
-/// Behaviours in a container that may have no more processes. The runtime may start a command
-/// between two processes of another one, or fail with one of several errors.
+/// Behaviours in a container that may have no more processes. The threads of
+/// the runtime's process count too, so the runtime starts a command by chance, or fails with one of
+/// several errors.
 pub(crate) const AT_PIDS_LIMIT: [Behaviour; 3] = [
-    Behaviour { fails_to_start: true, varies: true, ..SUCCESS },
-    Behaviour { fails_to_start: true, varies: true, ..EXIT_CODE },
-    Behaviour { varies: true, ..MISSING_PROGRAM },
+    Behaviour { fails_to_start: true, result_varies: true, ..SUCCESS },
+    Behaviour { fails_to_start: true, result_varies: true, ..EXIT_CODE },
+    Behaviour { result_varies: true, ..MISSING_PROGRAM },
 ];
 
 /// Behaviours in all kinds of containers.

@@ -26,6 +26,12 @@ use crate::containers::{ContainerKind, FULL, GO, SIGNALS};
 /// Attempts after which a container must be verified or left to the runtime.
 const VERIFICATION_ATTEMPTS: usize = 100;
 
+/// Failures in a row after which the runtime is not asked again.
+const RUNTIME_ATTEMPTS: usize = 10;
+
+/// Begin of the reason if the runtime itself cannot execute commands.
+pub(crate) const RUNTIME_FAILS: &str = "the runtime itself fails";
+
 /// Lines of the program in the image about the session and the process group.
 const LEADERSHIP: [&str; 2] = ["leads its session: ", "leads its group: "];
 
@@ -226,9 +232,13 @@ impl Matrix {
     /// Executes a command until the container is verified. The error is the reason for which the
     /// runtime executes its commands.
     async fn verify(&self, container: &str) -> Result<(), String> {
-        let mut last = String::new();
+        let (mut last, mut failures) = (String::new(), 0);
         for _ in 0..VERIFICATION_ATTEMPTS {
-            exec(&self.direct, container, &SUCCESS).await;
+            let result = exec(&self.direct, container, &SUCCESS).await;
+            failures = if result.starts_with("exit code 0\n") { 0 } else { failures + 1 };
+            if failures == RUNTIME_ATTEMPTS {
+                return Err(format!("{RUNTIME_FAILS}: {result}"));
+            }
             let status = self.shim.json(&["status"]);
             let containers = status["execPolicies"]["directContainers"].as_array().unwrap();
             let Some(state) = containers.iter().find(|state| state["id"] == container) else { continue };
@@ -258,7 +268,7 @@ impl Matrix {
         }
         for (behaviour, (runtime, direct)) in at_once.iter().chain(&in_turn).zip(results) {
             let [runtime, direct] = [runtime, direct].map(|result| self.comparable(result));
-            if runtime != direct && !behaviour.varies {
+            if runtime != direct && !behaviour.result_varies {
                 differences.push(format!("{}:\n{}", behaviour.name, changed_lines(&runtime, &direct)));
             }
         }

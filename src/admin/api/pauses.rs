@@ -126,7 +126,7 @@ pub struct DirectContainer {
     /// Number of attempts to record a process of the runtime, if the container is unverified.
     pub attempts: u32,
     /// Reason for which the runtime executes all commands, or for which the last command was
-    /// neither recorded nor executed; null without one.
+    /// neither recorded nor executed; null without one, and once the container is verified.
     pub reason: Option<String>,
 }
 

@@ -36,7 +36,7 @@ use self::child::Child;
 use self::namespaces::OwnNamespaces;
 pub(super) use self::snapshot::differences;
 use self::sys::{Forked, WaitStatus};
-use self::watch::{OciRuntime, RuntimeWatch};
+use self::watch::{RuntimeProgram, RuntimeWatch};
 use super::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
     MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SEND_BUFFER_BYTES, Snapshot, Watch, receive, send,
@@ -304,7 +304,7 @@ impl Helper {
         sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
-                let OciRuntime { name, program } = preparer.runtime;
+                let RuntimeProgram { name, program } = preparer.runtime;
                 let runtime = name.to_owned();
                 let recorded = Recorded { watch, runtime, snapshot: Some(snapshot), filters, program };
                 let event = HelperEvent::Recorded(recorded);
@@ -333,7 +333,7 @@ impl Helper {
                 Ok(())
             }
             Err(error) => {
-                let reason = format!("the cgroup cannot be read: {error}");
+                let reason = format!("the container cannot be watched: {error}");
                 self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
             }
         }

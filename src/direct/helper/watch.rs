@@ -53,14 +53,14 @@ const MAX_MEMBERS_BYTES: usize = 8 << 10;
 pub(super) struct Preparer {
     pub(super) pid: Pid,
     /// The OCI runtime that has created it.
-    pub(super) runtime: OciRuntime,
+    pub(super) runtime: RuntimeProgram,
 }
 
-/// An OCI runtime.
+/// Program of an OCI runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OciRuntime {
+pub(super) struct RuntimeProgram {
     pub(super) name: &'static str,
-    /// Path of its program; empty if it is unknown.
+    /// Its path; empty if it is unknown.
     pub(super) program: String,
 }
 
@@ -120,12 +120,12 @@ impl RuntimeWatch {
 
     /// Returns the OCI runtime that has created a process in the cgroup. An orphan of the container
     /// has another parent: its init process, that of its sandbox, or the shim.
-    fn creator(&mut self, pid: i32) -> Option<OciRuntime> {
+    fn creator(&mut self, pid: i32) -> Option<RuntimeProgram> {
         let creator = parent(pid)?;
         if parent(creator)? != self.shim || mount_namespace(creator)? != self.mounts {
             return None;
         }
-        OciRuntime::executed_by(creator)
+        RuntimeProgram::executed_by(creator)
     }
 
     /// Adds a process if this watch traces its creator. Returns whether it does.
@@ -178,7 +178,7 @@ impl RuntimeWatch {
     }
 }
 
-impl OciRuntime {
+impl RuntimeProgram {
     /// Returns the OCI runtime that a process executes.
     fn executed_by(pid: i32) -> Option<Self> {
         let called = String::from_utf8(command_line(pid)?.into_iter().next()?).ok()?;
@@ -188,8 +188,8 @@ impl OciRuntime {
 
     /// Returns the OCI runtime whose program has this path, and that was called by this name.
     fn new(program: String, called: String) -> Option<Self> {
-        // crun executes a copy of itself in a mount that is gone, whose path is `/`. The program may
-        // also be a copy in memory, such as `/memfd:runc_cloned:/proc/self/exe`.
+        // crun executes a copy of itself in a mount that is gone, whose path is `/`. The program
+        // may also be a copy in memory, such as `/memfd:runc_cloned:/proc/self/exe`.
         let copy = program.strip_prefix("/memfd:").unwrap_or_default();
         let is_executed = |name: &str| is_named(&program, name) || copy.starts_with(name);
         let is_called = |name: &str| name == CRUN && program == "/" && is_named(&called, name);
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn an_oci_runtime_is_recognized_by_its_program_or_the_name_by_which_it_was_called() {
         let runtime = |program: &str, called: &str| {
-            OciRuntime::new(program.to_owned(), called.to_owned())
-                .map(|OciRuntime { name, program }| (name, program))
+            RuntimeProgram::new(program.to_owned(), called.to_owned())
+                .map(|RuntimeProgram { name, program }| (name, program))
         };
         let known = |name, program: &str| Some((name, program.to_owned()));
         assert_eq!(runtime("/usr/sbin/runc", "runc"), known("runc", "/usr/sbin/runc"));
