@@ -80,6 +80,7 @@ impl Attributes {
             filters: filters.collect(),
             ignored_signals: number("SigIgn", 16)?,
             home: (!spec.has_home).then(|| home(environ).to_vec()),
+            unknown_home: runtime.unknown_home(home(environ)).as_bytes().to_vec(),
         })
     }
 }
@@ -97,6 +98,17 @@ impl OciRuntime {
             "runc" => Ok(Self::Runc),
             "crun" => Ok(Self::Crun),
             _ => Err(Unsupported::OciRuntime(name.to_owned())),
+        }
+    }
+
+    /// Returns the HOME of a user that `/etc/passwd` does not have, if that of the record is this.
+    fn unknown_home(self, recorded: &[u8]) -> &'static str {
+        match self {
+            // `moby/sys/user`: `GetExecUser`
+            Self::Runc => "/",
+            // `set_home_env` of crun 1.8 sets none, and later versions set this.
+            Self::Crun if recorded == b"/" => "/",
+            Self::Crun => "",
         }
     }
 
@@ -213,12 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_crun_joins_no_keyring_and_its_group_owns_its_streams() {
+    fn a_command_of_crun_joins_no_keyring_its_group_owns_its_streams_and_unknown_users_have_no_home() {
         let runc = Attributes::new("c1", &spec(), &recorded(|_| None)).unwrap();
         assert_eq!((runc.keyring.as_deref(), runc.stream_gid), (Some("_ses.c1"), None));
+        assert_eq!(runc.unknown_home, b"/");
         let recorded = Recorded { runtime: "crun".to_owned(), ..recorded(|_| None) };
         let crun = Attributes::new("c1", &spec(), &recorded).unwrap();
         assert_eq!((crun.keyring.as_deref(), crun.stream_gid), (None, Some(44)));
+        assert_eq!(crun.unknown_home, b"", "the record has another HOME than /");
     }
 
     #[test]

@@ -106,6 +106,9 @@ pub(super) struct Attributes {
     /// executed if that has another value now.
     #[prost(bytes = "vec", optional, tag = "16")]
     pub(super) home: Option<Vec<u8>>,
+    /// HOME that the OCI runtime sets for a user that `/etc/passwd` does not have; empty for none.
+    #[prost(bytes = "vec", tag = "18")]
+    pub(super) unknown_home: Vec<u8>,
     /// Group that becomes the owner of the pipes. crun sets one, and runc does not.
     #[prost(uint32, optional, tag = "17")]
     pub(super) stream_gid: Option<u32>,

@@ -109,7 +109,7 @@ impl Child<'_> {
         let env = c_strings(&attributes.env).step("environment")?;
 
         if let Some(home) = &attributes.home {
-            check_home(home, attributes.uid).step("HOME")?;
+            check_home(home, attributes.uid, &attributes.unknown_home).step("HOME")?;
         }
         let apparmor = attributes.apparmor_profile.as_ref();
         let apparmor = apparmor.map(|profile| apparmor_exec().map(|file| (file, profile)));
@@ -180,25 +180,27 @@ fn apparmor_exec() -> io::Result<File> {
 }
 
 /// Fails if the home directory of a user in `/etc/passwd` is another than that of the record.
-fn check_home(recorded: &[u8], uid: u32) -> io::Result<()> {
+fn check_home(recorded: &[u8], uid: u32, unknown_home: &[u8]) -> io::Result<()> {
     let mut passwd = Vec::new();
     match File::open("/etc/passwd") {
         Ok(file) => file.take(MAX_PASSWD_BYTES).read_to_end(&mut passwd).map(drop)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    if home_dir(&passwd, uid) != recorded {
-        return Err(io::Error::other("/etc/passwd has another directory than at the record"));
+    let found = home_dir(&passwd, uid).unwrap_or(unknown_home);
+    if found != recorded {
+        let [found, recorded] = [found, recorded].map(String::from_utf8_lossy);
+        return Err(io::Error::other(format!("{found:?} in /etc/passwd, and {recorded:?} at the record")));
     }
     Ok(())
 }
 
-/// Returns the home directory of a user, as runc does (`moby/sys/user`: `GetExecUser`).
-fn home_dir(passwd: &[u8], uid: u32) -> &[u8] {
+/// Returns the home directory of a user; `None` for an unknown one.
+fn home_dir(passwd: &[u8], uid: u32) -> Option<&[u8]> {
     let uid = uid.to_string();
     let mut users = passwd.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b':'));
     let user = users.find(|user| user.clone().nth(2) == Some(uid.as_bytes()));
-    user.and_then(|mut user| user.nth(5)).unwrap_or(b"/")
+    user.and_then(|mut user| user.nth(5))
 }
 
 /// Sets the signals that the command ignores. The helper ignores none.
@@ -308,10 +310,10 @@ mod tests {
     #[test]
     fn the_home_directory_of_a_user_is_found_in_a_passwd_file() {
         let passwd = b"root:x:0:0:root:/root:/bin/sh\n\n# comment\napp:x:33:33::/srv/app:\nshort:x:44\n";
-        assert_eq!(home_dir(passwd, 0), b"/root");
-        assert_eq!(home_dir(passwd, 33), b"/srv/app");
+        assert_eq!(home_dir(passwd, 0), Some(&b"/root"[..]));
+        assert_eq!(home_dir(passwd, 33), Some(&b"/srv/app"[..]));
         for unknown in [44, 3, 1000] {
-            assert_eq!(home_dir(passwd, unknown), b"/");
+            assert_eq!(home_dir(passwd, unknown), None);
         }
     }
 }
