@@ -1,7 +1,6 @@
 //! The endpoints of a storm, and the containers that each of them executes commands in.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -67,15 +66,23 @@ impl fmt::Display for EndpointArg {
     }
 }
 
+/// Error of an argument without a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be CONTAINER or ENDPOINT=CONTAINER, with the name or id of a container")]
+pub(super) struct NoContainer;
+
 impl FromStr for ContainerArg {
-    type Err = Infallible;
+    type Err = NoContainer;
 
     /// Parses an argument. Names and ids of containers have no equals sign.
-    fn from_str(text: &str) -> Result<Self, Infallible> {
+    fn from_str(text: &str) -> Result<Self, NoContainer> {
         let (endpoint, container) = match text.split_once('=') {
             Some((endpoint, container)) => (Some(endpoint.to_owned()), container),
             None => (None, text),
         };
+        if container.is_empty() {
+            return Err(NoContainer);
+        }
         Ok(Self { endpoint, container: container.to_owned() })
     }
 }
@@ -213,6 +220,13 @@ mod tests {
             (&["runc=/a", "crun=/a"], &["runc=main", "crun=side", "crun=store"]),
         ] {
             assert_eq!(errors(endpoints, containers), [""; 0], "{endpoints:?} {containers:?}");
+        }
+    }
+
+    #[test]
+    fn an_argument_without_a_container_is_refused() {
+        for text in ["", "runc="] {
+            assert_eq!(text.parse::<ContainerArg>().unwrap_err(), NoContainer, "{text:?}");
         }
     }
 
