@@ -7,9 +7,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::pidfd::has_exited;
 
 /// Size of the buffer for a file of `/proc` or of a cgroup, which the kernel returns in one read.
 const PROC_FILE_BYTES: usize = 8192;
@@ -67,11 +68,12 @@ impl InitProcess {
         let raw = Pid::from_raw(pid).ok_or(InitError::Exited)?;
         let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|_| InitError::Exited)?;
         let cgroups = open_file(&cgroups_path(pid))?;
-        let (found, own) = (read_cgroups(pid)?, read_cgroups(std::process::id().cast_signed())?);
-        if v1_lines(&found).ne(v1_lines(&own)) {
+        let mut buffer = [0; PROC_FILE_BYTES];
+        let found = read_again(&cgroups, &mut buffer).map_err(|_| InitError::Exited)?;
+        if v1_lines(found).ne(v1_lines(&read_cgroups(std::process::id().cast_signed())?)) {
             return Err(InitError::CgroupV1);
         }
-        let cgroup = unified(&found).ok_or(InitError::CgroupV1)?.to_owned();
+        let cgroup = unified(found).ok_or(InitError::CgroupV1)?.to_owned();
         let cgroup_dir = mount_point().ok_or(InitError::NotMounted)?.join(cgroup.trim_start_matches('/'));
         let container_cgroup = container_cgroup(&cgroup, container_id).to_owned();
         let events = (cgroup != "/").then(|| open_file(&cgroup_dir.join("cgroup.events"))).transpose()?;
@@ -80,15 +82,12 @@ impl InitProcess {
 
     /// Fails if a command must not be run beside the process now.
     pub(super) fn check(&self) -> Result<(), InitError> {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        // A pidfd is readable once its process has exited.
-        if poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0) {
+        if has_exited(&self.pidfd) == Ok(true) {
             return Err(InitError::Exited);
         }
         let mut buffer = [0; PROC_FILE_BYTES];
-        let cgroups = read_again(&self.cgroups, &mut buffer);
-        if unified(cgroups.map_err(|_| InitError::Exited)?) != Some(&self.cgroup) {
+        let cgroups = read_again(&self.cgroups, &mut buffer).map_err(|_| InitError::Exited)?;
+        if unified(cgroups) != Some(&self.cgroup) {
             return Err(InitError::Moved);
         }
         let Some(events) = &self.events else { return Ok(()) };

@@ -19,6 +19,7 @@ mod helper_process;
 mod init_process;
 mod inspection;
 mod interpret;
+mod pidfd;
 mod protocol;
 mod requested_container;
 mod spec;

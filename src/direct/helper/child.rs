@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use prost::Message as _;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Uid, accessat, fchown, fstat, openat};
 use rustix::process::{
     DumpableBehavior, Signal, chdir, getcwd, set_dumpable_behavior, set_parent_process_death_signal, setsid,
@@ -26,6 +25,7 @@ use rustix::thread::{
 use super::namespaces::enter_cgroup_namespace;
 use super::sandbox::new_mount;
 use super::{now, sys};
+use crate::direct::pidfd::has_exited;
 use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS};
 
 /// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
@@ -85,10 +85,8 @@ impl Child<'_> {
         enter_cgroup_namespace(init.as_fd()).step("namespace of cgroups")?;
         // If the helper is killed, a child that has not executed its command ends too.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
-        // The helper may have been killed before. Its pidfd is readable then.
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut helper = [PollFd::new(&self.helper, PollFlags::IN)];
-        if poll(&mut helper, Some(&now)).step("helper")? > 0 {
+        // The helper may have been killed before.
+        if has_exited(&self.helper).step("helper")? {
             sys::exit_now();
         }
         let gate = self.gate.as_ref().unwrap_or(status);

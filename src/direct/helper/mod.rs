@@ -30,13 +30,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
-use tokio::time::Instant;
 
 use self::child::Child;
 use self::namespaces::OwnNamespaces;
 pub(super) use self::snapshot::differences;
 use self::sys::{Forked, WaitStatus};
-use self::watch::{RuntimeProgram, RuntimeWatch};
+use self::watch::{RuntimeProgram, Traced, Watches};
 use super::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
     MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SEND_BUFFER_BYTES, Snapshot, Watch, receive, send,
@@ -44,16 +43,6 @@ use super::protocol::{
 
 /// Subcommand that makes this program a helper.
 pub const SUBCOMMAND: &str = "exec-helper";
-
-/// Minimum interval at which a watch looks for new processes in a cgroup.
-const WATCH_INTERVAL: Duration = Duration::from_micros(100);
-
-/// Minimum of the interval, as a multiple of the time that a look takes.
-const WATCH_SHARE: u32 = 3;
-
-/// Maximum duration of a watch. A runtime that has started no process by then has another reason to
-/// take long.
-const WATCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Error of a request of which not all descriptors have arrived.
 const MISSING_DESCRIPTORS: &str =
@@ -77,8 +66,7 @@ pub fn run() -> io::Result<()> {
         own_pidfd: pidfd_open(getpid(), PidfdFlags::empty())?,
         known_capabilities: child::known_capabilities(),
         execs: HashMap::new(),
-        watches: HashMap::new(),
-        next_look: None,
+        watches: Watches::default(),
         buffer: vec![0; MAX_PACKET_BYTES],
     };
     helper.serve(&children)
@@ -104,9 +92,7 @@ struct Helper {
     /// The capabilities that the kernel knows.
     known_capabilities: CapabilitySet,
     execs: HashMap<Pid, RunningExec>,
-    watches: HashMap<u64, RuntimeWatch>,
-    /// Time at which the watches look for processes again.
-    next_look: Option<Instant>,
+    watches: Watches,
     buffer: Vec<u8>,
 }
 
@@ -126,10 +112,12 @@ impl Helper {
     fn serve(&mut self, children: &UnixStream) -> io::Result<()> {
         loop {
             let mut ready = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
-            let wait = self.next_look.map(|at| at.saturating_duration_since(Instant::now()));
-            let wait = wait.unwrap_or_default().min(Duration::from_secs(1));
-            let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: wait.subsec_nanos().into() };
-            match poll(&mut ready, (!self.watches.is_empty()).then_some(&wait)) {
+            let wait = self.watches.until_next_look().map(|wait| wait.min(Duration::from_secs(1)));
+            let wait = wait.map(|wait| Timespec {
+                tv_sec: wait.as_secs().cast_signed(),
+                tv_nsec: wait.subsec_nanos().into(),
+            });
+            match poll(&mut ready, wait.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -142,7 +130,9 @@ impl Helper {
             while let Some((pid, status)) = sys::next_wait_status() {
                 self.on_status(pid, status)?;
             }
-            self.look_for_runtime()?;
+            for ended in self.watches.look() {
+                self.reply(HelperEvent::NotRecorded(ended))?;
+            }
             if request && !self.on_request()? {
                 return Ok(());
             }
@@ -175,7 +165,7 @@ impl Helper {
                 }
             }
             Some(HelperCommand::Watch(request)) => self.watch(request, &descriptors)?,
-            Some(HelperCommand::Unwatch(watch)) => self.unwatch(watch),
+            Some(HelperCommand::Unwatch(watch)) => self.watches.end(watch),
             Some(HelperCommand::Ping(_)) => self.reply(HelperEvent::Pong(true))?,
             None => {}
         }
@@ -231,13 +221,13 @@ impl Helper {
             WaitStatus::StoppedWithGroup if !self.is_traced(pid) => sys::detach(pid, libc::SIGSTOP),
             WaitStatus::StoppedWithGroup => sys::listen_traced(pid),
             // The first stop of a process that a traced one has created.
-            WaitStatus::StoppedBeforeSignal(0) if self.adopt(pid) => sys::continue_traced(pid, 0),
+            WaitStatus::StoppedBeforeSignal(0) if self.watches.adopt(pid) => sys::continue_traced(pid, 0),
             WaitStatus::StoppedBeforeSignal(signal) if !self.is_traced(pid) => sys::detach(pid, signal),
             WaitStatus::StoppedBeforeSignal(signal) => sys::continue_traced(pid, signal),
             WaitStatus::StoppedAtFork => {
                 // Its creator may end before it stops.
                 if let Some(created) = sys::created_process(pid) {
-                    self.adopt_from(created, pid);
+                    self.watches.adopt_from(created, pid);
                 }
                 sys::continue_traced(pid, 0);
             }
@@ -251,23 +241,11 @@ impl Helper {
 
     /// Returns whether a traced process is still to be looked at.
     fn is_traced(&self, pid: Pid) -> bool {
-        self.execs.contains_key(&pid)
-            || self.watches.values().any(|watch| watch.traced.iter().any(|traced| traced.pid == pid))
-    }
-
-    /// Adds a stopped process to the watch that traces its parent. Returns whether there is one.
-    fn adopt(&mut self, pid: Pid) -> bool {
-        let creator = watch::parent(pid.as_raw_nonzero().get()).and_then(Pid::from_raw);
-        !self.is_traced(pid) && creator.is_some_and(|creator| self.adopt_from(pid, creator))
-    }
-
-    /// Adds a process to the watch that traces its creator. Returns whether there is one.
-    fn adopt_from(&mut self, pid: Pid, creator: Pid) -> bool {
-        self.watches.values_mut().any(|watch| watch.adopt(pid, creator))
+        self.execs.contains_key(&pid) || self.watches.is_traced(pid)
     }
 
     fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
-        self.release(pid);
+        self.watches.release(pid);
         let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
         let RunningExec { exec, created_at, refusal, pidfd, .. } = running;
         drop(pidfd);
@@ -279,11 +257,7 @@ impl Helper {
 
     /// Records a process of the runtime at its exec, if it executes the watched command.
     fn record(&mut self, pid: Pid) -> io::Result<()> {
-        let watch = self.watches.values().find_map(|watch| {
-            let preparer = watch.traced.iter().find(|traced| traced.pid == pid)?;
-            Some((watch.request.clone(), preparer.clone(), watch.is_outside(preparer)))
-        });
-        let Some((request, preparer, is_outside)) = watch else {
+        let Some(Traced { request, runtime, is_outside }) = self.watches.traced(pid) else {
             sys::detach(pid, 0);
             return Ok(());
         };
@@ -295,7 +269,7 @@ impl Helper {
                 sys::continue_traced(pid, 0);
             } else {
                 // Another command of the runtime, which may execute the watched one itself.
-                self.release(pid);
+                self.watches.release(pid);
                 sys::detach(pid, 0);
             }
             return Ok(());
@@ -304,7 +278,7 @@ impl Helper {
         sys::detach(pid, 0);
         let event = match recorded {
             Ok((snapshot, filters)) => {
-                let RuntimeProgram { name, program } = preparer.runtime;
+                let RuntimeProgram { name, program } = runtime;
                 let runtime = name.to_owned();
                 let recorded = Recorded { watch, runtime, snapshot: Some(snapshot), filters, program };
                 let event = HelperEvent::Recorded(recorded);
@@ -317,63 +291,20 @@ impl Helper {
             }
             Err(error) => HelperEvent::NotRecorded(NotRecorded { watch, reason: error.to_string() }),
         };
-        self.unwatch(watch);
+        self.watches.end(watch);
         self.reply(event)
     }
 
     fn watch(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
         let number = request.number;
-        let watch = match cgroups {
+        let started = match cgroups {
             [] => Err(io::Error::other(MISSING_DESCRIPTORS)),
-            cgroups => RuntimeWatch::new(request, cgroups),
+            cgroups => self.watches.start(request, cgroups),
         };
-        match watch {
-            Ok(watch) => {
-                self.watches.insert(number, watch);
-                Ok(())
-            }
-            Err(error) => {
-                let reason = format!("the container cannot be watched: {error}");
-                self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
-            }
-        }
-    }
-
-    /// Ends a watch. Its traced processes are released when they stop.
-    fn unwatch(&mut self, watch: u64) {
-        for traced in self.watches.remove(&watch).into_iter().flat_map(|watch| watch.traced) {
-            sys::interrupt_traced(traced.pid);
-        }
-    }
-
-    /// Forgets a traced process.
-    fn release(&mut self, pid: Pid) {
-        for watch in self.watches.values_mut() {
-            watch.traced.retain(|traced| traced.pid != pid);
-        }
-    }
-
-    /// Looks for processes that the runtime prepares for watched commands.
-    fn look_for_runtime(&mut self) -> io::Result<()> {
-        if self.watches.is_empty() || self.next_look.is_some_and(|at| Instant::now() < at) {
-            return Ok(());
-        }
-        let started = Instant::now();
-        let mut failed = Vec::new();
-        for (number, watch) in &mut self.watches {
-            if let Err(error) = watch.look() {
-                failed.push((*number, format!("the cgroup cannot be read: {error}")));
-            } else if watch.started.elapsed() > WATCH_LIMIT {
-                failed.push((*number, "the runtime started no process in time".to_owned()));
-            }
-        }
-        for (watch, reason) in failed {
-            self.unwatch(watch);
-            self.reply(HelperEvent::NotRecorded(NotRecorded { watch, reason }))?;
-        }
-        // Commands must not wait for watches of containers with many processes.
-        self.next_look = Some(Instant::now() + WATCH_INTERVAL.max(started.elapsed() * WATCH_SHARE));
-        Ok(())
+        started.or_else(|error| {
+            let reason = format!("the container cannot be watched: {error}");
+            self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
+        })
     }
 
     fn reply(&self, event: HelperEvent) -> io::Result<()> {

@@ -100,9 +100,11 @@ pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
     };
     let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
     let mut fields = BTreeMap::new();
-    read_status(&fs::read_to_string(dir.join("status"))?, &mut fields);
-    read_limits(&fs::read_to_string(dir.join("limits"))?, &mut fields);
-    read_stat(&fs::read_to_string(dir.join("stat"))?, &mut fields);
+    // The name of the program has any bytes.
+    let text = |name| fs::read(dir.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    read_status(&text("status")?, &mut fields);
+    read_limits(&text("limits")?, &mut fields);
+    read_stat(&text("stat")?, &mut fields);
     for name in FILES {
         in_time()?;
         // A security module that is not active has files that cannot be read.
@@ -166,13 +168,17 @@ fn read_limits(limits: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
 }
 
 fn read_stat(stat: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
-    // The second field is the name of the program, which may contain spaces and parentheses.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let values: Vec<&str> = after_name.split_whitespace().collect();
+    let values: Vec<&str> = stat_fields(stat).collect();
     for (name, number) in STAT {
         let value = values.get(number - 3).copied().unwrap_or_default();
         fields.insert(format!("stat/{name}"), value.as_bytes().to_vec());
     }
+}
+
+/// Returns the fields of a `/proc/PID/stat` from the third.
+pub(super) fn stat_fields(stat: &str) -> impl Iterator<Item = &str> {
+    // The second field is the name of the program, which may contain spaces and parentheses.
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }
 
 /// Returns the kinds and flags of the open descriptors, and the owners of pipes. Looks at no file
@@ -233,6 +239,7 @@ pub(in crate::direct) fn differences(runtime: &Snapshot, direct: &Snapshot) -> V
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -281,6 +288,19 @@ mod tests {
             ["nice", "absent", "0"],
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_process_with_a_name_that_is_not_utf8_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(OsStr::from_bytes(b"cat \xff)"));
+        fs::copy("/bin/cat", &program).unwrap();
+        let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let found = read(Pid::from_raw(child.id().cast_signed()).unwrap());
+        // The program ends with its input.
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(found.unwrap().text("stat/nice"), Some("0"));
     }
 
     #[test]

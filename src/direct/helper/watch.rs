@@ -5,25 +5,43 @@
 //! itself are never traced. crun's process in the cgroup creates another one, which executes the
 //! command, and ends at once; the kernel traces that too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::Instant;
 
+use super::snapshot::stat_fields;
 use super::{command_line, sys};
-use crate::direct::protocol::Watch;
+use crate::direct::pidfd::has_exited;
+use crate::direct::protocol::{NotRecorded, Watch};
+
+/// The watches, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    watches: HashMap<u64, RuntimeWatch>,
+    /// Time of the next look.
+    next_look: Option<Instant>,
+}
+
+/// A traced process, as its watch knows it.
+#[derive(Debug)]
+pub(super) struct Traced {
+    pub(super) request: Watch,
+    pub(super) runtime: RuntimeProgram,
+    /// Whether the process has not entered the container yet.
+    pub(super) is_outside: bool,
+}
 
 /// A watch of the cgroups of a container.
 #[derive(Debug)]
-pub(super) struct RuntimeWatch {
-    pub(super) request: Watch,
+struct RuntimeWatch {
+    request: Watch,
     /// The files `cgroup.procs`.
     files: Vec<File>,
     /// Their text when they were last read.
@@ -35,10 +53,20 @@ pub(super) struct RuntimeWatch {
     /// Mount namespace of the shim.
     mounts: PathBuf,
     /// Start of the watch.
-    pub(super) started: Instant,
+    started: Instant,
     /// Traced processes.
-    pub(super) traced: Vec<Preparer>,
+    traced: Vec<Preparer>,
 }
+
+/// Minimum interval at which a watch looks for new processes in a cgroup.
+const WATCH_INTERVAL: Duration = Duration::from_micros(100);
+
+/// Minimum of the interval, as a multiple of the time that a look takes.
+const WATCH_SHARE: u32 = 3;
+
+/// Maximum duration of a watch. A runtime that has started no process by then has another reason to
+/// take long.
+const WATCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Names of the supported OCI runtimes.
 const OCI_RUNTIMES: [&str; 2] = ["runc", CRUN];
@@ -49,11 +77,11 @@ const CRUN: &str = "crun";
 const MAX_MEMBERS_BYTES: usize = 8 << 10;
 
 /// A process that the runtime prepares for a command.
-#[derive(Clone, Debug)]
-pub(super) struct Preparer {
-    pub(super) pid: Pid,
+#[derive(Debug)]
+struct Preparer {
+    pid: Pid,
     /// The OCI runtime that has created it.
-    pub(super) runtime: RuntimeProgram,
+    runtime: RuntimeProgram,
 }
 
 /// Program of an OCI runtime.
@@ -64,9 +92,89 @@ pub(super) struct RuntimeProgram {
     pub(super) program: String,
 }
 
+impl Watches {
+    /// Starts a watch.
+    pub(super) fn start(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
+        let number = request.number;
+        self.watches.insert(number, RuntimeWatch::new(request, cgroups)?);
+        Ok(())
+    }
+
+    /// Ends a watch. Its traced processes are released when they stop.
+    pub(super) fn end(&mut self, watch: u64) {
+        for traced in self.watches.remove(&watch).into_iter().flat_map(|watch| watch.traced) {
+            sys::interrupt_traced(traced.pid);
+        }
+    }
+
+    /// Returns the time until the next look; `None` without watches.
+    pub(super) fn until_next_look(&self) -> Option<Duration> {
+        let until = self.next_look.map(|at| at.saturating_duration_since(Instant::now()));
+        (!self.watches.is_empty()).then(|| until.unwrap_or_default())
+    }
+
+    /// Looks for processes that the runtime prepares, if it is time. Returns the watches that have
+    /// ended without one.
+    pub(super) fn look(&mut self) -> Vec<NotRecorded> {
+        if self.until_next_look().is_none_or(|until| !until.is_zero()) {
+            return Vec::new();
+        }
+        let started = Instant::now();
+        let mut ended = Vec::new();
+        for (number, watch) in &mut self.watches {
+            let reason = if let Err(error) = watch.look() {
+                format!("the cgroup cannot be read: {error}")
+            } else if watch.started.elapsed() > WATCH_LIMIT {
+                "the runtime started no process in time".to_owned()
+            } else {
+                continue;
+            };
+            ended.push(NotRecorded { watch: *number, reason });
+        }
+        for ended in &ended {
+            self.end(ended.watch);
+        }
+        // Commands must not wait for watches of containers with many processes.
+        self.next_look = Some(Instant::now() + WATCH_INTERVAL.max(started.elapsed() * WATCH_SHARE));
+        ended
+    }
+
+    /// Returns whether a watch traces a process.
+    pub(super) fn is_traced(&self, pid: Pid) -> bool {
+        self.watches.values().any(|watch| watch.traced(pid).is_some())
+    }
+
+    /// Returns what the watch of a traced process knows of it.
+    pub(super) fn traced(&self, pid: Pid) -> Option<Traced> {
+        self.watches.values().find_map(|watch| {
+            let Preparer { runtime, .. } = watch.traced(pid)?;
+            let (request, runtime) = (watch.request.clone(), runtime.clone());
+            Some(Traced { request, runtime, is_outside: watch.has_mounts_of_shim(pid) })
+        })
+    }
+
+    /// Adds a stopped process to the watch that traces its parent. Returns whether there is one.
+    pub(super) fn adopt(&mut self, pid: Pid) -> bool {
+        let creator = parent(pid.as_raw_nonzero().get()).and_then(Pid::from_raw);
+        creator.is_some_and(|creator| self.adopt_from(pid, creator))
+    }
+
+    /// Adds a process to the watch that traces its creator. Returns whether there is one.
+    pub(super) fn adopt_from(&mut self, pid: Pid, creator: Pid) -> bool {
+        self.watches.values_mut().any(|watch| watch.adopt(pid, creator))
+    }
+
+    /// Forgets a traced process.
+    pub(super) fn release(&mut self, pid: Pid) {
+        for watch in self.watches.values_mut() {
+            watch.traced.retain(|traced| traced.pid != pid);
+        }
+    }
+}
+
 impl RuntimeWatch {
     /// Starts a watch. Processes that are in the cgroups now are ignored.
-    pub(super) fn new(request: Watch, cgroups: &[OwnedFd]) -> io::Result<Self> {
+    fn new(request: Watch, cgroups: &[OwnedFd]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let open =
             |cgroup: &OwnedFd| Ok(File::from(openat(cgroup.as_fd(), "cgroup.procs", flags, Mode::empty())?));
@@ -88,7 +196,7 @@ impl RuntimeWatch {
     }
 
     /// Looks for new processes, and traces those that the runtime has created.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    fn look(&mut self) -> io::Result<()> {
         // Most looks find what the last one has found.
         if !self.read_members()? {
             return Ok(());
@@ -104,13 +212,13 @@ impl RuntimeWatch {
     }
 
     /// Traces a process if a supported runtime has created it.
-    fn trace(&mut self, pid: i32) -> Option<Preparer> {
+    fn trace(&self, pid: i32) -> Option<Preparer> {
         let pid = Pid::from_raw(pid)?;
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let runtime = self.creator(pid.as_raw_nonzero().get())?;
         sys::trace_runtime(pid).ok()?;
         // The pid may have been used again before the process was traced.
-        if has_exited(&process) {
+        if has_exited(&process) == Ok(true) {
             // It is released when it stops, because no watch knows it.
             sys::interrupt_traced(pid);
             return None;
@@ -120,7 +228,7 @@ impl RuntimeWatch {
 
     /// Returns the OCI runtime that has created a process in the cgroup. An orphan of the container
     /// has another parent: its init process, that of its sandbox, or the shim.
-    fn creator(&mut self, pid: i32) -> Option<RuntimeProgram> {
+    fn creator(&self, pid: i32) -> Option<RuntimeProgram> {
         let creator = parent(pid)?;
         if parent(creator)? != self.shim || mount_namespace(creator)? != self.mounts {
             return None;
@@ -129,40 +237,36 @@ impl RuntimeWatch {
     }
 
     /// Adds a process if this watch traces its creator. Returns whether it does.
-    pub(super) fn adopt(&mut self, pid: Pid, creator: Pid) -> bool {
-        let Some(creator) = self.traced.iter().find(|traced| traced.pid == creator) else { return false };
-        let runtime = creator.runtime.clone();
-        if self.traced.iter().all(|traced| traced.pid != pid) {
+    fn adopt(&mut self, pid: Pid, creator: Pid) -> bool {
+        let Some(Preparer { runtime, .. }) = self.traced(creator) else { return false };
+        let runtime = runtime.clone();
+        if self.traced(pid).is_none() {
             self.seen.insert(pid.as_raw_nonzero().get());
             self.traced.push(Preparer { pid, runtime });
         }
         true
     }
 
-    /// Returns whether a traced process has not entered the container yet.
-    pub(super) fn is_outside(&self, preparer: &Preparer) -> bool {
-        mount_namespace(preparer.pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
+    fn traced(&self, pid: Pid) -> Option<&Preparer> {
+        self.traced.iter().find(|traced| traced.pid == pid)
+    }
+
+    /// Returns whether a process is in the mount namespace of the shim.
+    fn has_mounts_of_shim(&self, pid: Pid) -> bool {
+        mount_namespace(pid.as_raw_nonzero().get()).is_some_and(|mounts| mounts == self.mounts)
     }
 
     /// Reads the lists of processes in the cgroups. Returns whether they have changed.
     fn read_members(&mut self) -> io::Result<bool> {
-        let mut text = vec![0; MAX_MEMBERS_BYTES];
-        let mut length = 0;
-        for file in &self.files {
-            let mut offset = 0;
-            loop {
-                let read = file.read_at(&mut text[length..], offset)?;
-                length += read;
-                offset += read as u64;
-                if length == text.len() {
-                    return Err(io::Error::other("it has too many processes"));
-                }
-                if read == 0 {
-                    break;
-                }
-            }
+        let mut text = Vec::with_capacity(MAX_MEMBERS_BYTES);
+        for file in &mut self.files {
+            file.rewind()?;
+            let room = MAX_MEMBERS_BYTES - text.len();
+            file.take(room as u64).read_to_end(&mut text)?;
         }
-        text.truncate(length);
+        if text.len() == MAX_MEMBERS_BYTES {
+            return Err(io::Error::other("it has too many processes"));
+        }
         let has_changed = text != self.members;
         self.members = text;
         Ok(has_changed)
@@ -171,10 +275,7 @@ impl RuntimeWatch {
     /// Returns the processes in the cgroups, as they were last read.
     fn pids(&self) -> io::Result<Vec<i32>> {
         let text = std::str::from_utf8(&self.members).map_err(io::Error::other)?;
-        let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        // A parent is looked at before its children, unless pids have started again from 1.
-        pids.sort_unstable();
-        Ok(pids)
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 }
 
@@ -210,21 +311,12 @@ fn mount_namespace(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
-/// Returns the pid of the parent of a process.
-pub(super) fn parent(pid: i32) -> Option<i32> {
+/// Returns the parent of a process.
+fn parent(pid: i32) -> Option<i32> {
     // The parent is among the first fields. The name before it has at most 15 bytes of any kind.
     let mut start = [0; 128];
     let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut start).ok()?;
-    let name_end = start[..length].iter().rposition(|byte| *byte == b')')?;
-    let after = std::str::from_utf8(&start[name_end + 1..length]).ok()?;
-    after.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Returns whether a process has exited.
-fn has_exited(process: &OwnedFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A pidfd is readable once its process has exited.
-    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+    stat_fields(&String::from_utf8_lossy(&start[..length])).nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
