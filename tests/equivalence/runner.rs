@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
+use fixtures::attributes::comparable;
 use fixtures::image::BUSYBOX;
 use fixtures::shim::Probeshim;
 use fixtures::wait::wait_for;
@@ -31,9 +32,6 @@ const RUNTIME_ATTEMPTS: usize = 10;
 
 /// Begin of the reason if the runtime itself cannot execute commands.
 pub(crate) const RUNTIME_FAILS: &str = "the runtime itself fails";
-
-/// Lines of the program in the image about the session and the process group.
-const LEADERSHIP: [&str; 2] = ["leads its session: ", "leads its group: "];
 
 /// Ids that containerd creates for execs.
 static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new("[0-9a-f]{64}").unwrap());
@@ -267,7 +265,7 @@ impl Matrix {
             results.push((runtime, exec(&self.direct, container, behaviour).await));
         }
         for (behaviour, (runtime, direct)) in at_once.iter().chain(&in_turn).zip(results) {
-            let [runtime, direct] = [runtime, direct].map(|result| self.comparable(result));
+            let [runtime, direct] = [runtime, direct].map(|result| comparable(&self.handler, &result));
             if runtime != direct && !behaviour.result_varies {
                 differences.push(format!("{}:\n{}", behaviour.name, changed_lines(&runtime, &direct)));
             }
@@ -278,15 +276,6 @@ impl Matrix {
             differences.push(format!("{direct} of {started} commands were executed directly"));
         }
         if differences.is_empty() { Outcome::Equal { direct } } else { Outcome::Different { differences } }
-    }
-
-    /// Removes from a result what differs on crun, as docs/guides/direct-exec.md says.
-    fn comparable(&self, result: String) -> String {
-        if !self.handler.contains("crun") {
-            return result;
-        }
-        let differs = |line: &&str| LEADERSHIP.iter().any(|name| line.starts_with(name));
-        result.lines().filter(|line| !differs(line)).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns the number of commands that were executed without the runtime.

@@ -1,5 +1,6 @@
 //! Commands without the runtime, where containers have AppArmor profiles and cgroups of systemd.
 
+use fixtures::attributes::comparable;
 use fixtures::image::{BUSYBOX, Image, Store};
 use fixtures::machine::{program, tool};
 use fixtures::need;
@@ -29,13 +30,7 @@ fn commands_are_the_same_without_the_runtime_and_cost_a_fraction() {
         let text = |file: &str| outcome.text(&format!("{name}/{file}"));
         assert_eq!(text("state"), "1 verified", "{name}");
         assert!(text("direct").contains("cri-containerd.apparmor.d (enforce)"), "{name}: {}", text("direct"));
-        // Commands of crun lead neither their session nor their group (docs/guides/direct-exec.md).
-        let differs = |line: &&str| name.ends_with("crun") && line.starts_with("leads its ");
-        let comparable = |file: &str| {
-            let text = text(file);
-            let lines = text.lines().filter(|line| !differs(line)).map(str::to_owned);
-            lines.collect::<Vec<_>>()
-        };
+        let comparable = |file| comparable(name, &text(file));
         assert_eq!(comparable("direct"), comparable("runtime"), "{name}");
         println!("{name}: {}\n{}", text("bench.json"), text("storm"));
     }

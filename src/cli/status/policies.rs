@@ -78,10 +78,9 @@ fn exec_row(policies: &ExecPolicies) -> Option<Row> {
 /// `None` if there are none.
 fn direct_row(containers: &[DirectContainer]) -> Option<Row> {
     let part = |state: &str, text: &str| {
-        let mut in_state = containers.iter().filter(|container| container.state == state).peekable();
-        in_state.peek()?;
-        let count = in_state.clone().count();
-        let reason = in_state.find_map(|container| container.reason.as_deref());
+        let in_state = || containers.iter().filter(|container| container.state == state);
+        let count = Some(in_state().count()).filter(|count| *count > 0)?;
+        let reason = in_state().find_map(|container| container.reason.as_deref());
         Some(format!("{count} {text}{}", reason.map_or(String::new(), |reason| format!(" ({reason})"))))
     };
     let attempts: u32 = containers.iter().map(|container| container.attempts).sum();
