@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, CliCommand, CliError};
 use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
-use probeshim::direct::helper;
 use probeshim::memory;
 use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
@@ -26,13 +25,9 @@ static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
     let line: Vec<_> = std::env::args_os().collect();
-    let result = match &line[..] {
-        // Each child of the helper gets a copy of its memory, in which a parser takes much room.
-        [_, command] if command == helper::SUBCOMMAND => run_helper(),
-        // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
-        _ => dispatch(Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command),
-    };
-    match result {
+    // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
+    let command = Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command;
+    match dispatch(command) {
         Ok(code) => ExitCode::from(code),
         Err(CliError::Usage(reason)) => {
             complain(&reason);
@@ -43,13 +38,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Runs the exec helper.
-fn run_helper() -> Result<u8, CliError> {
-    // Only a user who starts a helper by hand sees this error.
-    let hint = "an exec helper is started only by `probeshim run` and `probeshim play`";
-    Ok(helper::run().map(|()| 0).context(hint)?)
 }
 
 /// Runs a subcommand. Returns the exit code.

@@ -3,7 +3,8 @@
 //! The specification gives the attributes that the OCI runtime sets before the exec. All others are
 //! those of a process that the runtime has started, as recorded at its exec.
 
-use super::protocol::{Attributes, Recorded, Rlimit, SeccompFilter, Snapshot};
+use exec_helper::protocol::{Attributes, Recorded, Rlimit, SeccompFilter, Snapshot};
+
 use super::spec::{ContainerSpec, Unsupported};
 
 /// Names of the resource limits in `/proc/PID/limits`, in the order of their numbers.
@@ -35,56 +36,53 @@ const NOTIFY: u32 = 0x7fc0_0000;
 /// Mask of the action in the constant of a [`RETURN`].
 const ACTION: u32 = 0xffff_0000;
 
-impl Attributes {
-    /// Returns the attributes of commands in a container.
-    pub(super) fn new(
-        container_id: &str,
-        spec: &ContainerSpec,
-        recorded: &Recorded,
-    ) -> Result<Self, Unsupported> {
-        let runtime = OciRuntime::from_name(&recorded.runtime)?;
-        let snapshot = recorded.snapshot.clone().unwrap_or_default();
-        let text = |name: &'static str| snapshot.text(name).ok_or(Unsupported::Unrecorded(name));
-        let number = |name: &'static str, radix: u32| -> Result<u64, Unsupported> {
-            let text = text(name)?.split_whitespace().next().unwrap_or_default();
-            u64::from_str_radix(text, radix).map_err(|_| Unsupported::Unrecorded(name))
-        };
-        let id = |name| u32::try_from(number(name, 10)?).map_err(|_| Unsupported::Unrecorded(name));
-        let groups = text("Groups")?.split_whitespace().map(str::parse);
-        let environ = snapshot.value("environ").ok_or(Unsupported::Unrecorded("environ"))?;
-        let env = environ.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
-        if recorded.filters.iter().any(notifies) {
-            return Err(Unsupported::Field("seccomp notify"));
-        }
-        let filters = recorded.filters.iter().map(|filter| SeccompFilter {
-            program: filter.program.clone(),
-            flags: filter.flags | spec.filter_flags,
-        });
-        Ok(Self {
-            keyring: spec.joins_keyring.then(|| runtime.keyring(container_id)).flatten(),
-            no_new_privs: spec.no_new_privs,
-            umask: u32::try_from(number("Umask", 8)?).map_err(|_| Unsupported::Unrecorded("Umask"))?,
-            rlimits: rlimits(&snapshot)?,
-            oom_score_adj: text("oom_score_adj")?
-                .trim()
-                .parse()
-                .map_err(|_| Unsupported::Unrecorded("oom_score_adj"))?,
-            uid: id("Uid")?,
-            gid: id("Gid")?,
-            stream_gid: if runtime == OciRuntime::Crun { Some(id("Gid")?) } else { None },
-            groups: groups.collect::<Result<_, _>>().map_err(|_| Unsupported::Unrecorded("Groups"))?,
-            capabilities: Some(spec.capabilities),
-            apparmor_profile: spec.apparmor_profile.clone(),
-            cwd: spec.cwd.clone().into_bytes(),
-            env: env.map(<[u8]>::to_vec).collect(),
-            filters: filters.collect(),
-            ignored_signals: number("SigIgn", 16)?,
-            home: (!spec.has_home).then(|| home(environ).to_vec()),
-            unknown_home: runtime.unknown_home(home(environ)).as_bytes().to_vec(),
-        })
+/// Returns the attributes of commands in a container.
+pub(super) fn attributes(
+    container_id: &str,
+    spec: &ContainerSpec,
+    recorded: &Recorded,
+) -> Result<Attributes, Unsupported> {
+    let runtime = OciRuntime::from_name(&recorded.runtime)?;
+    let snapshot = recorded.snapshot.clone().unwrap_or_default();
+    let text = |name: &'static str| snapshot.text(name).ok_or(Unsupported::Unrecorded(name));
+    let number = |name: &'static str, radix: u32| -> Result<u64, Unsupported> {
+        let text = text(name)?.split_whitespace().next().unwrap_or_default();
+        u64::from_str_radix(text, radix).map_err(|_| Unsupported::Unrecorded(name))
+    };
+    let id = |name| u32::try_from(number(name, 10)?).map_err(|_| Unsupported::Unrecorded(name));
+    let groups = text("Groups")?.split_whitespace().map(str::parse);
+    let environ = snapshot.value("environ").ok_or(Unsupported::Unrecorded("environ"))?;
+    let env = environ.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
+    if recorded.filters.iter().any(notifies) {
+        return Err(Unsupported::Field("seccomp notify"));
     }
+    let filters = recorded.filters.iter().map(|filter| SeccompFilter {
+        program: filter.program.clone(),
+        flags: filter.flags | spec.filter_flags,
+    });
+    Ok(Attributes {
+        keyring: spec.joins_keyring.then(|| runtime.keyring(container_id)).flatten(),
+        no_new_privs: spec.no_new_privs,
+        umask: u32::try_from(number("Umask", 8)?).map_err(|_| Unsupported::Unrecorded("Umask"))?,
+        rlimits: rlimits(&snapshot)?,
+        oom_score_adj: text("oom_score_adj")?
+            .trim()
+            .parse()
+            .map_err(|_| Unsupported::Unrecorded("oom_score_adj"))?,
+        uid: id("Uid")?,
+        gid: id("Gid")?,
+        stream_gid: if runtime == OciRuntime::Crun { Some(id("Gid")?) } else { None },
+        groups: groups.collect::<Result<_, _>>().map_err(|_| Unsupported::Unrecorded("Groups"))?,
+        capabilities: Some(spec.capabilities),
+        apparmor_profile: spec.apparmor_profile.clone(),
+        cwd: spec.cwd.clone().into_bytes(),
+        env: env.map(<[u8]>::to_vec).collect(),
+        filters: filters.collect(),
+        ignored_signals: number("SigIgn", 16)?,
+        home: (!spec.has_home).then(|| home(environ).to_vec()),
+        unknown_home: runtime.unknown_home(home(environ)).as_bytes().to_vec(),
+    })
 }
-
 /// OCI runtime whose processes the helper can imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OciRuntime {
@@ -123,18 +121,6 @@ impl OciRuntime {
     }
 }
 
-impl Snapshot {
-    /// Returns the value of a field.
-    pub(super) fn value(&self, name: &str) -> Option<&[u8]> {
-        self.fields.iter().find(|field| field.name == name).map(|field| &field.value[..])
-    }
-
-    /// Returns the value of a field that is a text.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        str::from_utf8(self.value(name)?).ok()
-    }
-}
-
 /// Returns HOME in an environment; empty if it is missing.
 fn home(environ: &[u8]) -> &[u8] {
     environ.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"HOME=")).unwrap_or_default()
@@ -165,7 +151,7 @@ fn notifies(filter: &SeccompFilter) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::protocol::{Capabilities, SnapshotField};
+    use exec_helper::protocol::{Capabilities, SnapshotField};
 
     fn spec() -> ContainerSpec {
         ContainerSpec {
@@ -212,7 +198,7 @@ mod tests {
     fn attributes_come_from_the_specification_and_from_the_recorded_process() {
         let mut recorded = recorded(|_| None);
         recorded.filters.push(filter(&[(0x20, NOTIFY), (RETURN, 0x7fff_0000)]));
-        let found = Attributes::new("c1", &spec(), &recorded).unwrap();
+        let found = attributes("c1", &spec(), &recorded).unwrap();
         assert_eq!((found.uid, found.gid, &found.groups[..]), (33, 44, &[5, 6][..]));
         assert_eq!((found.umask, found.oom_score_adj), (0o27, -997));
         assert_eq!(found.ignored_signals, 1 << 12);
@@ -226,18 +212,18 @@ mod tests {
 
     #[test]
     fn a_command_of_crun_joins_no_keyring_its_group_owns_its_streams_and_unknown_users_have_no_home() {
-        let runc = Attributes::new("c1", &spec(), &recorded(|_| None)).unwrap();
+        let runc = attributes("c1", &spec(), &recorded(|_| None)).unwrap();
         assert_eq!((runc.keyring.as_deref(), runc.stream_gid), (Some("_ses.c1"), None));
         assert_eq!(runc.unknown_home, b"/");
         let recorded = Recorded { runtime: "crun".to_owned(), ..recorded(|_| None) };
-        let crun = Attributes::new("c1", &spec(), &recorded).unwrap();
+        let crun = attributes("c1", &spec(), &recorded).unwrap();
         assert_eq!((crun.keyring.as_deref(), crun.stream_gid), (None, Some(44)));
         assert_eq!(crun.unknown_home, b"", "the record has another HOME than /");
     }
 
     #[test]
     fn a_record_that_cannot_be_imitated_is_refused_with_the_reason() {
-        let reason = |recorded: &Recorded| Attributes::new("c1", &spec(), recorded).unwrap_err().to_string();
+        let reason = |recorded: &Recorded| attributes("c1", &spec(), recorded).unwrap_err().to_string();
         let mut foreign = recorded(|_| None);
         "kata".clone_into(&mut foreign.runtime);
         assert!(reason(&foreign).contains("kata"), "{}", reason(&foreign));

@@ -7,6 +7,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use exec_helper::protocol::{ChildStatus, Difference, Launch, NotStarted};
 use prost::Message as _;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
@@ -22,7 +23,6 @@ use tracing::warn;
 
 use super::helper_process::{ExecEnd, HelperProcess, PendingExec};
 use super::init_process::InitProcess;
-use super::protocol::{ChildStatus, Difference, Launch, NotStarted};
 use crate::cri::v1::ExecSyncResponse;
 use crate::exec_output::{DrainError, OutputReader, refused_length, timeout_message};
 use crate::hex::random_id;

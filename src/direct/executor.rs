@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use exec_helper::protocol::Launch;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -21,7 +22,6 @@ use super::exec::{DirectCommand, ExecResult, ProcessTimes};
 use super::helper_process::HelperProcess;
 use super::init_process::InitError;
 use super::inspection::{InspectError, Inspected, inspect};
-use super::protocol::Launch;
 use super::requested_container::RequestedContainer;
 use super::verification::{Argv, ForwardReason, Route, UNVERIFIED};
 use crate::cri::MeteredRuntimeClient;

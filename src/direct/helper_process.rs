@@ -2,13 +2,18 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Seek as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use exec_helper::packet::{MAX_PACKET_BYTES, receive, send, socket_pair};
+use exec_helper::protocol::{
+    Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, Launch, NotRecorded, NotStarted,
+    Recorded, Watch,
+};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -18,16 +23,13 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::helper::{SUBCOMMAND, socket_pair};
-use super::protocol::{
-    Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, Launch, MAX_PACKET_BYTES, NotRecorded,
-    NotStarted, Recorded, Watch, receive, send,
-};
 use super::verification::Argv;
 
-/// Path of the program from which the helper is started: the running program, even if its file was
-/// replaced.
-const SELF_EXE: &str = "/proc/self/exe";
+/// The helper's program.
+const PROGRAM: &[u8] = include_bytes!(env!("PROBESHIM_EXEC_HELPER"));
+
+/// Name of the helper's program in `/proc/PID/exe` and `ps`.
+const NAME: &str = "probeshim-exec";
 
 /// Time between two pings of a helper that has work.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -86,7 +88,7 @@ impl HelperProcess {
         let socket = Arc::new(UnixStream::from_std(our_socket)?);
         // The descriptor closes at the exec, after the kernel has opened the program.
         let mut command = tokio::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        command.arg0("probeshim").arg(SUBCOMMAND).env_clear().current_dir("/");
+        command.arg0(NAME).env_clear().current_dir("/");
         command.stdin(Stdio::from(helper_socket)).stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut process = command.spawn()?;
         let pid = process.id().unwrap_or_default();
@@ -276,16 +278,14 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a copy of this program in memory that cannot be changed. A process in a container that
-/// opens the helper's program, through `/proc/PID/exe`, cannot write to it (CVE-2019-5736).
+/// Returns a file in memory with the helper's program, which cannot be changed. A process in a
+/// container that opens it through `/proc/PID/exe` cannot write to it (CVE-2019-5736).
 fn sealed_program() -> io::Result<OwnedFd> {
-    let name = "probeshim-exec";
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know the flag, and allow the exec of every file in memory.
-    let copy = memfd_create(name, flags | MemfdFlags::EXEC).or_else(|_| memfd_create(name, flags))?;
-    let mut copy = File::from(copy);
-    io::copy(&mut File::open(SELF_EXE)?, &mut copy)?;
-    copy.rewind()?;
-    fcntl_add_seals(&copy, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
-    Ok(copy.into())
+    let file = memfd_create(NAME, flags | MemfdFlags::EXEC).or_else(|_| memfd_create(NAME, flags))?;
+    let mut file = File::from(file);
+    file.write_all(PROGRAM)?;
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    Ok(file.into())
 }

@@ -6,11 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use exec_helper::pidfd::has_exited;
 use procfs::process::Process;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
-use super::pidfd::has_exited;
 
 /// Size of the buffer for a file of `/proc` or of a cgroup, which the kernel returns in one read.
 const PROC_FILE_BYTES: usize = 8192;

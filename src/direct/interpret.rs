@@ -1,11 +1,10 @@
 //! Interprets arbitrary bytes as messages of the helper's protocol, for tests.
 
+use exec_helper::differences;
+use exec_helper::protocol::{Capabilities, ChildStatus, HelperReply, HelperRequest, Recorded, Snapshot};
 use prost::Message as _;
 
-use super::helper::differences;
-use super::protocol::{
-    Attributes, Capabilities, ChildStatus, HelperReply, HelperRequest, Recorded, Snapshot,
-};
+use super::attributes::attributes;
 use super::spec::ContainerSpec;
 
 /// Decodes bytes as each kind of message, and derives the attributes of a record and the
@@ -26,7 +25,7 @@ pub fn interpret(bytes: &[u8]) {
         has_home: false,
         filter_flags: 0,
     };
-    let _ = Attributes::new("container", &spec, &recorded);
+    let _ = attributes("container", &spec, &recorded);
     let snapshot = recorded.snapshot.unwrap_or_default();
     let _ = differences(&snapshot, &Snapshot::default());
     let _ = differences(&Snapshot::default(), &snapshot);
@@ -38,7 +37,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::direct::protocol::{SeccompFilter, SnapshotField};
+    use exec_helper::protocol::{SeccompFilter, SnapshotField};
 
     proptest! {
         #[test]

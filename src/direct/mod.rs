@@ -3,7 +3,8 @@
 //! A helper process starts each command in the namespaces and the cgroup of the container, with the
 //! attributes that the runtime's own processes have. A container is verified before: a process that
 //! the runtime starts is recorded at its exec, and one of the helper's is compared with it, field
-//! by field. All other containers are left to the runtime, with the reason.
+//! by field. All other containers are left to the runtime, with the reason. The helper is a program
+//! of its own, the crate `exec-helper`, which the build script embeds in this one.
 //!
 //! ```text
 //! Policies ──request──► HelperExecutor ──Launch──► helper ──► process in the container
@@ -14,13 +15,10 @@
 mod attributes;
 mod exec;
 mod executor;
-pub mod helper;
 mod helper_process;
 mod init_process;
 mod inspection;
 mod interpret;
-mod pidfd;
-mod protocol;
 mod requested_container;
 mod spec;
 mod verification;

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use exec_helper::protocol::Recorded;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
+use super::attributes::attributes;
 use super::helper_process::PendingWatch;
 use super::init_process::{InitProcess, unified};
 use super::inspection::Inspected;
-use super::protocol::{Attributes, Recorded};
 use super::verification::{Argv, ForwardReason, Record, Verification, VerificationState};
 use crate::file_id::FileId;
 use crate::policy::DirectContainer;
@@ -129,7 +130,7 @@ impl Record {
     /// needs the runtime.
     fn new(inspected: &Inspected, recorded: Recorded) -> Result<Self, String> {
         let attributes =
-            Attributes::new(&inspected.id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
+            attributes(&inspected.id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
         let snapshot = recorded.snapshot.unwrap_or_default();
         let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
         let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;

@@ -1,10 +1,9 @@
 //! Specification of a container, as the runtime reports it: the parts of containerd's verbose
 //! `ContainerStatus` that determine how a command runs in the container.
 
+use exec_helper::protocol::Capabilities;
 use rustix::thread::CapabilitySet;
 use serde::Deserialize;
-
-use super::protocol::Capabilities;
 
 /// Type of the runtimes whose containers are processes of this node that runc or crun starts.
 const RUNC_SHIM: &str = "io.containerd.runc.v2";

@@ -11,9 +11,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exec_helper::protocol::{Attributes, Difference, Snapshot};
 use tokio::time::Instant;
 
-use super::protocol::{Attributes, Difference, Snapshot};
 use crate::file_id::FileId;
 use crate::policy::ForwardKind;
 

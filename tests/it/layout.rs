@@ -45,7 +45,7 @@ fn every_file_and_directory_of_the_sources_is_a_module_of_the_library() {
 /// module and of tests are ignored.
 #[test]
 fn sibling_modules_have_no_import_cycle() {
-    let mut directories = vec![source()];
+    let mut directories = vec![source(), helper_source()];
     let mut cycles = Vec::new();
     while let Some(directory) = directories.pop() {
         let siblings = submodules(&directory);
@@ -122,8 +122,7 @@ fn imports_of_siblings<'a>(directory: &Path, module: &str, siblings: &'a BTreeSe
     let mut files = Vec::new();
     collect(&directory.join(module), &mut files);
     files.push(directory.join(module).with_extension("rs"));
-    let path: Vec<&str> =
-        directory.strip_prefix(source()).unwrap().iter().map(|part| part.to_str().unwrap()).collect();
+    let path: Vec<&str> = below_source(directory).iter().map(|part| part.to_str().unwrap()).collect();
     let parent = path.iter().fold(String::new(), |parent, part| format!("{parent}::{part}"));
     let mut imported = BTreeSet::new();
     for file in files.iter().filter(|file| file.exists() && !is_test(file)) {
@@ -144,8 +143,7 @@ fn imports_of_siblings<'a>(directory: &Path, module: &str, siblings: &'a BTreeSe
 
 /// Returns whether a file holds only tests.
 fn is_test(file: &Path) -> bool {
-    let below = file.strip_prefix(source()).unwrap();
-    below.iter().any(|part| part == "tests" || part.to_str().unwrap().ends_with("tests.rs"))
+    below_source(file).iter().any(|part| part == "tests" || part.to_str().unwrap().ends_with("tests.rs"))
 }
 
 /// Returns the code of a file, without comments and without the tests at its end.
@@ -220,4 +218,15 @@ pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Returns the directory of the sources.
 pub(super) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Returns the directory of the exec helper's sources.
+fn helper_source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("exec-helper/src")
+}
+
+/// Returns the path of a file or directory below the directory of the sources that contains it.
+fn below_source(path: &Path) -> &Path {
+    let below = [source(), helper_source()].iter().find_map(|source| path.strip_prefix(source).ok());
+    below.unwrap_or_else(|| panic!("{} is no source", path.display()))
 }

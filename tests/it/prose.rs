@@ -44,7 +44,7 @@ fn no_comment_message_or_document_contains_a_banned_phrase() {
         }
         // Literals of tests are mostly data.
         let is_test = file.components().any(|part| part.as_os_str().to_str().unwrap().starts_with("tests"));
-        if file.starts_with("src") && !is_test {
+        if (file.starts_with("src") || file.starts_with("exec-helper")) && !is_test {
             let tokens: TokenStream = text.parse().unwrap();
             for literal in literals(tokens) {
                 check(file.display().to_string(), &literal);
@@ -201,8 +201,8 @@ pub(crate) fn anchor(title: &str) -> String {
 
 /// Returns the Rust files of this repository except for generated code, with paths below its root.
 fn rust_sources() -> Vec<(PathBuf, String)> {
-    let mut files = vec![root().join("build.rs")];
-    for directory in ["src", "tests", "benches"] {
+    let mut files = Vec::new();
+    for directory in ["build", "exec-helper/src", "src", "tests", "benches"] {
         layout::collect(&root().join(directory), &mut files);
     }
     read(files, "rs")

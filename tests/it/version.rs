@@ -1,4 +1,4 @@
-//! The version with its commit and date: the result of `build.rs`, and the outputs of the program.
+//! The version with its commit and date, from `build/commit.rs`, and the outputs of the program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,7 @@ use tempfile::TempDir;
 
 use crate::program::{Answer, Place};
 
-#[path = "../../build.rs"]
-#[expect(dead_code, reason = "cargo calls main")]
+#[path = "../../build/commit.rs"]
 mod build_script;
 
 /// 26 November 2026 at 23:59:59 in UTC, and thus a day later in the time zone of the commits.
@@ -84,7 +83,7 @@ impl Repository {
     }
 }
 
-/// Returns the commit and the date that `build.rs` passes to the program.
+/// Returns the commit and the date that the build script passes to the program.
 fn commit_and_date(root: &Path, epoch: Option<&str>) -> [Option<String>; 2] {
     let directives = build_script::directives(root, epoch);
     ["COMMIT", "DATE"].map(|name| {

@@ -22,13 +22,13 @@ const NAMESPACES: [(ThreadNameSpaceType, &str); 5] = [
 ];
 
 /// Moves this process, a child of the helper, into the namespace of cgroups of a container.
-pub(super) fn enter_cgroup_namespace(init: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enter_cgroup_namespace(init: BorrowedFd<'_>) -> io::Result<()> {
     Ok(move_into_thread_name_spaces(init, ThreadNameSpaceType::CONTROL_GROUP)?)
 }
 
 /// The namespaces and the `oom_score_adj` of the helper.
 #[derive(Debug)]
-pub(super) struct OwnNamespaces {
+pub(crate) struct OwnNamespaces {
     namespaces: Vec<File>,
     oom_score_adj: File,
     own_oom_score_adj: i32,
@@ -36,7 +36,7 @@ pub(super) struct OwnNamespaces {
 
 impl OwnNamespaces {
     /// Opens the namespaces in which this process is.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let path = "/proc/self/oom_score_adj";
         let own = fs::read_to_string(path)?;
         let namespaces = NAMESPACES.iter().map(|(_, name)| File::open(format!("/proc/self/ns/{name}")));
@@ -50,7 +50,7 @@ impl OwnNamespaces {
     /// Moves this process into the namespaces of a container, and gives it the `oom_score_adj` of a
     /// command. It stays in its own namespace of processes; only its children are in the other.
     /// Changes nothing if it fails.
-    pub(super) fn enter(&self, init: BorrowedFd<'_>, oom_score_adj: i32) -> io::Result<()> {
+    pub(crate) fn enter(&self, init: BorrowedFd<'_>, oom_score_adj: i32) -> io::Result<()> {
         self.set_oom_score_adj(oom_score_adj)?;
         let namespaces = NAMESPACES.iter().map(|(namespace, _)| *namespace).collect();
         let entered = move_into_thread_name_spaces(init, namespaces);
@@ -61,7 +61,7 @@ impl OwnNamespaces {
     }
 
     /// Moves this process back into its own namespaces.
-    pub(super) fn restore(&self) -> io::Result<()> {
+    pub(crate) fn restore(&self) -> io::Result<()> {
         for namespace in &self.namespaces {
             move_into_link_name_space(namespace.as_fd(), None)?;
         }

@@ -21,7 +21,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::set_name;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::sys;
+use crate::sys;
 
 /// Name of the helper's process in `ps` and `top`.
 const NAME: &CStr = c"probeshim-exec";
@@ -31,7 +31,7 @@ const NAME: &CStr = c"probeshim-exec";
 const HANDLED_SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// Confines this process. `socket` stays open, and no other descriptor.
-pub(super) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_name(NAME)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // A signal of probeshim's terminal does not reach the helper. A process that already leads a
@@ -70,7 +70,7 @@ fn see_only_proc() -> io::Result<()> {
 }
 
 /// Creates a file system of a type, without programs and devices. It is mounted nowhere yet.
-pub(super) fn new_mount(file_system: &str) -> io::Result<OwnedFd> {
+pub(crate) fn new_mount(file_system: &str) -> io::Result<OwnedFd> {
     let context = fsopen(file_system, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(context.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID

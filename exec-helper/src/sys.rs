@@ -13,11 +13,11 @@ use std::ptr;
 use rustix::process::Pid;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::direct::protocol::SeccompFilter;
+use crate::protocol::SeccompFilter;
 
 /// Result of [`fork_into_cgroup`].
 #[derive(Debug)]
-pub(super) enum Forked {
+pub(crate) enum Forked {
     /// The caller is the child.
     Child,
     /// The caller is the parent of the child.
@@ -26,7 +26,7 @@ pub(super) enum Forked {
 
 /// State of a child or of a traced process.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum WaitStatus {
+pub(crate) enum WaitStatus {
     /// The process has exited: its exit code, or 128 and the number of the signal.
     Exited(i32),
     /// The traced process has stopped at its exec.
@@ -57,7 +57,7 @@ const INSTRUCTION_BYTES: usize = 8;
 
 /// Creates a child, as `fork` does, in the cgroup whose directory is open. Its exit is signalled by
 /// SIGCHLD.
-pub(super) fn fork_into_cgroup(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
+pub(crate) fn fork_into_cgroup(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     let mut pidfd: i32 = -1;
     // SAFETY: all fields of the structure are integers, and zero is valid for each.
     let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
@@ -81,7 +81,7 @@ pub(super) fn fork_into_cgroup(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
 }
 
 /// Returns the next state of a child or a traced process; `None` if none has changed.
-pub(super) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
+pub(crate) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
     let mut status = 0;
     // SAFETY: the pointer is valid for the call.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
@@ -107,12 +107,12 @@ pub(super) fn next_wait_status() -> Option<(Pid, WaitStatus)> {
 }
 
 /// Traces a child of this process, up to its next exec. It does not outlive this process meanwhile.
-pub(super) fn trace_child(pid: Pid) -> io::Result<()> {
+pub(crate) fn trace_child(pid: Pid) -> io::Result<()> {
     seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)
 }
 
 /// Traces a process of the runtime and those that it creates, up to their next exec.
-pub(super) fn trace_runtime(pid: Pid) -> io::Result<()> {
+pub(crate) fn trace_runtime(pid: Pid) -> io::Result<()> {
     seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACEFORK)
 }
 
@@ -123,7 +123,7 @@ fn seize(pid: Pid, options: libc::c_int) -> io::Result<()> {
 }
 
 /// Returns the process that a traced process has created, which has stopped because of that.
-pub(super) fn created_process(pid: Pid) -> Option<Pid> {
+pub(crate) fn created_process(pid: Pid) -> Option<Pid> {
     let mut created: libc::c_ulong = 0;
     // SAFETY: the pointer is valid for the call.
     let read = unsafe {
@@ -134,31 +134,31 @@ pub(super) fn created_process(pid: Pid) -> Option<Pid> {
 }
 
 /// Continues a stopped process, and gives it a signal unless that is 0.
-pub(super) fn continue_traced(pid: Pid, signal: i32) {
+pub(crate) fn continue_traced(pid: Pid, signal: i32) {
     // SAFETY: PTRACE_CONT takes no pointers. It fails if the process has been killed meanwhile.
     let _ = unsafe { libc::ptrace(libc::PTRACE_CONT, pid.as_raw_nonzero().get(), 0, signal) };
 }
 
 /// Stops a traced process, which is reported as stopped before signal 0.
-pub(super) fn interrupt_traced(pid: Pid) {
+pub(crate) fn interrupt_traced(pid: Pid) {
     // SAFETY: PTRACE_INTERRUPT takes no pointers. It fails if the process has exited meanwhile.
     let _ = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, pid.as_raw_nonzero().get(), 0, 0) };
 }
 
 /// Leaves a process stopped with its group, as it would be without a tracer.
-pub(super) fn listen_traced(pid: Pid) {
+pub(crate) fn listen_traced(pid: Pid) {
     // SAFETY: PTRACE_LISTEN takes no pointers.
     let _ = unsafe { libc::ptrace(libc::PTRACE_LISTEN, pid.as_raw_nonzero().get(), 0, 0) };
 }
 
 /// Ends the tracing of a stopped process, which continues and gets a signal unless that is 0.
-pub(super) fn detach(pid: Pid, signal: i32) {
+pub(crate) fn detach(pid: Pid, signal: i32) {
     // SAFETY: PTRACE_DETACH takes no pointers.
     let _ = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw_nonzero().get(), 0, signal) };
 }
 
 /// Returns the seccomp filters of a stopped process, the oldest first.
-pub(super) fn seccomp_filters(pid: Pid) -> io::Result<Vec<SeccompFilter>> {
+pub(crate) fn seccomp_filters(pid: Pid) -> io::Result<Vec<SeccompFilter>> {
     let pid = pid.as_raw_nonzero().get();
     let mut filters = Vec::new();
     loop {
@@ -196,7 +196,7 @@ fn filter_flags(pid: i32, nth: usize) -> io::Result<u64> {
 }
 
 /// Installs a seccomp filter. It needs `CAP_SYS_ADMIN` or `no_new_privs`.
-pub(super) fn install_filter(program: &[u8], flags: u64) -> io::Result<()> {
+pub(crate) fn install_filter(program: &[u8], flags: u64) -> io::Result<()> {
     let instructions: Vec<libc::sock_filter> = program
         .chunks_exact(INSTRUCTION_BYTES)
         .map(|bytes| libc::sock_filter {
@@ -217,7 +217,7 @@ pub(super) fn install_filter(program: &[u8], flags: u64) -> io::Result<()> {
 
 /// Joins the session keyring with this name, or creates it. Kernels without keyrings have none to
 /// join.
-pub(super) fn join_session_keyring(name: &CStr) -> io::Result<()> {
+pub(crate) fn join_session_keyring(name: &CStr) -> io::Result<()> {
     // SAFETY: the name ends with a zero byte and outlives the call.
     let joined = unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, name.as_ptr()) };
     match result(joined) {
@@ -227,7 +227,7 @@ pub(super) fn join_session_keyring(name: &CStr) -> io::Result<()> {
 }
 
 /// Sets a resource limit of this process.
-pub(super) fn set_rlimit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
+pub(crate) fn set_rlimit(resource: u32, soft: u64, hard: u64) -> io::Result<()> {
     let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
     // SAFETY: the structure outlives the call.
     let set = unsafe {
@@ -237,7 +237,7 @@ pub(super) fn set_rlimit(resource: u32, soft: u64, hard: u64) -> io::Result<()> 
 }
 
 /// Returns the I/O priority of a process.
-pub(super) fn io_priority(pid: Pid) -> io::Result<i64> {
+pub(crate) fn io_priority(pid: Pid) -> io::Result<i64> {
     /// `IOPRIO_WHO_PROCESS` of the kernel.
     const WHO_PROCESS: i32 = 1;
     // SAFETY: the call takes no pointers.
@@ -245,7 +245,7 @@ pub(super) fn io_priority(pid: Pid) -> io::Result<i64> {
 }
 
 /// Ignores a signal, or restores its default action.
-pub(super) fn set_ignored(signal: i32, ignored: bool) {
+pub(crate) fn set_ignored(signal: i32, ignored: bool) {
     /// `struct sigaction` of the kernel.
     #[repr(C)]
     struct Action {
@@ -272,7 +272,7 @@ pub(super) fn set_ignored(signal: i32, ignored: bool) {
 
 /// Closes all descriptors except the standard streams and `kept`. The caller must own none of the
 /// closed ones any more, except those that it never drops.
-pub(super) fn close_all_but<const N: usize>(kept: [BorrowedFd<'_>; N]) -> io::Result<()> {
+pub(crate) fn close_all_but<const N: usize>(kept: [BorrowedFd<'_>; N]) -> io::Result<()> {
     let mut kept = kept.map(|descriptor| descriptor.as_raw_fd().cast_unsigned());
     kept.sort_unstable();
     let mut first = 3;
@@ -292,14 +292,14 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
 }
 
 /// Moves this process into new namespaces of mounts, networks, IPC objects and host names.
-pub(super) fn leave_namespaces() -> io::Result<()> {
+pub(crate) fn leave_namespaces() -> io::Result<()> {
     let flags = UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     // SAFETY: none of the flags affects descriptors.
     Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
 /// Executes a program in place of this one. Returns only if that fails.
-pub(super) fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+pub(crate) fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
     };
@@ -310,7 +310,7 @@ pub(super) fn execute(path: &CStr, argv: &[CString], env: &[CString]) -> io::Err
 }
 
 /// Ends this process without the work that a process does at its exit.
-pub(super) fn exit_now() -> ! {
+pub(crate) fn exit_now() -> ! {
     // SAFETY: the call ends the process.
     unsafe { libc::_exit(1) }
 }

@@ -1,48 +1,32 @@
-//! The helper: a small process with a single thread that runs commands in containers, and records
-//! how the runtime runs them. Its subcommand is `exec-helper`.
-//!
-//! ```text
-//! probeshim ──Launch──► helper ──clone3──► child ──execve──► command
-//!           ◄──Exited──                      └──status──► probeshim
-//!           ──Watch───► helper ──ptrace──► process that the runtime prepares
-//!           ◄─Recorded─
-//! ```
-
-mod child;
-mod namespaces;
-mod sandbox;
-mod snapshot;
-mod sys;
-mod watch;
+//! The requests of probeshim, and the processes that the helper has started or traces.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use prost::Message as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_send_buffer_size_force, socket_type};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
 
-use self::child::Child;
-use self::namespaces::OwnNamespaces;
-pub(super) use self::snapshot::differences;
-use self::sys::{Forked, WaitStatus};
-use self::watch::{RuntimeProgram, Traced, Watches};
-use super::protocol::{
+use crate::child::{self, Child};
+use crate::namespaces::OwnNamespaces;
+use crate::packet::{MAX_PACKET_BYTES, receive, send};
+use crate::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
-    MAX_PACKET_BYTES, NotRecorded, NotStarted, Recorded, SEND_BUFFER_BYTES, Snapshot, Watch, receive, send,
+    NotRecorded, NotStarted, Recorded, Snapshot, Watch, now,
 };
-
-/// Subcommand that makes this program a helper.
-pub const SUBCOMMAND: &str = "exec-helper";
+use crate::sandbox;
+use crate::snapshot::{self, command_line, differences};
+use crate::sys::{self, Forked, WaitStatus};
+use crate::watch::{RuntimeProgram, Traced, Watches};
 
 /// Error of a request of which not all descriptors have arrived.
 const MISSING_DESCRIPTORS: &str =
@@ -344,28 +328,4 @@ fn compare(pid: Pid, running: &mut RunningExec) {
 fn describe(differences: &[Difference]) -> String {
     let names: Vec<&str> = differences.iter().map(|difference| difference.field.as_str()).collect();
     format!("the process would differ in: {}", names.join(", "))
-}
-
-/// Returns the arguments of a process.
-fn command_line(pid: i32) -> Option<Vec<Vec<u8>>> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let bytes = bytes.strip_suffix(b"\0")?;
-    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
-}
-
-/// Returns the time in nanoseconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Creates the two ends of the socket between probeshim and the helper.
-pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    for socket in [&one, &other] {
-        // Without CAP_NET_ADMIN, it remains the system's default, which is enough unless it was
-        // lowered.
-        let _ = set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES);
-    }
-    Ok((one, other))
 }

@@ -1,26 +1,15 @@
-//! Passes the commit and the date of the sources to `src/build_info.rs`, as far as they are known.
+//! The commit and the date of the sources, for `src/build_info.rs`, as far as they are known.
 
-#![allow(clippy::print_stdout, reason = "cargo reads directives from stdout")]
-
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jiff::Timestamp;
 
 /// Files and directories from which the program is built. A change after the commit marks it.
-const SOURCES: [&str; 5] = ["build.rs", "Cargo.lock", "Cargo.toml", "proto/generated", "src"];
+const SOURCES: [&str; 6] = ["Cargo.lock", "Cargo.toml", "build", "exec-helper", "proto/generated", "src"];
 
 /// Number of hexadecimal digits of a commit. Git's own choice depends on the repository.
 const COMMIT_DIGITS: usize = 12;
-
-fn main() {
-    let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let epoch = env::var("SOURCE_DATE_EPOCH").ok();
-    for directive in directives(Path::new(&root), epoch.as_deref()) {
-        println!("cargo::{directive}");
-    }
-}
 
 /// Returns cargo's directives for the sources in a directory: two variables, and what changes them.
 /// `epoch` is `SOURCE_DATE_EPOCH`, which takes precedence over the date of the commit.

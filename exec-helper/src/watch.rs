@@ -14,16 +14,16 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::time::Instant;
+use std::time::Instant;
 
-use super::snapshot::stat_fields;
-use super::{command_line, sys};
-use crate::direct::pidfd::has_exited;
-use crate::direct::protocol::{NotRecorded, Watch};
+use crate::pidfd::has_exited;
+use crate::protocol::{NotRecorded, Watch};
+use crate::snapshot::{command_line, stat_fields};
+use crate::sys;
 
 /// The watches, by their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(crate) struct Watches {
     watches: HashMap<u64, RuntimeWatch>,
     /// Time of the next look.
     next_look: Option<Instant>,
@@ -31,11 +31,11 @@ pub(super) struct Watches {
 
 /// A traced process, as its watch knows it.
 #[derive(Debug)]
-pub(super) struct Traced {
-    pub(super) request: Watch,
-    pub(super) runtime: RuntimeProgram,
+pub(crate) struct Traced {
+    pub(crate) request: Watch,
+    pub(crate) runtime: RuntimeProgram,
     /// Whether the process has not entered the container yet.
-    pub(super) is_outside: bool,
+    pub(crate) is_outside: bool,
 }
 
 /// A watch of the cgroups of a container.
@@ -86,36 +86,36 @@ struct Preparer {
 
 /// Program of an OCI runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RuntimeProgram {
-    pub(super) name: &'static str,
+pub(crate) struct RuntimeProgram {
+    pub(crate) name: &'static str,
     /// Its path; empty if it is unknown.
-    pub(super) program: String,
+    pub(crate) program: String,
 }
 
 impl Watches {
     /// Starts a watch.
-    pub(super) fn start(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
+    pub(crate) fn start(&mut self, request: Watch, cgroups: &[OwnedFd]) -> io::Result<()> {
         let number = request.number;
         self.watches.insert(number, RuntimeWatch::new(request, cgroups)?);
         Ok(())
     }
 
     /// Ends a watch. Its traced processes are released when they stop.
-    pub(super) fn end(&mut self, watch: u64) {
+    pub(crate) fn end(&mut self, watch: u64) {
         for traced in self.watches.remove(&watch).into_iter().flat_map(|watch| watch.traced) {
             sys::interrupt_traced(traced.pid);
         }
     }
 
     /// Returns the time until the next look; `None` without watches.
-    pub(super) fn until_next_look(&self) -> Option<Duration> {
+    pub(crate) fn until_next_look(&self) -> Option<Duration> {
         let until = self.next_look.map(|at| at.saturating_duration_since(Instant::now()));
         (!self.watches.is_empty()).then(|| until.unwrap_or_default())
     }
 
     /// Looks for processes that the runtime prepares, if it is time. Returns the watches that have
     /// ended without one.
-    pub(super) fn look(&mut self) -> Vec<NotRecorded> {
+    pub(crate) fn look(&mut self) -> Vec<NotRecorded> {
         if self.until_next_look().is_none_or(|until| !until.is_zero()) {
             return Vec::new();
         }
@@ -140,12 +140,12 @@ impl Watches {
     }
 
     /// Returns whether a watch traces a process.
-    pub(super) fn is_traced(&self, pid: Pid) -> bool {
+    pub(crate) fn is_traced(&self, pid: Pid) -> bool {
         self.watches.values().any(|watch| watch.traced(pid).is_some())
     }
 
     /// Returns what the watch of a traced process knows of it.
-    pub(super) fn traced(&self, pid: Pid) -> Option<Traced> {
+    pub(crate) fn traced(&self, pid: Pid) -> Option<Traced> {
         self.watches.values().find_map(|watch| {
             let Preparer { runtime, .. } = watch.traced(pid)?;
             let (request, runtime) = (watch.request.clone(), runtime.clone());
@@ -154,18 +154,18 @@ impl Watches {
     }
 
     /// Adds a stopped process to the watch that traces its parent. Returns whether there is one.
-    pub(super) fn adopt(&mut self, pid: Pid) -> bool {
+    pub(crate) fn adopt(&mut self, pid: Pid) -> bool {
         let creator = parent(pid.as_raw_nonzero().get()).and_then(Pid::from_raw);
         creator.is_some_and(|creator| self.adopt_from(pid, creator))
     }
 
     /// Adds a process to the watch that traces its creator. Returns whether there is one.
-    pub(super) fn adopt_from(&mut self, pid: Pid, creator: Pid) -> bool {
+    pub(crate) fn adopt_from(&mut self, pid: Pid, creator: Pid) -> bool {
         self.watches.values_mut().any(|watch| watch.adopt(pid, creator))
     }
 
     /// Forgets a traced process.
-    pub(super) fn release(&mut self, pid: Pid) {
+    pub(crate) fn release(&mut self, pid: Pid) {
         for watch in self.watches.values_mut() {
             watch.traced.retain(|traced| traced.pid != pid);
         }

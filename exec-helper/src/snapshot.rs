@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::process::Pid;
-use tokio::time::Instant;
+use std::time::Instant;
 
-use super::sys;
-use crate::direct::protocol::{Difference, Snapshot, SnapshotField};
+use crate::protocol::{Difference, Snapshot, SnapshotField};
+use crate::sys;
 
 /// Fields of `/proc/PID/status` that are compared as they are.
 const STATUS: [&str; 21] = [
@@ -92,10 +92,14 @@ const HOLD_LIMIT: Duration = Duration::from_millis(50);
 
 /// Reads the fields of a process. Files that the kernel does not have are left out. Fails if that
 /// takes longer than the process may be held.
-pub(super) fn read(pid: Pid) -> io::Result<Snapshot> {
+pub(crate) fn read(pid: Pid) -> io::Result<Snapshot> {
+    read_within(HOLD_LIMIT, pid)
+}
+
+fn read_within(limit: Duration, pid: Pid) -> io::Result<Snapshot> {
     let started = Instant::now();
     let in_time = || {
-        let is_late = started.elapsed() > HOLD_LIMIT;
+        let is_late = started.elapsed() > limit;
         if is_late { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(()) }
     };
     let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
@@ -176,7 +180,7 @@ fn read_stat(stat: &str, fields: &mut BTreeMap<String, Vec<u8>>) {
 }
 
 /// Returns the fields of a `/proc/PID/stat` from the third.
-pub(super) fn stat_fields(stat: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn stat_fields(stat: &str) -> impl Iterator<Item = &str> {
     // The second field is the name of the program, which may contain spaces and parentheses.
     stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }
@@ -211,8 +215,16 @@ fn descriptors(dir: &Path, in_time: impl Fn() -> io::Result<()>) -> io::Result<S
     Ok(described?.join("; "))
 }
 
+/// Returns the arguments of a process.
+pub(crate) fn command_line(pid: i32) -> Option<Vec<Vec<u8>>> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let bytes = bytes.strip_suffix(b"\0")?;
+    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+}
+
 /// Returns the fields that differ between the runtime's process and the helper's.
-pub(in crate::direct) fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
+#[must_use]
+pub fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
     let by_name = |snapshot: &Snapshot| -> BTreeMap<String, Vec<u8>> {
         snapshot.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect()
     };
@@ -248,7 +260,7 @@ mod tests {
     fn a_process_does_not_differ_from_itself() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
-        let (first, second) = (read(pid), read(pid));
+        let (first, second) = (read_within(Duration::MAX, pid), read_within(Duration::MAX, pid));
         // The program ends with its input.
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -296,7 +308,7 @@ mod tests {
         let program = dir.path().join(OsStr::from_bytes(b"cat \xff)"));
         fs::copy("/bin/cat", &program).unwrap();
         let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let found = read(Pid::from_raw(child.id().cast_signed()).unwrap());
+        let found = read_within(Duration::MAX, Pid::from_raw(child.id().cast_signed()).unwrap());
         // The program ends with its input.
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -22,11 +22,11 @@ use rustix::thread::{
     set_keep_capabilities, set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid,
 };
 
-use super::namespaces::enter_cgroup_namespace;
-use super::sandbox::new_mount;
-use super::{now, sys};
-use crate::direct::pidfd::has_exited;
-use crate::direct::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS};
+use crate::namespaces::enter_cgroup_namespace;
+use crate::pidfd::has_exited;
+use crate::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, now};
+use crate::sandbox::new_mount;
+use crate::sys;
 
 /// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
 /// second only.
@@ -56,22 +56,22 @@ impl<T, E: Into<io::Error>> FailedStep<T> for Result<T, E> {
 
 /// A new process of the helper, with what it needs for a launch.
 #[derive(Debug)]
-pub(super) struct Child<'a> {
-    pub(super) argv: &'a [Vec<u8>],
-    pub(super) attributes: &'a Attributes,
-    pub(super) descriptors: &'a [OwnedFd; LAUNCH_DESCRIPTORS],
+pub(crate) struct Child<'a> {
+    pub(crate) argv: &'a [Vec<u8>],
+    pub(crate) attributes: &'a Attributes,
+    pub(crate) descriptors: &'a [OwnedFd; LAUNCH_DESCRIPTORS],
     /// Pidfd of the helper.
-    pub(super) helper: BorrowedFd<'a>,
+    pub(crate) helper: BorrowedFd<'a>,
     /// Pipe that gets a byte once the process is traced, if it must be.
-    pub(super) gate: Option<OwnedFd>,
+    pub(crate) gate: Option<OwnedFd>,
     /// The capabilities that the kernel knows. It refuses the others.
-    pub(super) known_capabilities: CapabilitySet,
+    pub(crate) known_capabilities: CapabilitySet,
 }
 
 impl Child<'_> {
     /// Runs the command in place of this process. Ends the process if a step fails, and reports the
     /// step on the status socket.
-    pub(super) fn run(mut self) -> ! {
+    pub(crate) fn run(mut self) -> ! {
         let [_, _, _, status, ..] = self.descriptors;
         let Err(error) = self.leave_helper().and_then(|()| self.execute());
         let _ = report(status, &ChildStatus { executed_at: 0, error: error.to_string() });
@@ -256,7 +256,7 @@ fn become_user(attributes: &Attributes, known_capabilities: CapabilitySet) -> Re
 }
 
 /// Returns the capabilities that the kernel knows.
-pub(super) fn known_capabilities() -> CapabilitySet {
+pub(crate) fn known_capabilities() -> CapabilitySet {
     each_capability(u64::MAX)
         .take_while(|capability| capability_is_in_bounding_set(*capability).is_ok())
         .collect()
