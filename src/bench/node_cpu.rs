@@ -43,8 +43,18 @@ impl NodeCpu {
 
     /// Returns the busy time in percent of the time of all cores; `None` if no time has passed.
     pub(super) fn busy_percent(self) -> Option<f64> {
+        self.busy_share().map(|share| share * 100.0)
+    }
+
+    /// Returns the busy time without that of an idle node in the same time.
+    pub(super) fn busy_beyond(self, idle_node: Self) -> Duration {
+        let of_idle_node = (self.busy + self.idle).mul_f64(idle_node.busy_share().unwrap_or_default());
+        self.busy.saturating_sub(of_idle_node)
+    }
+
+    fn busy_share(self) -> Option<f64> {
         let total = self.busy + self.idle;
-        (!total.is_zero()).then(|| self.busy.as_secs_f64() / total.as_secs_f64() * 100.0)
+        (!total.is_zero()).then(|| self.busy.as_secs_f64() / total.as_secs_f64())
     }
 }
 
@@ -83,5 +93,14 @@ mod tests {
         let used = after.since(before);
         assert_eq!((used.busy.as_millis(), used.idle), (100, Duration::ZERO));
         assert_eq!(NodeCpu::default().busy_percent(), None);
+    }
+    #[test]
+    fn busy_time_beyond_an_idle_node_excludes_its_share_of_the_same_time() {
+        // Of 10 s, the idle node is busy for a tenth.
+        let (used, idle_node) =
+            (node_cpu("cpu 300 0 0 700 0 0 0 0 0 0"), node_cpu("cpu 5 0 0 45 0 0 0 0 0 0"));
+        assert_eq!(used.busy_beyond(idle_node), Duration::from_secs(2));
+        assert_eq!(used.busy_beyond(used), Duration::ZERO);
+        assert_eq!(used.busy_beyond(NodeCpu::default()), Duration::from_secs(3));
     }
 }

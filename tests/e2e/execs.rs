@@ -199,12 +199,15 @@ fn a_storm_on_containerd_reports_served_calls_and_processor_time() {
     assert_eq!(report["containers"], json!([execs.pod.container]));
     let steps = report["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 2);
+    let idle = report["idleCpuPercent"].as_f64().unwrap();
+    assert!((0.0..=100.0).contains(&idle), "{report:#}");
     for (step, offered) in steps.iter().zip([4, 10]) {
         assert_eq!((&step["offered"], &step["served"]), (&json!(offered), &json!(offered)), "{step:#}");
         assert_eq!((&step["failures"], &step["nonzeroExits"]), (&json!([]), &json!(0)), "{step:#}");
         let percent = step["cpuPercent"].as_f64().unwrap();
         assert!(percent > 0.0 && percent <= 100.0, "{step:#}");
-        assert!(step["cpuMsPerServed"].as_f64().unwrap() > 0.0, "{step:#}");
+        // Other tests may have used as much processor time before the first step.
+        assert!(step["cpuMsPerServed"].as_f64().unwrap() >= 0.0, "{step:#}");
     }
     let all = wait_for("all calls are recorded", || Some(execs.all().len()).filter(|all| *all >= 19));
     assert_eq!(all, 19, "the container is called five times before the first step");

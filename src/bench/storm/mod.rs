@@ -7,6 +7,9 @@ mod target;
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
+use super::node_cpu::NodeCpu;
 use super::{BenchError, exec_sync_request};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::ExecSyncRequest;
@@ -18,6 +21,9 @@ pub use report::{
 };
 
 use target::StormTarget;
+
+/// Maximum time for which the processor time of the idle node is measured.
+const MAX_IDLE_DURATION: Duration = Duration::from_secs(10);
 
 /// Parameters of a storm of exec probes.
 #[derive(Clone, Debug)]
@@ -54,13 +60,21 @@ pub struct StormEndpoint {
 
 /// The part of a storm that begins.
 #[derive(Clone, Copy, Debug)]
-pub struct StormProgress<'a> {
-    /// Number of the step, from 1.
-    pub step: usize,
-    /// Offered calls per second.
-    pub rate: u32,
-    /// Name of the endpoint.
-    pub endpoint: &'a str,
+pub enum StormProgress<'a> {
+    /// The processor time of the node without calls is measured.
+    IdleNode {
+        /// Time for which it is measured.
+        duration: Duration,
+    },
+    /// Calls are offered to an endpoint.
+    Step {
+        /// Number of the step, from 1.
+        step: usize,
+        /// Offered calls per second.
+        rate: u32,
+        /// Name of the endpoint.
+        endpoint: &'a str,
+    },
 }
 
 impl StormSpec {
@@ -79,7 +93,7 @@ impl StormSpec {
     }
 }
 
-/// Runs the steps of a storm, one after the other. The part of a step for an endpoint begins when
+/// Measures the idle node, and runs the steps of a storm, one after the other. The part of a step for an endpoint begins when
 /// all calls of the previous part have ended. `on_progress` is called before each part.
 pub async fn run_storm(
     spec: &StormSpec,
@@ -92,12 +106,18 @@ pub async fn run_storm(
     for target in &mut targets {
         target.warm_up(spec).await?;
     }
+    let duration = spec.step_duration.min(MAX_IDLE_DURATION);
+    on_progress(StormProgress::IdleNode { duration });
+    let before = NodeCpu::read()?;
+    sleep(duration).await;
+    let idle_node = NodeCpu::read()?.since(before);
     for (step, &rate) in (1..).zip(&spec.rates) {
         let is_offered = |target: &&mut StormTarget| !(spec.until_saturated && target.is_saturated(spec));
         for target in targets.iter_mut().filter(is_offered) {
-            on_progress(StormProgress { step, rate, endpoint: target.name() });
-            target.step(spec, rate).await?;
+            on_progress(StormProgress::Step { step, rate, endpoint: target.name() });
+            target.step(spec, rate, idle_node).await?;
         }
     }
-    Ok(StormReport::new(spec, targets.into_iter().map(|target| target.into_result(spec)).collect()))
+    let results = targets.into_iter().map(|target| target.into_result(spec)).collect();
+    Ok(StormReport::new(spec, idle_node, results))
 }

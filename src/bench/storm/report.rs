@@ -27,6 +27,8 @@ pub struct StormReport {
     pub warm_up: usize,
     /// Time for which the calls of a step were offered, in milliseconds.
     pub duration_per_step_ms: u64,
+    /// Processor time of the node before the first step, in percent of all cores.
+    pub idle_cpu_percent: Option<f64>,
     /// Results of the endpoints.
     #[serde(flatten)]
     pub results: StormResults,
@@ -100,7 +102,8 @@ pub struct StormStep {
     pub lasted_ms: f64,
     /// Processor time of the node during the step, in percent of all cores.
     pub cpu_percent: Option<f64>,
-    /// Processor time of the node during the step, in milliseconds per served call.
+    /// Processor time of the node during the step beyond that of the idle node, in milliseconds per
+    /// served call.
     pub cpu_ms_per_served: Option<f64>,
     /// Median latency of the served calls, in milliseconds.
     pub p50_ms: Option<f64>,
@@ -145,7 +148,7 @@ pub enum SaturationReason {
 impl StormReport {
     /// Returns the report of these results, of which there is at least one. Compares all with the
     /// first.
-    pub(super) fn new(spec: &StormSpec, mut results: Vec<StormResult>) -> Self {
+    pub(super) fn new(spec: &StormSpec, idle_node: NodeCpu, mut results: Vec<StormResult>) -> Self {
         let results = if results.len() == 1 {
             StormResults::One(results.remove(0))
         } else {
@@ -162,6 +165,7 @@ impl StormReport {
             concurrency: spec.concurrency,
             warm_up: spec.warm_up,
             duration_per_step_ms: milliseconds(spec.step_duration),
+            idle_cpu_percent: idle_node.busy_percent(),
             results,
         }
     }
@@ -230,9 +234,16 @@ impl StormComparison {
 }
 
 impl StormStep {
-    /// Returns the results of a step that lasted so long, with the processor time of the node.
+    /// Returns the results of a step that lasted so long, with the processor time of the node, and of
+    /// the node before the first step.
     #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
-    pub(super) fn new(rate: u32, calls: StormCalls, lasted: Duration, cpu: NodeCpu) -> Self {
+    pub(super) fn new(
+        rate: u32,
+        calls: StormCalls,
+        lasted: Duration,
+        cpu: NodeCpu,
+        idle_node: NodeCpu,
+    ) -> Self {
         let StormCalls { mut latencies, nonzero_exits, failures } = calls;
         latencies.sort_unstable();
         let (served, failed) = (latencies.len(), failures.values().sum());
@@ -246,7 +257,8 @@ impl StormStep {
             nonzero_exits,
             lasted_ms: lasted.as_secs_f64() * 1e3,
             cpu_percent: cpu.busy_percent(),
-            cpu_ms_per_served: (served > 0).then(|| cpu.busy.as_secs_f64() * 1e3 / served as f64),
+            cpu_ms_per_served: (served > 0)
+                .then(|| cpu.busy_beyond(idle_node).as_secs_f64() * 1e3 / served as f64),
             p50_ms: percentile_ms(&latencies, 50),
             p90_ms: percentile_ms(&latencies, 90),
             p99_ms: percentile_ms(&latencies, 99),
@@ -280,7 +292,7 @@ mod tests {
             nonzero_exits: 0,
             failures: [("timeout".to_owned(), failed)].into(),
         };
-        StormStep::new(rate, calls, Duration::from_secs(1), NodeCpu::default())
+        StormStep::new(rate, calls, Duration::from_secs(1), NodeCpu::default(), NodeCpu::default())
     }
 
     /// Returns the report of endpoints with these names and steps.
@@ -303,7 +315,7 @@ mod tests {
         let results = endpoints.into_iter().zip(&spec.endpoints).map(|((_, steps), endpoint)| {
             StormResult::new(&spec, endpoint, endpoint.containers.clone(), steps)
         });
-        StormReport::new(&spec, results.collect())
+        StormReport::new(&spec, NodeCpu::default(), results.collect())
     }
 
     fn saturation(steps: Vec<StormStep>) -> Option<Saturation> {
@@ -329,8 +341,11 @@ mod tests {
             nonzero_exits: 3,
             failures: [("timeout".to_owned(), 4), ("UNAVAILABLE".to_owned(), 2)].into(),
         };
-        let cpu = NodeCpu { busy: Duration::from_secs(3), ..NodeCpu::default() };
-        let step = StormStep::new(50, calls, Duration::from_millis(2500), cpu);
+        let [cpu, idle_node] = [(3100, 1900), (20, 980)].map(|(busy, idle)| NodeCpu {
+            busy: Duration::from_millis(busy),
+            idle: Duration::from_millis(idle),
+        });
+        let step = StormStep::new(50, calls, Duration::from_millis(2500), cpu, idle_node);
         assert_eq!((step.offered, step.served, step.failed, step.nonzero_exits), (106, 100, 6, 3));
         let failures: Vec<_> = step.failures.iter().map(|it| (it.kind.as_str(), it.count)).collect();
         assert_eq!(failures, [("UNAVAILABLE", 2), ("timeout", 4)]);

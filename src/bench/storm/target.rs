@@ -55,7 +55,12 @@ impl<'a> StormTarget<'a> {
     }
 
     /// Offers calls at a rate, and adds the step to the results when all have ended.
-    pub(super) async fn step(&mut self, spec: &StormSpec, rate: u32) -> Result<(), BenchError> {
+    pub(super) async fn step(
+        &mut self,
+        spec: &StormSpec,
+        rate: u32,
+        idle_node: NodeCpu,
+    ) -> Result<(), BenchError> {
         let deadline = spec.deadline();
         let load = StormLoad { rate, duration: spec.step_duration, concurrency: spec.concurrency, deadline };
         let (before, began) = (NodeCpu::read()?, Instant::now());
@@ -67,7 +72,8 @@ impl<'a> StormTarget<'a> {
             async move { client.exec_sync(request).await }
         });
         let calls = calls.await;
-        self.steps.push(StormStep::new(rate, calls, began.elapsed(), NodeCpu::read()?.since(before)));
+        let cpu = NodeCpu::read()?.since(before);
+        self.steps.push(StormStep::new(rate, calls, began.elapsed(), cpu, idle_node));
         Ok(())
     }
 

@@ -157,9 +157,16 @@ impl StormArgs {
         };
         let (steps, duration) = (spec.rates.len(), format::duration(spec.step_duration));
         let is_comparison = spec.endpoints.len() > 1;
-        let on_progress = |StormProgress { step, rate, endpoint }: StormProgress| {
-            let endpoint = if is_comparison { format!(", {endpoint}") } else { String::new() };
-            note(&format!("step {step} of {steps}{endpoint}: a rate of {rate} per second for {duration}"));
+        let on_progress = |progress: StormProgress| match progress {
+            StormProgress::IdleNode { duration } => {
+                note(&format!("the idle node: no calls for {}", format::duration(duration)));
+            }
+            StormProgress::Step { step, rate, endpoint } => {
+                let endpoint = if is_comparison { format!(", {endpoint}") } else { String::new() };
+                note(&format!(
+                    "step {step} of {steps}{endpoint}: a rate of {rate} per second for {duration}"
+                ));
+            }
         };
         run_storm(&spec, on_progress).await.map_err(CliError::from_display)
     }

@@ -13,8 +13,8 @@ const MIN_FAILURES_WIDTH: usize = 20;
 /// Text of a cell without a value.
 const NONE: &str = "-";
 
-/// Returns the table of the steps, lines about the saturation, and the comparison of several
-/// endpoints.
+/// Returns the table of the steps, lines about the idle node and the saturation, and the comparison
+/// of several endpoints.
 pub(super) fn text(report: &StormReport, screen: Screen) -> String {
     let endpoints = report.endpoints();
     let is_comparison = endpoints.len() > 1;
@@ -41,6 +41,9 @@ pub(super) fn text(report: &StormReport, screen: Screen) -> String {
     let rows: Vec<Vec<Cell>> = steps.into_iter().map(|(name, step)| row(name, step)).collect();
     let mut text = Table::new(columns, screen).render_complete(&rows, MIN_FAILURES_WIDTH);
     text.push('\n');
+    if let Some(percent) = report.idle_cpu_percent {
+        let _ = writeln!(text, "the idle node uses {percent:.1} % of CPU, which CPU/SERVED excludes");
+    }
     for endpoint in endpoints {
         let nonzero: usize = endpoint.steps.iter().map(|step| step.nonzero_exits).sum();
         if nonzero > 0 {
@@ -178,6 +181,7 @@ mod tests {
             concurrency: 200,
             warm_up: 5,
             duration_per_step_ms: 10_000,
+            idle_cpu_percent: Some(1.25),
             results,
         }
     }
@@ -210,7 +214,9 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "RATE  OFFERED  SERVED  FAILED     CPU  CPU/SERVED     P50     P90     P99");
         assert_eq!(lines[1], "   5       50      50       0  12.3 %      28.0ms  35.0ms  52.5ms  70.0ms");
-        assert_eq!(lines[2..], ["", "unix:///run/a.sock does not saturate up to a rate of 5 per second"]);
+        let idle = "the idle node uses 1.2 % of CPU, which CPU/SERVED excludes";
+        let saturation = "unix:///run/a.sock does not saturate up to a rate of 5 per second";
+        assert_eq!(lines[2..], ["", idle, saturation]);
     }
 
     #[test]
