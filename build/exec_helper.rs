@@ -10,25 +10,51 @@ const PACKAGE: &str = "probeshim-exec-helper";
 /// Builds the helper in a directory of its own, because cargo has locked that of probeshim. Returns
 /// the path of the program.
 pub(crate) fn build(root: &Path, out: &Path) -> PathBuf {
-    let variable = |name| env::var(name).expect("cargo sets it");
     let target = variable("TARGET");
     // The directory of the profile `dev` is `debug`.
-    let (profile, built) = match variable("PROFILE").as_str() {
+    let (profile, profile_dir) = match variable("PROFILE").as_str() {
         "release" => ("exec-helper", "exec-helper"),
         _ => ("dev", "debug"),
     };
-    let directory = out.join("exec-helper");
+    let target_dir = out.join("exec-helper");
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.arg("build").arg("--manifest-path").arg(root.join("exec-helper/Cargo.toml"));
+    // The versions of the dependencies are those of probeshim.
+    cargo.args(["build", "--locked", "--bin", PACKAGE, "--profile", profile, "--target", &target]);
     cargo
-        .args(["--bin", PACKAGE, "--profile", profile, "--target", &target])
+        .arg("--manifest-path")
+        .arg(root.join("exec-helper/Cargo.toml"))
         .arg("--target-dir")
-        .arg(&directory);
-    // probeshim has the same dependencies, which cargo has fetched.
-    cargo.args(["--locked", "--offline"]);
-    // clippy's wrapper of the compiler.
+        .arg(&target_dir);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&target)).env("CARGO_BUILD_BUILD_DIR", &target_dir);
+    // As in a release.
+    cargo.env("CARGO_PROFILE_DEV_PANIC", "abort");
+    // Clippy's wrapper would check the helper, which it does elsewhere.
     cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
     let status = cargo.status().unwrap_or_else(|error| panic!("cannot run {cargo:?}: {error}"));
     assert!(status.success(), "{cargo:?} failed: {status}");
-    directory.join(target).join(built).join(PACKAGE)
+    target_dir.join(target).join(profile_dir).join(PACKAGE)
+}
+
+/// Returns the flags of the compiler: those of probeshim, or by default for a static program. It
+/// has fewer mappings, which each command begins with a copy of.
+fn flags(target: &str) -> String {
+    let given = variable("CARGO_ENCODED_RUSTFLAGS");
+    // The instrumentation of a fuzzer does not link with LTO, and no fuzzer starts the helper.
+    let is_default = given.is_empty() || env::var_os("CARGO_CFG_FUZZING").is_some();
+    match is_default {
+        true if target == variable("HOST") && has_static_libc() => "-Ctarget-feature=+crt-static".to_owned(),
+        true => String::new(),
+        false => given,
+    }
+}
+
+/// Returns whether this machine has the C library for static programs.
+fn has_static_libc() -> bool {
+    let found = Command::new("cc").arg("-print-file-name=libc.a").output();
+    // The linker prints the bare name of a file that it does not find.
+    found.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_absolute())
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"))
 }

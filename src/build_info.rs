@@ -1,4 +1,4 @@
-//! Version of this program, and the commit and date of its sources, which `build.rs` determines.
+//! Version of this program, and the commit and date of its sources, as the build script passes them.
 
 use std::sync::LazyLock;
 

@@ -26,3 +26,6 @@ mod watch;
 
 pub use helper::run;
 pub use snapshot::differences;
+
+/// Name of the helper's process and of its program in memory.
+pub const PROCESS_NAME: &str = "probeshim-exec";

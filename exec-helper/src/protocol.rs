@@ -292,8 +292,7 @@ impl HelperRequest {
 }
 
 impl HelperReply {
-    #[must_use]
-    pub fn for_event(event: HelperEvent) -> Self {
+    pub(crate) fn for_event(event: HelperEvent) -> Self {
         Self { event: Some(event) }
     }
 }
@@ -326,8 +325,7 @@ impl Drop for Watch {
 }
 
 /// Returns the time in the unit of the messages: nanoseconds since 1970.
-#[must_use]
-pub fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,7 @@
 //! in containers must not have others than the runtime's. So the helper keeps these, and is
 //! confined by namespaces, which a child does not get.
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -21,10 +21,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::set_name;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use crate::sys;
-
-/// Name of the helper's process in `ps` and `top`.
-const NAME: &CStr = c"probeshim-exec";
+use crate::{PROCESS_NAME, sys};
 
 /// Signals that end a process and that users send to probeshim. A handler without effect keeps the
 /// helper alive until probeshim has ended, and does not outlive an exec.
@@ -32,7 +29,7 @@ const HANDLED_SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 
 /// Confines this process. `socket` stays open, and no other descriptor.
 pub(crate) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set_name(NAME)?;
+    set_name(&CString::new(PROCESS_NAME)?)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // A signal of probeshim's terminal does not reach the helper. A process that already leads a
     // session has no such terminal.

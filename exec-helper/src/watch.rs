@@ -10,11 +10,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::time::Instant;
 
 use crate::pidfd::has_exited;
 use crate::protocol::{NotRecorded, Watch};

@@ -46,10 +46,10 @@ impl NodeCpu {
         self.busy_share().map(|share| share * 100.0)
     }
 
-    /// Returns the busy time without that of an idle node in the same time.
+    /// Returns the busy time that exceeds that of an idle node in the same time.
     pub(super) fn busy_beyond(self, idle_node: Self) -> Duration {
-        let of_idle_node = (self.busy + self.idle).mul_f64(idle_node.busy_share().unwrap_or_default());
-        self.busy.saturating_sub(of_idle_node)
+        let idle_busy = (self.busy + self.idle).mul_f64(idle_node.busy_share().unwrap_or_default());
+        self.busy.saturating_sub(idle_busy)
     }
 
     fn busy_share(self) -> Option<f64> {
@@ -94,6 +94,7 @@ mod tests {
         assert_eq!((used.busy.as_millis(), used.idle), (100, Duration::ZERO));
         assert_eq!(NodeCpu::default().busy_percent(), None);
     }
+
     #[test]
     fn busy_time_beyond_an_idle_node_excludes_its_share_of_the_same_time() {
         // Of 10 s, the idle node is busy for a tenth.

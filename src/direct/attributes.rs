@@ -37,7 +37,7 @@ const NOTIFY: u32 = 0x7fc0_0000;
 const ACTION: u32 = 0xffff_0000;
 
 /// Returns the attributes of commands in a container.
-pub(super) fn attributes(
+pub(super) fn attributes_for_container(
     container_id: &str,
     spec: &ContainerSpec,
     recorded: &Recorded,
@@ -83,6 +83,7 @@ pub(super) fn attributes(
         unknown_home: runtime.unknown_home(home(environ)).as_bytes().to_vec(),
     })
 }
+
 /// OCI runtime whose processes the helper can imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OciRuntime {
@@ -198,7 +199,7 @@ mod tests {
     fn attributes_come_from_the_specification_and_from_the_recorded_process() {
         let mut recorded = recorded(|_| None);
         recorded.filters.push(filter(&[(0x20, NOTIFY), (RETURN, 0x7fff_0000)]));
-        let found = attributes("c1", &spec(), &recorded).unwrap();
+        let found = attributes_for_container("c1", &spec(), &recorded).unwrap();
         assert_eq!((found.uid, found.gid, &found.groups[..]), (33, 44, &[5, 6][..]));
         assert_eq!((found.umask, found.oom_score_adj), (0o27, -997));
         assert_eq!(found.ignored_signals, 1 << 12);
@@ -212,18 +213,19 @@ mod tests {
 
     #[test]
     fn a_command_of_crun_joins_no_keyring_its_group_owns_its_streams_and_unknown_users_have_no_home() {
-        let runc = attributes("c1", &spec(), &recorded(|_| None)).unwrap();
+        let runc = attributes_for_container("c1", &spec(), &recorded(|_| None)).unwrap();
         assert_eq!((runc.keyring.as_deref(), runc.stream_gid), (Some("_ses.c1"), None));
         assert_eq!(runc.unknown_home, b"/");
         let recorded = Recorded { runtime: "crun".to_owned(), ..recorded(|_| None) };
-        let crun = attributes("c1", &spec(), &recorded).unwrap();
+        let crun = attributes_for_container("c1", &spec(), &recorded).unwrap();
         assert_eq!((crun.keyring.as_deref(), crun.stream_gid), (None, Some(44)));
         assert_eq!(crun.unknown_home, b"", "the record has another HOME than /");
     }
 
     #[test]
     fn a_record_that_cannot_be_imitated_is_refused_with_the_reason() {
-        let reason = |recorded: &Recorded| attributes("c1", &spec(), recorded).unwrap_err().to_string();
+        let reason =
+            |recorded: &Recorded| attributes_for_container("c1", &spec(), recorded).unwrap_err().to_string();
         let mut foreign = recorded(|_| None);
         "kata".clone_into(&mut foreign.runtime);
         assert!(reason(&foreign).contains("kata"), "{}", reason(&foreign));

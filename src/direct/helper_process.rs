@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use exec_helper::PROCESS_NAME;
 use exec_helper::packet::{MAX_PACKET_BYTES, receive, send, socket_pair};
 use exec_helper::protocol::{
     Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, Launch, NotRecorded, NotStarted,
@@ -27,9 +28,6 @@ use super::verification::Argv;
 
 /// The helper's program.
 const PROGRAM: &[u8] = include_bytes!(env!("PROBESHIM_EXEC_HELPER"));
-
-/// Name of the helper's program in `/proc/PID/exe` and `ps`.
-const NAME: &str = "probeshim-exec";
 
 /// Time between two pings of a helper that has work.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -88,7 +86,7 @@ impl HelperProcess {
         let socket = Arc::new(UnixStream::from_std(our_socket)?);
         // The descriptor closes at the exec, after the kernel has opened the program.
         let mut command = tokio::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        command.arg0(NAME).env_clear().current_dir("/");
+        command.arg0(PROCESS_NAME).env_clear().current_dir("/");
         command.stdin(Stdio::from(helper_socket)).stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut process = command.spawn()?;
         let pid = process.id().unwrap_or_default();
@@ -283,7 +281,8 @@ fn lock(pending: &Mutex<Pending>) -> MutexGuard<'_, Pending> {
 fn sealed_program() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know the flag, and allow the exec of every file in memory.
-    let file = memfd_create(NAME, flags | MemfdFlags::EXEC).or_else(|_| memfd_create(NAME, flags))?;
+    let file = memfd_create(PROCESS_NAME, flags | MemfdFlags::EXEC)
+        .or_else(|_| memfd_create(PROCESS_NAME, flags))?;
     let mut file = File::from(file);
     file.write_all(PROGRAM)?;
     fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;

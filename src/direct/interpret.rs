@@ -4,7 +4,7 @@ use exec_helper::differences;
 use exec_helper::protocol::{Capabilities, ChildStatus, HelperReply, HelperRequest, Recorded, Snapshot};
 use prost::Message as _;
 
-use super::attributes::attributes;
+use super::attributes::attributes_for_container;
 use super::spec::ContainerSpec;
 
 /// Decodes bytes as each kind of message, and derives the attributes of a record and the
@@ -25,7 +25,7 @@ pub fn interpret(bytes: &[u8]) {
         has_home: false,
         filter_flags: 0,
     };
-    let _ = attributes("container", &spec, &recorded);
+    let _ = attributes_for_container("container", &spec, &recorded);
     let snapshot = recorded.snapshot.unwrap_or_default();
     let _ = differences(&snapshot, &Snapshot::default());
     let _ = differences(&Snapshot::default(), &snapshot);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
-use super::attributes::attributes;
+use super::attributes::attributes_for_container;
 use super::helper_process::PendingWatch;
 use super::init_process::{InitProcess, unified};
 use super::inspection::Inspected;
@@ -129,8 +129,8 @@ impl Record {
     /// Creates a record from that of the helper. The error is the reason for which the container
     /// needs the runtime.
     fn new(inspected: &Inspected, recorded: Recorded) -> Result<Self, String> {
-        let attributes =
-            attributes(&inspected.id, &inspected.spec, &recorded).map_err(|error| error.to_string())?;
+        let attributes = attributes_for_container(&inspected.id, &inspected.spec, &recorded)
+            .map_err(|error| error.to_string())?;
         let snapshot = recorded.snapshot.unwrap_or_default();
         let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
         let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;

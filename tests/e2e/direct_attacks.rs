@@ -9,15 +9,12 @@ use fixtures::need;
 use fixtures::pod::Pod;
 use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::{Execs, process_with};
+use fixtures::shim::EXEC_HELPER;
 use fixtures::wait::wait_for;
-use procfs::process::all_processes;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::json;
 
 use crate::direct::{direct_in, verified};
-
-/// Name of the helper's process.
-const HELPER: &str = "probeshim-exec";
 
 /// Looks at each process of its pid namespace without pause: opens its program, its memory and its
 /// descriptors. Writes down what it could open, and what it could overwrite.
@@ -48,17 +45,7 @@ done"#;
 
 /// Returns the running helper of a probeshim.
 fn helper(execs: &Execs) -> Pid {
-    wait_for("the helper runs", || helper_of(execs.shim.pid()))
-}
-
-/// Returns the helper that the probeshim with this pid has started, if it runs.
-pub(crate) fn helper_of(probeshim: u32) -> Option<Pid> {
-    all_processes().unwrap().flatten().find_map(|process| {
-        let stat = process.stat().ok()?;
-        (stat.comm == HELPER && stat.ppid == probeshim.cast_signed())
-            .then_some(stat.pid)
-            .and_then(Pid::from_raw)
-    })
+    wait_for("the helper runs", || execs.shim.exec_helper())
 }
 
 #[test]
@@ -108,7 +95,7 @@ fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_o
     }
     set(before);
     assert_eq!(execs.exec(&["true"], 60)["policy"], json!(["direct"]));
-    assert_eq!(helper_of(execs.shim.pid()), Some(helper));
+    assert_eq!(execs.shim.exec_helper(), Some(helper));
     execs.end();
 }
 
@@ -159,7 +146,7 @@ fn a_neighbour_that_may_trace_processes_sees_only_namespaces_of_containers() {
         let call = execs.exec(&["true"], 60);
         assert_eq!(call["policy"], json!(["direct"]), "{call}");
         let seen = fs::read_to_string(&file).unwrap_or_default();
-        (seen.lines().filter(|line| line.starts_with(HELPER)).count() >= 10).then_some(seen)
+        (seen.lines().filter(|line| line.starts_with(EXEC_HELPER)).count() >= 10).then_some(seen)
     });
     let seen: BTreeSet<&str> = seen.lines().filter_map(|line| line.split(' ').next_back()).collect();
     let namespace = |pid: i64| {

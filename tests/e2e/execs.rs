@@ -207,7 +207,8 @@ fn a_storm_on_containerd_reports_served_calls_and_processor_time() {
         let percent = step["cpuPercent"].as_f64().unwrap();
         assert!(percent > 0.0 && percent <= 100.0, "{step:#}");
         // Other tests may have used as much processor time before the first step.
-        assert!(step["cpuMsPerServed"].as_f64().unwrap() >= 0.0, "{step:#}");
+        let cpu = &step["cpuMsPerServed"];
+        assert!(cpu.is_null() || cpu.as_f64().unwrap() > 0.0, "{step:#}");
     }
     let all = wait_for("all calls are recorded", || Some(execs.all().len()).filter(|all| *all >= 19));
     assert_eq!(all, 19, "the container is called five times before the first step");

@@ -164,17 +164,20 @@ fn defined_types(tokens: TokenStream) -> BTreeSet<String> {
     found
 }
 
-/// Returns the sources with their paths below `src`.
+/// Returns the sources with their paths below `src`, or with those of the exec helper.
 fn sources() -> Vec<(PathBuf, TokenStream)> {
     let source = layout::source();
+    let root = source.parent().unwrap();
     let mut files = Vec::new();
     layout::collect(&source, &mut files);
+    layout::collect(&root.join("exec-helper/src"), &mut files);
     files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
     files
         .into_iter()
         .map(|file| {
             let tokens = fs::read_to_string(&file).unwrap().parse().unwrap();
-            (file.strip_prefix(&source).unwrap().to_owned(), tokens)
+            let path = file.strip_prefix(&source).or_else(|_| file.strip_prefix(root)).unwrap();
+            (path.to_owned(), tokens)
         })
         .collect()
 }

@@ -5,6 +5,7 @@
 
 mod chaos;
 mod direct;
+mod direct_limits;
 mod disk;
 mod install;
 mod payload;

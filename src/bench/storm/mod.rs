@@ -93,8 +93,9 @@ impl StormSpec {
     }
 }
 
-/// Measures the idle node, and runs the steps of a storm, one after the other. The part of a step for an endpoint begins when
-/// all calls of the previous part have ended. `on_progress` is called before each part.
+/// Measures the idle node, then runs the steps of a storm, one after the other. The part of a step
+/// for an endpoint begins when all calls of the previous part have ended. `on_progress` is called
+/// before each part.
 pub async fn run_storm(
     spec: &StormSpec,
     mut on_progress: impl FnMut(StormProgress),

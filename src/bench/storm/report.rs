@@ -103,7 +103,7 @@ pub struct StormStep {
     /// Processor time of the node during the step, in percent of all cores.
     pub cpu_percent: Option<f64>,
     /// Processor time of the node during the step beyond that of the idle node, in milliseconds per
-    /// served call.
+    /// served call. `None` if the idle node used as much.
     pub cpu_ms_per_served: Option<f64>,
     /// Median latency of the served calls, in milliseconds.
     pub p50_ms: Option<f64>,
@@ -234,8 +234,8 @@ impl StormComparison {
 }
 
 impl StormStep {
-    /// Returns the results of a step that lasted so long, with the processor time of the node, and of
-    /// the node before the first step.
+    /// Returns the results of a step that lasted so long. `cpu` is the processor time of the node
+    /// during the step, and `idle_node` that before the first step.
     #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
     pub(super) fn new(
         rate: u32,
@@ -248,6 +248,9 @@ impl StormStep {
         latencies.sort_unstable();
         let (served, failed) = (latencies.len(), failures.values().sum());
         let failures = failures.into_iter().map(|(kind, count)| FailureCount { kind, count });
+        // The node may have been busier before the first step than during this one.
+        let busy = Some(cpu.busy_beyond(idle_node)).filter(|busy| served > 0 && !busy.is_zero());
+        let cpu_ms_per_served = busy.map(|busy| busy.as_secs_f64() * 1e3 / served as f64);
         Self {
             rate,
             offered: served + failed,
@@ -257,8 +260,7 @@ impl StormStep {
             nonzero_exits,
             lasted_ms: lasted.as_secs_f64() * 1e3,
             cpu_percent: cpu.busy_percent(),
-            cpu_ms_per_served: (served > 0)
-                .then(|| cpu.busy_beyond(idle_node).as_secs_f64() * 1e3 / served as f64),
+            cpu_ms_per_served,
             p50_ms: percentile_ms(&latencies, 50),
             p90_ms: percentile_ms(&latencies, 90),
             p99_ms: percentile_ms(&latencies, 99),

@@ -143,7 +143,7 @@ fn totals(topics: &[ParityTopic]) -> String {
 /// Returns the names of all test functions of this repository.
 fn test_functions() -> BTreeSet<String> {
     let mut files = Vec::new();
-    for directory in ["src", "tests"] {
+    for directory in ["exec-helper/src", "src", "tests"] {
         layout::collect(&root().join(directory), &mut files);
     }
     let attribute =
