@@ -1,4 +1,4 @@
-//! Version of this program, and the commit and date of its sources, as the build script passes them.
+//! Version of this program, and the commit and date of its sources, from the build script.
 
 use std::sync::LazyLock;
 
