@@ -117,8 +117,8 @@ parity:
 differential:
 	@tests/run differential
 
-# Pods behind probeshim in a virtual machine with systemd, cgroup v2 and AppArmor, installations and upgrades. About twenty
-# minutes; the first time two more, to build its disk.
+# Pods behind probeshim in a virtual machine with systemd, cgroup v2 and AppArmor, installations, upgrades, and direct exec.
+# About 25 minutes; the first time two more, to build its disk.
 vm-test:
 	@tests/run vm
 

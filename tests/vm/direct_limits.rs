@@ -19,7 +19,7 @@ const RUNTIME: &str = "DIRECT_LIMITS_RUNTIME";
 const SLICE: &str = "chaos.slice";
 
 /// Number of commands.
-const EXECS: usize = 180;
+const EXECS: usize = 120;
 
 /// In a virtual machine, or on the node of `DIRECT_LIMITS_RUNTIME`.
 #[tokio::test]
