@@ -35,17 +35,17 @@ pub(crate) fn build(root: &Path, out: &Path) -> PathBuf {
     target_dir.join(target).join(profile_dir).join(PACKAGE)
 }
 
-/// Returns the flags of the compiler: those of probeshim, or by default for a static program. It
-/// has fewer mappings, which each command begins with a copy of.
+/// Returns the flags of the compiler: those of probeshim, or by default for a static program. Each
+/// command begins with a copy of the helper's mappings, of which a static program has fewer.
 fn flags(target: &str) -> String {
     let given = variable("CARGO_ENCODED_RUSTFLAGS");
     // The instrumentation of a fuzzer does not link with LTO, and no fuzzer starts the helper.
-    let is_default = given.is_empty() || env::var_os("CARGO_CFG_FUZZING").is_some();
-    match is_default {
-        true if target == variable("HOST") && has_static_libc() => "-Ctarget-feature=+crt-static".to_owned(),
-        true => String::new(),
-        false => given,
+    let is_fuzzing = env::var_os("CARGO_CFG_FUZZING").is_some();
+    if !given.is_empty() && !is_fuzzing {
+        return given;
     }
+    let is_static = target == variable("HOST") && has_static_libc();
+    if is_static { "-Ctarget-feature=+crt-static".to_owned() } else { String::new() }
 }
 
 /// Returns whether this machine has the C library for static programs.

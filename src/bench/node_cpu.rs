@@ -46,6 +46,11 @@ impl NodeCpu {
         self.busy_share().map(|share| share * 100.0)
     }
 
+    /// Returns the one of two measurements in which the node was less busy.
+    pub(super) fn quieter(self, other: Self) -> Self {
+        if other.busy_share() < self.busy_share() { other } else { self }
+    }
+
     /// Returns the busy time that exceeds that of an idle node in the same time.
     pub(super) fn busy_beyond(self, idle_node: Self) -> Duration {
         let idle_busy = (self.busy + self.idle).mul_f64(idle_node.busy_share().unwrap_or_default());
@@ -103,5 +108,6 @@ mod tests {
         assert_eq!(used.busy_beyond(idle_node), Duration::from_secs(2));
         assert_eq!(used.busy_beyond(used), Duration::ZERO);
         assert_eq!(used.busy_beyond(NodeCpu::default()), Duration::from_secs(3));
+        assert_eq!([used.quieter(idle_node), idle_node.quieter(used)], [idle_node; 2]);
     }
 }

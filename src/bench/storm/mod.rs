@@ -22,8 +22,11 @@ pub use report::{
 
 use target::StormTarget;
 
-/// Maximum time for which the processor time of the idle node is measured.
-const MAX_IDLE_DURATION: Duration = Duration::from_secs(10);
+/// Maximum number of samples of the idle node.
+const MAX_IDLE_SAMPLES: u32 = 10;
+
+/// Time of each sample of the idle node.
+const IDLE_SAMPLE: Duration = Duration::from_secs(1);
 
 /// Parameters of a storm of exec probes.
 #[derive(Clone, Debug)]
@@ -88,6 +91,11 @@ impl StormSpec {
         self.timeout() + RUNTIME_REQUEST_TIMEOUT
     }
 
+    /// Returns the number of samples of the idle node, which take as long as a step, or less.
+    fn idle_samples(&self) -> u32 {
+        u32::try_from(self.step_duration.as_secs()).unwrap_or(u32::MAX).clamp(1, MAX_IDLE_SAMPLES)
+    }
+
     fn request(&self, container: &str) -> ExecSyncRequest {
         exec_sync_request(container, &self.command, self.timeout_seconds.into())
     }
@@ -107,11 +115,9 @@ pub async fn run_storm(
     for target in &mut targets {
         target.warm_up(spec).await?;
     }
-    let duration = spec.step_duration.min(MAX_IDLE_DURATION);
-    on_progress(StormProgress::IdleNode { duration });
-    let before = NodeCpu::read()?;
-    sleep(duration).await;
-    let idle_node = NodeCpu::read()?.since(before);
+    let samples = spec.idle_samples();
+    on_progress(StormProgress::IdleNode { duration: samples * IDLE_SAMPLE });
+    let idle_node = idle_node(samples).await?;
     for (step, &rate) in (1..).zip(&spec.rates) {
         let is_offered = |target: &&mut StormTarget| !(spec.until_saturated && target.is_saturated(spec));
         for target in targets.iter_mut().filter(is_offered) {
@@ -121,4 +127,17 @@ pub async fn run_storm(
     }
     let results = targets.into_iter().map(|target| target.into_result(spec)).collect();
     Ok(StormReport::new(spec, idle_node, results))
+}
+
+/// Returns the processor time of the node in the quietest of several samples: at first, it may
+/// still clean up after the calls of the warm-up.
+async fn idle_node(samples: u32) -> Result<NodeCpu, BenchError> {
+    let mut quietest: Option<NodeCpu> = None;
+    for _ in 0..samples {
+        let before = NodeCpu::read()?;
+        sleep(IDLE_SAMPLE).await;
+        let sample = NodeCpu::read()?.since(before);
+        quietest = Some(quietest.map_or(sample, |quietest| quietest.quieter(sample)));
+    }
+    Ok(quietest.unwrap_or_default())
 }

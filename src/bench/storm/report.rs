@@ -27,7 +27,8 @@ pub struct StormReport {
     pub warm_up: usize,
     /// Time for which the calls of a step were offered, in milliseconds.
     pub duration_per_step_ms: u64,
-    /// Processor time of the node before the first step, in percent of all cores.
+    /// Processor time of the node in its quietest second before the first step, in percent of all
+    /// cores.
     pub idle_cpu_percent: Option<f64>,
     /// Results of the endpoints.
     #[serde(flatten)]
