@@ -20,15 +20,12 @@ pub(crate) fn build(root: &Path, out: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     // The versions of the dependencies are those of probeshim.
     cargo.args(["build", "--locked", "--bin", PACKAGE, "--profile", profile, "--target", &target]);
-    cargo
-        .arg("--manifest-path")
-        .arg(root.join("exec-helper/Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target_dir);
+    cargo.arg("--manifest-path").arg(root.join("exec-helper/Cargo.toml"));
+    cargo.arg("--target-dir").arg(&target_dir);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(&target)).env("CARGO_BUILD_BUILD_DIR", &target_dir);
-    // As in a release.
+    // Releases abort too, so that tests see how a helper ends.
     cargo.env("CARGO_PROFILE_DEV_PANIC", "abort");
-    // Clippy's wrapper would check the helper, which it does elsewhere.
+    // Clippy sets it, and checks the helper with the rest of the workspace.
     cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
     let status = cargo.status().unwrap_or_else(|error| panic!("cannot run {cargo:?}: {error}"));
     assert!(status.success(), "{cargo:?} failed: {status}");

@@ -317,8 +317,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join(OsStr::from_bytes(b"cat \xff)"));
         fs::copy("/bin/cat", &program).unwrap();
-        let [found, _] = read_twice(&program);
-        assert!(found.text("stat/nice").is_some(), "{found:?}");
+        let ([found, _], [usual, _]) = (read_twice(&program), read_twice("cat"));
+        for (name, _) in STAT {
+            let name = format!("stat/{name}");
+            assert_eq!(found.text(&name), usual.text(&name), "{name}");
+        }
     }
 
     #[test]

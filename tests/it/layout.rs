@@ -221,7 +221,7 @@ pub(super) fn source() -> PathBuf {
 }
 
 /// Returns the directory of the exec helper's sources.
-fn helper_source() -> PathBuf {
+pub(super) fn helper_source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("exec-helper/src")
 }
 

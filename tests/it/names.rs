@@ -170,7 +170,7 @@ fn sources() -> Vec<(PathBuf, TokenStream)> {
     let root = source.parent().unwrap();
     let mut files = Vec::new();
     layout::collect(&source, &mut files);
-    layout::collect(&root.join("exec-helper/src"), &mut files);
+    layout::collect(&layout::helper_source(), &mut files);
     files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
     files
         .into_iter()

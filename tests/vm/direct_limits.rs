@@ -35,7 +35,9 @@ async fn no_command_is_lost_or_executed_twice_while_memory_and_processes_are_lim
     let vm = need!(Vm::new());
     let outcome = vm.run(need!(payload()));
     assert_eq!(outcome.exit_code, 0, "{}", outcome.log);
-    println!("{}", outcome.text("chaos"));
+    let summary = outcome.text("chaos");
+    assert!(summary.contains("commands succeeded"), "{summary}");
+    println!("{summary}");
 }
 
 fn payload() -> Result<Payload, String> {
