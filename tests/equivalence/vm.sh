@@ -5,7 +5,7 @@
 mkdir sealed
 for runtime in runc crun; do
   perl seal.pl "$(command -v $runtime)" "sealed/$runtime" &
-  until [ -e "sealed/$runtime" ]; do sleep 0.1; done
+  wait_until [ -e "sealed/$runtime" ]
 done
 apparmor_parser --add apparmor
 cat handlers.toml >>"$node/containerd.toml"

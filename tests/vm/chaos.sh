@@ -21,12 +21,6 @@ killed() {
   wait "$pid" 2>/dev/null || true
 }
 
-# wait_endpoint SOCKET: waits until the kubelet runs with this endpoint, and answers.
-wait_endpoint() {
-  until [ "$(kubelet_endpoint)" = "unix://$1" ]; do sleep 0.2; done
-  wait_kubelet
-}
-
 drop_in=/etc/systemd/system/kubelet.service.d/zz-probeshim.conf
 repeat=(probeshim install --kubelet --yes --confirm 10m)
 : >out/rounds
@@ -47,7 +41,7 @@ for round in $(seq "$(cat rounds)"); do
     wait_kubelet
     ;;
   1)
-    while [ -e $drop_in ]; do sleep 0.2; done
+    wait_until [ ! -e $drop_in ]
     wait_endpoint "$runtime"
     ;;
   esac

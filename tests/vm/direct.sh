@@ -39,7 +39,6 @@ start_containerd 2.2
 start_probeshim 2.2 --exec direct --manifests /payload/manifests
 echo "kubelet"
 start_kubelet
-# A probe that probeshim has executed.
-until probeshim calls --method ExecSync --output json >out/calls.json && grep -q '"direct"' out/calls.json; do
-  sleep 1
-done
+# is_executed: returns whether probeshim has executed a probe.
+is_executed() { probeshim calls --method ExecSync --output json >out/calls.json && grep -q '"direct"' out/calls.json; }
+wait_until is_executed

@@ -24,31 +24,6 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
         assert!(shown.contains(part), "{name} does not show {part:?}:\n{shown}");
     };
 
-    for (name, code) in [
-        ("doctor-before", 0),
-        ("dry-run", 0),
-        ("install", 0),
-        ("doctor-installed", 0),
-        ("status-installed", 0),
-        ("calls-installed", 0),
-        ("install-again", 0),
-        ("doctor-bypassed", 1),
-        ("install-unconfirmed", 1),
-        ("install-waiting", 0),
-        ("confirm", 0),
-        ("doctor-upgraded", 0),
-        ("install-third", 0),
-        ("dry-run-stale", 1),
-        ("uninstall-interrupted", 0),
-        ("install-fourth", 0),
-        ("uninstall", 0),
-        ("install-observer", 0),
-        ("install-restart", 0),
-        ("uninstall-restart", 0),
-    ] {
-        shows(name, &format!("exit code {code}"));
-    }
-
     // Before, and in a dry run, nothing changes.
     shows("doctor-before", "probeshim is not installed as a service");
     assert_eq!(text("tree-dry-run"), text("tree-before"));
@@ -84,7 +59,6 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     assert_eq!(text("pids-after"), text("pids-before"));
 
     // Five crashes in a minute lead to the bypass.
-    assert_eq!(text("crashes"), "5");
     shows("state-bypassed", "ActiveState=failed");
     shows("doctor-bypassed", "kubelet.service was pointed back at the runtime");
 

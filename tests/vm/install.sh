@@ -3,99 +3,103 @@
 . node/node.sh
 . kubelet-unit.sh
 
-# record NAME COMMAND...: writes the output of the command and its exit code to out/NAME.
+# record CODE NAME COMMAND...: writes the output of the command to out/NAME. Fails if its exit code is another one.
 record() {
-  local name=$1 code=0
-  shift
+  local expected=$1 name=$2 code=0
+  shift 2
   "$@" </dev/null >"out/$name" 2>&1 || code=$?
-  echo "exit code $code" >>"out/$name"
+  if [ $code != "$expected" ]; then
+    echo "$name: exit code $code instead of $expected:"
+    cat "out/$name"
+    return 1
+  fi
 }
+
+# state UNIT PROPERTY: prints a property of a unit.
+state() { systemctl show --value --property "$2" "$1"; }
 
 start_containerd 2.2
 chgrp adm "$runtime"
 install_kubelet before-1.34
 tree >out/tree-before
-record doctor-before probeshim doctor
+record 0 doctor-before probeshim doctor
 
 echo "install: dry run"
-record dry-run probeshim install --kubelet --dry-run
+record 0 dry-run probeshim install --kubelet --dry-run
 tree >out/tree-dry-run
 kubelet_endpoint >out/endpoint-before
 
 echo "install: confirmed"
-record install probeshim install --kubelet --yes --confirm 10m
+record 0 install probeshim install --kubelet --yes --confirm 10m
 kubelet_endpoint >out/endpoint-installed
 crictl --runtime-endpoint unix:///run/probeshim/probeshim.sock version >out/version
 stat -c '%U:%G %a' "$runtime" /run/probeshim/probeshim.sock >out/access
-record doctor-installed probeshim doctor
-record status-installed probeshim status
-record calls-installed probeshim calls --peer kubelet --last 5
+record 0 doctor-installed probeshim doctor
+record 0 status-installed probeshim status
+record 0 calls-installed probeshim calls --peer kubelet --last 5
 probeshim calls --output json --peer kubelet --last 200 >out/calls.json
 # Nothing is left to do, so neither the kubelet nor probeshim restarts.
-pids() { systemctl show --value --property MainPID kubelet probeshim; }
+pids() { state kubelet MainPID && state probeshim MainPID; }
 pids >out/pids-before
-record install-again probeshim install --kubelet --yes --confirm 10m
+record 0 install-again probeshim install --kubelet --yes --confirm 10m
 pids >out/pids-after
 
 echo "bypass: five crashes"
 # The start of the service is older than a minute, so that it does not count.
-until [ "$(ps -o etimes= -p "$(systemctl show --value --property MainPID probeshim)")" -gt 60 ]; do sleep 1; done
-crashes=0
-until [ "$(systemctl show --value --property ActiveState probeshim)" = failed ]; do
-  pid=$(systemctl show --value --property MainPID probeshim)
-  if [ "$pid" != 0 ]; then
-    kill -KILL "$pid"
-    crashes=$((crashes + 1))
-    until [ "$(systemctl show --value --property MainPID probeshim)" != "$pid" ]; do sleep 0.05; done
-  fi
+is_old() { [ "$(ps -o etimes= -p "$(state probeshim MainPID)")" -gt 60 ]; }
+wait_until is_old
+# is_another_process PID: returns whether the service has another process than this one.
+is_another_process() { ! shows "$1" state probeshim MainPID && ! shows 0 state probeshim MainPID; }
+for crash in 1 2 3 4 5; do
+  pid=$(state probeshim MainPID)
+  kill -KILL "$pid"
+  if [ "$crash" != 5 ]; then wait_until is_another_process "$pid"; fi
 done
-echo $crashes >out/crashes
-until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
-wait_kubelet
+wait_until shows failed state probeshim ActiveState
+wait_endpoint "$runtime"
 systemctl show --property ActiveState,Result probeshim >out/state-bypassed
-record doctor-bypassed probeshim doctor
+record 1 doctor-bypassed probeshim doctor
 
 echo "revert: not confirmed"
 # Enter comes from a terminal only.
-record install-unconfirmed probeshim install --kubelet --confirm 30s
-until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
-wait_kubelet
+record 1 install-unconfirmed probeshim install --kubelet --confirm 30s
+wait_endpoint "$runtime"
 
 echo "confirm: from another process"
-record install-waiting probeshim install --kubelet --confirm 10m &
+record 0 install-waiting probeshim install --kubelet --confirm 10m &
 installing=$!
-until grep -q 'otherwise it is reverted' out/install-waiting; do sleep 0.2; done
-record confirm probeshim confirm
+wait_until grep -q 'otherwise it is reverted' out/install-waiting
+record 0 confirm probeshim confirm
 wait $installing
 kubelet_endpoint >out/endpoint-confirmed
 
 echo "doctor: an upgrade changed the flags"
 echo "KUBELET_EXTRA_ARGS=--v=2" >/etc/default/kubelet
-record doctor-upgraded probeshim doctor
+record 0 doctor-upgraded probeshim doctor
 echo "KUBELET_EXTRA_ARGS=--v=1" >/etc/default/kubelet
 
 echo "bypass: systemd refuses to reload while /run is almost full"
 size=$(($(df --output=size /run | tail -n 1)))
 mount -o remount,size=$(($(df --output=used /run | tail -n 1) + 8192))k /run
 systemctl start --no-block probeshim-bypass
-until [ "$(systemctl show --value --property NRestarts probeshim-bypass)" -gt 0 ]; do sleep 0.2; done
+is_repeated() { [ "$(state probeshim-bypass NRestarts)" -gt 0 ]; }
+wait_until is_repeated
 kubelet_endpoint >out/endpoint-full
 mount -o remount,size="${size}k" /run
-until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.2; done
-wait_kubelet
-until [ "$(systemctl show --value --property ActiveState probeshim-bypass)" = inactive ]; do sleep 0.2; done
+wait_endpoint "$runtime"
+wait_until shows inactive state probeshim-bypass ActiveState
 ls /etc/systemd/system/kubelet.service.d >out/files-bypassed
 
 echo "uninstall: continues one that was killed before systemd read the units again"
-record install-third probeshim install --kubelet --yes --confirm 10m
+record 0 install-third probeshim install --kubelet --yes --confirm 10m
 rm /etc/systemd/system/kubelet.service.d/zz-probeshim.*
-record dry-run-stale probeshim install --kubelet --dry-run
-record uninstall-interrupted probeshim uninstall --yes
+record 1 dry-run-stale probeshim install --kubelet --dry-run
+record 0 uninstall-interrupted probeshim uninstall --yes
 kubelet_endpoint >out/endpoint-interrupted
 
 echo "uninstall"
-record install-fourth probeshim install --kubelet --yes --confirm 10m
-record uninstall probeshim uninstall --yes --purge
+record 0 install-fourth probeshim install --kubelet --yes --confirm 10m
+record 0 uninstall probeshim uninstall --yes --purge
 # The removal has waited for the kubelet.
 busybox wget -q -O - http://127.0.0.1:10248/healthz >out/healthz-removed
 kubelet_endpoint >out/endpoint-removed
@@ -105,24 +109,24 @@ systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after
 echo "mounts: units of run --enforce restart and of play have the mount namespace of the host"
 # in_host_namespace: returns whether the service has the mount namespace of the host.
 in_host_namespace() {
-  [ "$(readlink "/proc/$(systemctl show --value --property MainPID probeshim)/ns/mnt")" = "$(readlink /proc/1/ns/mnt)" ]
+  [ "$(readlink "/proc/$(state probeshim MainPID)/ns/mnt")" = "$(readlink /proc/1/ns/mnt)" ]
 }
-record install-observer probeshim install --upstream "$runtime"
-until [ "$(systemctl show --value --property ActiveState probeshim)" = active ]; do sleep 0.2; done
-! in_host_namespace
+record 0 install-observer probeshim install --upstream "$runtime"
+wait_until shows active state probeshim ActiveState
+if in_host_namespace; then exit 1; fi
 mkdir /etc/probeshim
 echo "enforce: restart" >/etc/probeshim/config.yaml
-record install-restart probeshim install
-until in_host_namespace; do sleep 0.2; done
+record 0 install-restart probeshim install
+wait_until in_host_namespace
 # A unit for play has the same hardening.
 properties=()
 while read -r line; do properties+=(--property "$line"); done \
   < <(grep -E '^(NoNewPrivileges|LockPersonality|RestrictRealtime|SystemCallArchitectures)=' /etc/systemd/system/probeshim.service)
 [ ${#properties[@]} -gt 0 ]
-record uninstall-restart probeshim uninstall --yes --purge
+record 0 uninstall-restart probeshim uninstall --yes --purge
 systemctl stop kubelet
 mkfifo fifo
 systemd-run --quiet --unit play --service-type notify "${properties[@]}" \
   /payload/bin/probeshim play /payload/mounts.json --upstream "$runtime" --state-dir /payload/state --record-limit off
-cat fifo >out/mounts
+read_fifo >out/mounts
 systemctl stop play

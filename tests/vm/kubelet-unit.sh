@@ -40,8 +40,12 @@ END
 }
 
 # wait_kubelet: waits until the kubelet answers.
-wait_kubelet() {
-  until [ "$(busybox wget -q -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; do sleep 0.2; done
+wait_kubelet() { wait_until shows ok busybox wget -q -O - http://127.0.0.1:10248/healthz; }
+
+# wait_endpoint SOCKET: waits until the kubelet runs with this endpoint, and answers.
+wait_endpoint() {
+  wait_until shows "unix://$1" kubelet_endpoint
+  wait_kubelet
 }
 
 # kubelet_endpoint: prints the last endpoint on the kubelet's command line, which has precedence, or that of its configuration.

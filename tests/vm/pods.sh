@@ -55,7 +55,7 @@ mkdir out/kubelet
 # The container writes into it; until then, the reader waits.
 mkfifo fifo
 start_kubelet
-cat fifo >out/kubelet/apparmor
+read_fifo >out/kubelet/apparmor
 probeshim calls --output json >out/calls-2.2.json
 systemctl stop kubelet probeshim.socket probeshim.service
 

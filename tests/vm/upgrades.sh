@@ -18,17 +18,17 @@ export CRI_CONFIG_FILE=/payload/crictl.yaml
 pid() { systemctl show --value --property MainPID probeshim; }
 # watchdog_timeouts: prints how often the watchdog has ended the service.
 watchdog_timeouts() { journalctl --unit probeshim --output cat | grep -c 'Watchdog timeout' || true; }
-# served PID: waits until another process than this one serves calls.
-served() {
-  until [ "$(pid)" != "$1" ] && [ "$(pid)" != 0 ] && crictl version >/dev/null 2>&1; do sleep 0.1; done
-}
+# is_another_process PID: returns whether the service has another process than this one.
+is_another_process() { ! shows "$1" pid && ! shows 0 pid; }
+# serves_after PID: returns whether another process than this one serves calls.
+serves_after() { is_another_process "$1" && crictl version >/dev/null 2>&1; }
 container=$(crictl ps --quiet --name main)
 
 echo "upgrades: twenty, with a call in flight"
 crictl exec --sync --timeout 3600 "$container" sh -c \
   'touch /tmp/began; until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow 2>&1 &
 slow=$!
-until crictl exec --sync "$container" test -e /tmp/began 2>/dev/null; do sleep 0.1; done
+wait_until crictl exec --sync "$container" test -e /tmp/began
 
 # call_until_stopped: makes calls, counts those that succeed, and writes the others to out/failed-calls.
 call_until_stopped() {
@@ -55,7 +55,7 @@ for upgrade in $(seq 20); do
   if [ $((upgrade % 2)) = 0 ]; then ln /usr/local/bin/even /usr/local/bin/new; else ln /usr/local/bin/odd /usr/local/bin/new; fi
   mv /usr/local/bin/new /usr/local/bin/probeshim
   systemctl reload probeshim
-  until [ "$(pid)" != "$before" ]; do sleep 0.2; done
+  wait_until is_another_process "$before"
   pid >>out/pids
   crictl exec --sync "$container" true
 done
@@ -69,12 +69,12 @@ systemctl show --property ActiveState,NRestarts probeshim >out/state-upgraded
 echo "crash: SIGKILL"
 before=$(pid)
 kill -KILL "$before"
-served "$before"
+wait_until serves_after "$before"
 
 echo "hang: SIGSTOP"
 before=$(pid)
 kill -STOP "$before"
-served "$before"
+wait_until serves_after "$before"
 watchdog_timeouts >out/watchdog
 systemctl show --property ActiveState,NRestarts probeshim >out/state-restarted
 kubelet_endpoint >out/endpoint-restarted
@@ -84,6 +84,5 @@ printf '#!/bin/sh\nexec sleep infinity\n' >/usr/local/bin/new
 chmod 755 /usr/local/bin/new
 mv /usr/local/bin/new /usr/local/bin/probeshim
 kill -KILL "$(pid)"
-until [ "$(kubelet_endpoint)" = "unix://$runtime" ]; do sleep 0.5; done
-wait_kubelet
+wait_endpoint "$runtime"
 kubelet_endpoint >out/endpoint-bypassed
