@@ -10,7 +10,7 @@ use clap::Args;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::CliError;
 use super::findings::{findings_table, print_line};
@@ -31,6 +31,9 @@ const MIN_CONFIRM: u64 = 10;
 
 /// Interval at which a confirmation by another process, or the revert, is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time that the timer has to revert an unconfirmed change.
+const REVERT_MARGIN: Duration = Duration::from_secs(10);
 
 /// Arguments of `install`.
 #[derive(Debug, Args)]
@@ -180,7 +183,7 @@ async fn ask(paths: &Paths, within: Duration) -> Result<TrialDecision, CliError>
     let enter = has_terminal.then(enter_pressed);
     tokio::select! {
         () = pressed(enter) => Ok(TrialDecision::Confirm),
-        decision = wait_decision(paths) => decision,
+        decision = wait_decision(paths, within.saturating_add(REVERT_MARGIN)) => decision,
     }
 }
 
@@ -211,10 +214,14 @@ async fn pressed(enter: Option<oneshot::Receiver<()>>) {
     std::future::pending::<()>().await;
 }
 
-/// Waits until the change was confirmed or reverted by another process.
-async fn wait_decision(paths: &Paths) -> Result<TrialDecision, CliError> {
+/// Waits until the change was confirmed or reverted by another process. Fails after `limit`.
+async fn wait_decision(paths: &Paths, limit: Duration) -> Result<TrialDecision, CliError> {
+    let deadline = Instant::now() + limit;
     loop {
         match switch_state(paths)? {
+            Some(Confirmation::Awaited) if Instant::now() >= deadline => {
+                return Err(CliError::from_display("not confirmed, and no timer has reverted the change"));
+            }
             Some(Confirmation::Awaited) => sleep(POLL_INTERVAL).await,
             Some(Confirmation::Confirmed) => return Ok(TrialDecision::ConfirmedByOther),
             Some(Confirmation::Reverted) | None => return Ok(TrialDecision::RevertedByOther),
@@ -229,14 +236,38 @@ fn harmless_lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{self, File};
+    use std::path::Path;
 
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{Mode, OFlags, open};
     use rustix::io::ioctl_fionread;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use serde_json::json;
+    use tempfile::tempdir;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_neither_confirmed_nor_reverted_is_an_error_after_its_time() {
+        let (root, limit) = (tempdir().unwrap(), Duration::from_secs(70));
+        let paths = Paths::below(root.path());
+        let write = |path: &Path, text: &str| {
+            let path = paths.at(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let kubelet = json!({"switch": {"layout": "k3s", "unit": "k3s.service"}, "confirmed": false});
+        let record = json!({
+            "format": 1, "ownsProgram": false, "createdDirs": [], "listen": "/run/p.sock", "kubelet": kubelet,
+        });
+        write(Paths::record(), &record.to_string());
+        write(Paths::k3s_config(), "");
+        let start = Instant::now();
+        let error = wait_decision(&paths, limit).await.unwrap_err();
+        assert!(error.to_string().contains("no timer has reverted the change"), "{error}");
+        assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
+    }
 
     #[test]
     fn keys_that_were_pressed_before_the_question_are_discarded() {

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use super::paths::{InstalledUnit, Paths};
+use super::paths::Paths;
 use super::switch::KubeletSwitch;
 
 /// Returns the text of the unit. Each step may fail: systemd starts the unit again until all have
 /// succeeded, because the renamed file is removed last. Without both files the kubelet is not
 /// switched, and the unit does nothing. A kubelet that an administrator has stopped stays stopped.
+/// The timer is not stopped: it may already be that of a repeated installation.
 pub(super) fn bypass(switch: &KubeletSwitch) -> String {
     let file = switch.effective_file();
     let renamed = Paths::reverted(&file);
     let [mv, rm, sh, systemctl] = ["mv", "rm", "sh", "systemctl"].map(program);
-    let (file, renamed, unit, timer) =
-        (file.display(), renamed.display(), switch.unit(), InstalledUnit::Revert.name());
+    let (file, renamed, unit) = (file.display(), renamed.display(), switch.unit());
     format!(
         "[Unit]\nDescription=Point the kubelet at the runtime's own socket\nStartLimitIntervalSec=0\n\
          ConditionPathExists=|{file}\nConditionPathExists=|{renamed}\n\n\
@@ -22,8 +22,7 @@ pub(super) fn bypass(switch: &KubeletSwitch) -> String {
          ExecStart={systemctl} daemon-reload\n\
          ExecStart={sh} -c '[ \"$$({systemctl} show --value --property ActiveState {unit})\" = inactive ] || \
          exec {systemctl} --no-block restart {unit}'\n\
-         ExecStart={rm} -f {renamed}\n\
-         ExecStart=-{systemctl} --no-block stop {timer}\n",
+         ExecStart={rm} -f {renamed}\n",
     )
 }
 
@@ -37,6 +36,13 @@ pub(super) fn program(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::install::paths::InstalledUnit;
+
+    #[test]
+    fn the_bypass_leaves_the_timer_to_a_repeated_installation() {
+        let text = bypass(&KubeletSwitch::K3s { unit: "k3s.service".to_owned() });
+        assert!(!text.contains(InstalledUnit::Revert.name()), "{text}");
+    }
 
     #[test]
     fn the_bypass_is_repeated_until_the_kubelet_was_restarted() {
