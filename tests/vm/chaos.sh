@@ -50,7 +50,7 @@ for round in $(seq "$(cat rounds)"); do
   wait_endpoint "$runtime"
   # The state of calls and pods stays without --purge, but nothing of the installation.
   if [[ "${uninstall[*]}" != *--purge ]]; then
-    echo "kept: $(ls -A /var/lib/probeshim 2>/dev/null | tr '\n' ' ')" >>out/kept
+    echo "kept: $(ls -A /var/lib/probeshim 2>/dev/null | tr '\n' ' ' || true)" >>out/kept
     if ls -A /var/lib/probeshim 2>/dev/null | grep install; then
       echo "round $round: a record is left" >>out/rounds
     fi

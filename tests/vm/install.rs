@@ -58,7 +58,7 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     assert!(calls.iter().any(|call| call["method"] == "ExecSync" && call["code"] == "OK"), "{calls:?}");
     assert_eq!(text("pids-after"), text("pids-before"));
 
-    // Five crashes in a minute lead to the bypass.
+    // Five crashes lead to the bypass.
     shows("state-bypassed", "ActiveState=failed");
     shows("doctor-bypassed", "kubelet.service was pointed back at the runtime");
 

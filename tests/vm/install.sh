@@ -45,9 +45,11 @@ record 0 install-again probeshim install --kubelet --yes --confirm 10m
 pids >out/pids-after
 
 echo "bypass: five crashes"
-# The start of the service is older than a minute, so that it does not count.
-is_old() { [ "$(ps -o etimes= -p "$(state probeshim MainPID)")" -gt 60 ]; }
-wait_until is_old
+# In the minute of the unit, an emulated machine may not get to the fifth crash. The start of the service does not count.
+mkdir -p /run/systemd/system/probeshim.service.d
+printf '[Unit]\nStartLimitIntervalSec=1h\n' >/run/systemd/system/probeshim.service.d/limit.conf
+systemctl daemon-reload
+systemctl reset-failed probeshim
 # is_another_process PID: returns whether the service has another process than this one.
 is_another_process() { ! shows "$1" state probeshim MainPID && ! shows 0 state probeshim MainPID; }
 for crash in 1 2 3 4 5; do
@@ -58,6 +60,8 @@ done
 wait_until shows failed state probeshim ActiveState
 wait_endpoint "$runtime"
 systemctl show --property ActiveState,Result probeshim >out/state-bypassed
+rm -r /run/systemd/system/probeshim.service.d
+systemctl daemon-reload
 record 1 doctor-bypassed probeshim doctor
 
 echo "revert: not confirmed"

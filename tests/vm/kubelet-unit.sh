@@ -49,10 +49,16 @@ wait_endpoint() {
 }
 
 # kubelet_endpoint: prints the last endpoint on the kubelet's command line, which has precedence, or that of its configuration.
+# Prints nothing if the kubelet does not run.
 kubelet_endpoint() {
-  local pid
+  local pid arguments
   pid=$(systemctl show --value --property MainPID kubelet)
-  if ! tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | sed -n 's/^--container-runtime-endpoint=//p' | tail -n 1 | grep .; then
+  arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 0
+  case $arguments in
+  */kubelet-1.36/kubelet*) ;;
+  *) return 0 ;;
+  esac
+  if ! sed -n 's/^--container-runtime-endpoint=//p' <<<"$arguments" | tail -n 1 | grep .; then
     sed -n 's/^containerRuntimeEndpoint: //p' /var/lib/kubelet/config.yaml
   fi
 }
