@@ -10,14 +10,13 @@ use clap::Args;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
 
 use super::CliError;
 use super::findings::{findings_table, print_line};
 use crate::config::BoundedDuration;
 use crate::install::{
-    Confirmation, FailedTrial, Finding, InstallOptions, InstallPlan, Installer, Paths, Systemd,
-    TrialDecision, confirm, switch_state,
+    FailedTrial, Finding, InstallOptions, InstallPlan, Installer, Paths, Systemd, TrialDecision, confirm,
+    decision_by_others,
 };
 use crate::socket::SocketPath;
 use crate::terminal::harmless_text;
@@ -28,12 +27,6 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(60);
 
 /// Shortest time for the confirmation in seconds. A kubelet needs several to start.
 const MIN_CONFIRM: u64 = 10;
-
-/// Interval at which a confirmation by another process, or the revert, is noticed.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Time that the timer has to revert an unconfirmed change.
-const REVERT_MARGIN: Duration = Duration::from_secs(10);
 
 /// Arguments of `install`.
 #[derive(Debug, Args)]
@@ -104,7 +97,7 @@ impl InstallCommand {
             Ok::<(), CliError>(())
         };
         let decide = async || {
-            if self.yes { Ok(TrialDecision::Confirm) } else { ask(&paths, confirm_within).await }
+            if self.yes { Ok(TrialDecision::Confirm) } else { ask(&paths, &manager, confirm_within).await }
         };
         installer.try_switch(plan, show, decide, interrupted).await.map_err(failure)?;
         print_line("confirmed: the kubelet uses probeshim");
@@ -153,7 +146,7 @@ fn failure(failed: FailedTrial<CliError>) -> CliError {
             "{cause}: the kubelet was pointed back at the runtime's own socket"
         )),
         Err(error) => CliError::from_display(format!(
-            "{cause}, and the kubelet cannot be pointed back immediately: {error}; the timer reverts the change"
+            "{cause}, and the kubelet cannot be pointed back immediately: {error}; see `probeshim doctor`"
         )),
     }
 }
@@ -170,7 +163,7 @@ fn interrupted() -> io::Result<impl Future<Output = ()>> {
 }
 
 /// Waits for Enter, for `probeshim confirm`, or for the revert.
-async fn ask(paths: &Paths, within: Duration) -> Result<TrialDecision, CliError> {
+async fn ask(paths: &Paths, manager: &Systemd, within: Duration) -> Result<TrialDecision, CliError> {
     let has_terminal = stdin().is_terminal();
     if has_terminal {
         discard_input(stdin()).context("cannot read the terminal")?;
@@ -183,7 +176,7 @@ async fn ask(paths: &Paths, within: Duration) -> Result<TrialDecision, CliError>
     let enter = has_terminal.then(enter_pressed);
     tokio::select! {
         () = pressed(enter) => Ok(TrialDecision::Confirm),
-        decision = wait_decision(paths, within.saturating_add(REVERT_MARGIN)) => decision,
+        decision = decision_by_others(paths, manager) => Ok(decision?),
     }
 }
 
@@ -214,21 +207,6 @@ async fn pressed(enter: Option<oneshot::Receiver<()>>) {
     std::future::pending::<()>().await;
 }
 
-/// Waits until the change was confirmed or reverted by another process. Fails after `limit`.
-async fn wait_decision(paths: &Paths, limit: Duration) -> Result<TrialDecision, CliError> {
-    let deadline = Instant::now() + limit;
-    loop {
-        match switch_state(paths)? {
-            Some(Confirmation::Awaited) if Instant::now() >= deadline => {
-                return Err(CliError::from_display("not confirmed, and no timer has reverted the change"));
-            }
-            Some(Confirmation::Awaited) => sleep(POLL_INTERVAL).await,
-            Some(Confirmation::Confirmed) => return Ok(TrialDecision::ConfirmedByOther),
-            Some(Confirmation::Reverted) | None => return Ok(TrialDecision::RevertedByOther),
-        }
-    }
-}
-
 /// Returns lines in which control characters are escaped.
 fn harmless_lines(text: &str) -> String {
     text.lines().map(|line| harmless_text(line) + "\n").collect()
@@ -236,38 +214,14 @@ fn harmless_lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::path::Path;
+    use std::fs::File;
 
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{Mode, OFlags, open};
     use rustix::io::ioctl_fionread;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    use serde_json::json;
-    use tempfile::tempdir;
 
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_change_that_is_neither_confirmed_nor_reverted_is_an_error_after_its_time() {
-        let (root, limit) = (tempdir().unwrap(), Duration::from_secs(70));
-        let paths = Paths::below(root.path());
-        let write = |path: &Path, text: &str| {
-            let path = paths.at(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        let kubelet = json!({"switch": {"layout": "k3s", "unit": "k3s.service"}, "confirmed": false});
-        let record = json!({
-            "format": 1, "ownsProgram": false, "createdDirs": [], "listen": "/run/p.sock", "kubelet": kubelet,
-        });
-        write(Paths::record(), &record.to_string());
-        write(Paths::k3s_config(), "");
-        let start = Instant::now();
-        let error = wait_decision(&paths, limit).await.unwrap_err();
-        assert!(error.to_string().contains("no timer has reverted the change"), "{error}");
-        assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
-    }
 
     #[test]
     fn keys_that_were_pressed_before_the_question_are_discarded() {

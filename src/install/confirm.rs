@@ -4,7 +4,7 @@ use super::InstallError;
 use super::lock::InstallLock;
 use super::paths::{InstalledUnit, Paths};
 use super::record::InstallRecord;
-use super::systemctl::{ServiceManager, property};
+use super::systemctl::{ServiceManager, ServiceManagerError, property};
 
 /// State of the change of a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,13 @@ pub fn switch_state(paths: &Paths) -> Result<Option<Confirmation>, InstallError>
         true => Confirmation::Confirmed,
         false => Confirmation::Awaited,
     }))
+}
+
+/// Returns whether the timer that reverts an unconfirmed change waits for its time, or has started
+/// the bypass. A timer stays active after its time.
+pub(super) fn has_timer(manager: &dyn ServiceManager) -> Result<bool, ServiceManagerError> {
+    let state = property(manager, InstalledUnit::Revert.name(), "SubState")?;
+    Ok(matches!(&*state, "waiting" | "running"))
 }
 
 /// Confirms the change of the kubelet, so that it is not reverted. Stops the timer also of a change

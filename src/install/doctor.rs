@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::InstallError;
-use super::confirm::{Confirmation, switch_state};
+use super::confirm::{Confirmation, has_timer, switch_state};
 use super::files::has_content;
 use super::finding::{Finding, REINSTALL};
 use super::node::NodeKubelet;
@@ -14,7 +14,7 @@ use super::record::{InstallRecord, KubeletRecord};
 use super::service_findings::service_findings;
 use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
-use super::systemctl::{ServiceManager, property};
+use super::systemctl::ServiceManager;
 use super::units::UnitSettings;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
@@ -69,7 +69,7 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
     if let Some((recorded, listen)) = record.kubelet.as_ref().zip(listen) {
         let kubelet = kubelet.ok().flatten();
         findings.extend(kubelet.as_ref().and_then(|kubelet| changed(&recorded.switch, &kubelet.switch)));
-        let has_timer = property(manager, InstalledUnit::Revert.name(), "ActiveState")? == "active";
+        let has_timer = has_timer(manager)?;
         findings.push(endpoint(paths, recorded, kubelet.as_ref(), &listen, has_timer)?);
     }
     Ok(findings)

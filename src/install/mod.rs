@@ -48,7 +48,7 @@ pub use plan::{InstallOptions, InstallPlan};
 pub use record::RecordError;
 pub use switch::SwitchError;
 pub use systemctl::{ServiceManager, ServiceManagerError, Systemd};
-pub use trial::{FailedTrial, TrialDecision};
+pub use trial::{FailedTrial, TrialDecision, decision_by_others};
 pub use uninstall::{Uninstaller, is_installed};
 
 use crate::config::Problems;
@@ -111,6 +111,9 @@ pub enum InstallError {
     /// A check failed after the kubelet was switched.
     #[error("a check failed")]
     CheckFailed,
+    /// The timer that reverts an unconfirmed change was stopped.
+    #[error("the change is not confirmed, and no timer runs that reverts it")]
+    NoTimer,
     /// A signal ended the installation before the change was confirmed.
     #[error("the installation was interrupted")]
     Interrupted,

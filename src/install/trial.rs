@@ -1,17 +1,27 @@
 //! Switches a kubelet on trial: the switch stays only if it is confirmed.
 
 use std::cell::Cell;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::InstallError;
-use super::confirm::{Confirmation, confirm, switch_state};
+use super::confirm::{Confirmation, confirm, has_timer, switch_state};
 use super::finding::Finding;
 use super::installer::Installer;
+use super::paths::Paths;
 use super::plan::InstallPlan;
+use super::systemctl::ServiceManager;
 
 /// Part of the time for the confirmation that is left to the user after the checks.
 const CHECKS_SHARE: u32 = 2;
+
+/// Interval at which a confirmation by another process, or the revert, is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Interval at which a missing timer is noticed. A confirmation stops the timer before it is
+/// recorded, which takes less time.
+const TIMER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Decision about a switch whose checks have passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,5 +90,29 @@ impl Installer<'_> {
             let reverted = if stays { Ok(false) } else { self.revert() };
             FailedTrial { cause, reverted }
         })
+    }
+}
+
+/// Waits until another process or the timer has decided about the switch. Fails if no timer is left
+/// that would revert it.
+pub async fn decision_by_others(
+    paths: &Paths,
+    manager: &dyn ServiceManager,
+) -> Result<TrialDecision, InstallError> {
+    let mut was_missing = false;
+    loop {
+        let end = Instant::now() + TIMER_INTERVAL;
+        while Instant::now() < end {
+            match switch_state(paths)? {
+                Some(Confirmation::Awaited) => sleep(POLL_INTERVAL).await,
+                Some(Confirmation::Confirmed) => return Ok(TrialDecision::ConfirmedByOther),
+                Some(Confirmation::Reverted) | None => return Ok(TrialDecision::RevertedByOther),
+            }
+        }
+        let is_missing = has_timer(manager).is_ok_and(|has_timer| !has_timer);
+        if is_missing && was_missing {
+            return Err(InstallError::NoTimer);
+        }
+        was_missing = is_missing;
     }
 }

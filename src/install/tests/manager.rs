@@ -70,7 +70,6 @@ impl FakeManager {
         let _ = fs::remove_file(self.paths.at(Paths::kubelet_drop_in("kubelet.service")));
         self.apply(&["daemon-reload"]);
         self.start_kubelet();
-        self.has_timer.set(false);
     }
 
     /// Returns whether a process has the right to change the installation.
@@ -85,7 +84,7 @@ impl FakeManager {
 
     /// Returns the response to a query; `None` if `arguments` are a step.
     fn query(&self, arguments: &[&str]) -> Option<Result<String, ServiceManagerError>> {
-        let timer_state = if self.has_timer.get() { "active" } else { "inactive" };
+        let timer_state = if self.has_timer.get() { "waiting" } else { "dead" };
         let value = match arguments {
             // systemctl opens each drop-in that systemd knows.
             ["cat", unit] if self.knows_drop_in.get() && !self.has_drop_in() => {
@@ -101,7 +100,7 @@ impl FakeManager {
                 ("MainPID", _) => "7",
                 (_, "kubelet.service" | "k3s.service") => self.kubelet_state.get(),
                 (_, "probeshim-bypass.service") => self.bypass_state.get(),
-                (_, "probeshim-revert.timer") => timer_state,
+                ("SubState", "probeshim-revert.timer") => timer_state,
                 _ => self.active_state.get(),
             },
             ["show", "--value", "--property", "Version"] => "252 (252.1)",

@@ -1,8 +1,11 @@
 //! A switch of the kubelet that is not confirmed, and commands that run at the same time.
 
 use std::future::{pending, ready};
+use std::pin::pin;
 use std::sync::mpsc;
 use std::thread;
+
+use tokio::time::timeout;
 
 use super::*;
 
@@ -79,6 +82,16 @@ async fn an_error_after_any_step_of_the_change_reverts_it() {
             node.uninstall().await.unwrap();
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_confirmation_lasts_as_long_as_a_timer_runs_and_fails_without_one() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    let mut decision = pin!(decision_by_others(&node.paths, &node.manager));
+    assert!(timeout(Duration::from_secs(7200), &mut decision).await.is_err());
+    node.manager.has_timer.set(false);
+    assert!(matches!(decision.await, Err(InstallError::NoTimer)));
 }
 
 #[tokio::test]
