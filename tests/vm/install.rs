@@ -64,6 +64,7 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
 
     // Unconfirmed, the kubelet goes back by itself.
     shows("install-unconfirmed", "the change was reverted: the kubelet uses the runtime's own socket");
+    shows("doctor-waiting", "it is reverted after its time");
     shows("install-waiting", "confirmed: the kubelet uses probeshim");
     assert_eq!(text("endpoint-confirmed"), PROBESHIM);
     shows("doctor-upgraded", "KUBELET_EXTRA_ARGS of kubelet.service was \"--v=1\", and is \"--v=2\" now");

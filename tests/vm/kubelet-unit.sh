@@ -40,7 +40,16 @@ END
 }
 
 # wait_kubelet: waits until the kubelet answers.
-wait_kubelet() { wait_until shows ok busybox wget -q -O - http://127.0.0.1:10248/healthz; }
+wait_kubelet() { wait_until shows ok timeout 30 busybox wget -q -O - http://127.0.0.1:10248/healthz; }
+
+# state UNIT PROPERTY: prints a property of a unit.
+state() { systemctl show --value --property "$2" "$1"; }
+
+# is_another_process PID: returns whether probeshim has another process than this one.
+is_another_process() {
+  local pid
+  pid=$(state probeshim MainPID) && [[ $pid =~ ^[1-9] && $pid != "$1" ]]
+}
 
 # wait_endpoint SOCKET: waits until the kubelet runs with this endpoint, and answers.
 wait_endpoint() {
@@ -52,7 +61,7 @@ wait_endpoint() {
 # Prints nothing if the kubelet does not run.
 kubelet_endpoint() {
   local pid arguments
-  pid=$(systemctl show --value --property MainPID kubelet)
+  pid=$(state kubelet MainPID)
   arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 0
   case $arguments in
   */kubelet-1.36/kubelet*) ;;

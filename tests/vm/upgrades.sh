@@ -15,11 +15,9 @@ echo "drainTimeout: 1h" >/etc/probeshim/config.yaml
 probeshim install --kubelet --yes --confirm 10m
 sed s#/run/probeshim.sock#/run/probeshim/probeshim.sock# "$CRI_CONFIG_FILE" >crictl.yaml
 export CRI_CONFIG_FILE=/payload/crictl.yaml
-pid() { systemctl show --value --property MainPID probeshim; }
+pid() { state probeshim MainPID; }
 # watchdog_timeouts: prints how often the watchdog has ended the service.
 watchdog_timeouts() { journalctl --unit probeshim --output cat | grep -c 'Watchdog timeout' || true; }
-# is_another_process PID: returns whether the service has another process than this one.
-is_another_process() { ! shows "$1" pid && ! shows 0 pid; }
 # serves_after PID: returns whether another process than this one serves calls.
 serves_after() { is_another_process "$1" && crictl version >/dev/null 2>&1; }
 container=$(crictl ps --quiet --name main)
@@ -28,7 +26,7 @@ echo "upgrades: twenty, with a call in flight"
 crictl exec --sync --timeout 3600 "$container" sh -c \
   'touch /tmp/began; until [ -e /tmp/upgraded ]; do sleep 1; done; echo finished' >out/slow 2>&1 &
 slow=$!
-wait_until crictl exec --sync "$container" test -e /tmp/began
+wait_until crictl exec --sync --timeout 60 "$container" test -e /tmp/began 2>/dev/null
 
 # call_until_stopped: makes calls, counts those that succeed, and writes the others to out/failed-calls.
 call_until_stopped() {
