@@ -1,10 +1,10 @@
 //! The init process of a container, and its cgroup.
 
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::{io, iter};
 
 use exec_helper::pidfd::has_exited;
 use procfs::process::Process;
@@ -101,14 +101,9 @@ impl InitProcess {
         open_dir(&path)
     }
 
-    /// Opens the cgroups into which the runtime may put a command: that of the process, and that of
-    /// the container.
+    /// Opens the cgroups into which the runtime may put a command.
     pub(super) fn watched_cgroups(&self) -> Result<Vec<OwnedFd>, InitError> {
-        let mut dirs = vec![open_dir(&self.cgroup_dir)?];
-        if self.container_cgroup != self.cgroup {
-            dirs.push(Self::open_cgroup(&self.container_cgroup)?);
-        }
-        Ok(dirs)
+        command_cgroups(&self.cgroup, &self.container_cgroup).into_iter().map(Self::open_cgroup).collect()
     }
 
     /// Returns whether a process is in the cgroup of the container, or in one below it.
@@ -132,6 +127,17 @@ fn container_cgroup<'a>(cgroup: &'a str, container_id: &str) -> &'a str {
     let named =
         |dir: &&Path| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(container_id));
     Path::new(cgroup).ancestors().find(named).and_then(Path::to_str).unwrap_or(cgroup)
+}
+
+/// Returns the cgroups into which a runtime may put a command: that of the container, the next one
+/// on the way to the init process, which is that of crun, and that of the init process.
+fn command_cgroups<'a>(init: &'a str, container: &'a str) -> Vec<&'a str> {
+    let below: Vec<&Path> =
+        Path::new(init).ancestors().take_while(|dir| *dir != Path::new(container)).collect();
+    let ends = [below.last(), below.first()].into_iter().flatten().filter_map(|dir| dir.to_str());
+    let mut cgroups: Vec<&str> = iter::once(container).chain(ends).collect();
+    cgroups.dedup();
+    cgroups
 }
 
 fn v1_lines(cgroups: &str) -> impl Iterator<Item = &str> {
@@ -203,6 +209,16 @@ mod tests {
         assert_eq!(container_cgroup("/other/init", "c1"), "/other/init");
         assert!(is_below("0::/pod1/c1/command\n", "/pod1/c1"));
         assert!(!is_below("0::/pod1/c12\n", "/pod1/c1"));
+    }
+
+    #[test]
+    fn a_command_is_expected_in_the_cgroup_of_the_container_of_crun_or_of_the_init_process() {
+        assert_eq!(command_cgroups("/pod1/c1", "/pod1/c1"), ["/pod1/c1"]);
+        assert_eq!(command_cgroups("/pod1/c1/init", "/pod1/c1"), ["/pod1/c1", "/pod1/c1/init"]);
+        assert_eq!(
+            command_cgroups("/pod1/c1/container/a/init", "/pod1/c1"),
+            ["/pod1/c1", "/pod1/c1/container", "/pod1/c1/container/a/init"]
+        );
     }
 
     fn cat() -> Child {

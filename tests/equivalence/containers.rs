@@ -18,7 +18,8 @@ use crate::behaviours::Behaviour;
 const WAITS: &str = "trap 'exit 0' TERM; while true; do sleep 1; done";
 
 /// Command of a container whose init process moves to a cgroup below that of the container.
-const MOVES: &str = "mkdir /sys/fs/cgroup/init && echo 0 >/sys/fs/cgroup/init/cgroup.procs; \
+const MOVES: &str = "own=/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/init; \
+                     mkdir $own && echo 0 >$own/cgroup.procs; \
                      trap 'exit 0' TERM; while true; do sleep 1; done";
 
 /// Name of the kind without settings of its own.
