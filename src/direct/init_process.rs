@@ -23,8 +23,8 @@ pub(super) struct InitProcess {
     cgroups: File,
     /// The cgroup of the process in the unified hierarchy.
     cgroup: String,
-    /// Directory of the cgroup.
-    cgroup_dir: PathBuf,
+    /// Directory at which the unified hierarchy is mounted.
+    hierarchy: PathBuf,
     /// The open `cgroup.events` of the cgroup. The root of the hierarchy, which cannot be frozen,
     /// has none.
     events: Option<File>,
@@ -73,10 +73,10 @@ impl InitProcess {
             return Err(InitError::CgroupV1);
         }
         let cgroup = unified(found).ok_or(InitError::CgroupV1)?.to_owned();
-        let cgroup_dir = mount_point().ok_or(InitError::NotMounted)?.join(cgroup.trim_start_matches('/'));
+        let hierarchy = mount_point().ok_or(InitError::NotMounted)?;
         let container_cgroup = container_cgroup(&cgroup, container_id).to_owned();
-        let events = (cgroup != "/").then(|| open_file(&cgroup_dir.join("cgroup.events"))).transpose()?;
-        Ok(Self { pid, pidfd, cgroups, cgroup, cgroup_dir, events, container_cgroup })
+        let events = (cgroup != "/").then(|| open_file(&events_path(&hierarchy, &cgroup))).transpose()?;
+        Ok(Self { pid, pidfd, cgroups, cgroup, hierarchy, events, container_cgroup })
     }
 
     /// Fails if a command must not be run beside the process now.
@@ -91,19 +91,19 @@ impl InitProcess {
         }
         let Some(events) = &self.events else { return Ok(()) };
         let events = read_again(events, &mut buffer)
-            .map_err(|error| InitError::File { path: self.cgroup_dir.join("cgroup.events"), error })?;
+            .map_err(|error| InitError::File { path: events_path(&self.hierarchy, &self.cgroup), error })?;
         if events.lines().any(|line| line == "frozen 1") { Err(InitError::Frozen) } else { Ok(()) }
     }
 
     /// Opens the directory of a cgroup of the unified hierarchy.
-    pub(super) fn open_cgroup(cgroup: &str) -> Result<OwnedFd, InitError> {
-        let path = mount_point().ok_or(InitError::NotMounted)?.join(cgroup.trim_start_matches('/'));
-        open_dir(&path)
+    pub(super) fn open_cgroup(&self, cgroup: &str) -> Result<OwnedFd, InitError> {
+        open_dir(&directory(&self.hierarchy, cgroup))
     }
 
     /// Opens the cgroups into which the runtime may put a command.
     pub(super) fn watched_cgroups(&self) -> Result<Vec<OwnedFd>, InitError> {
-        command_cgroups(&self.cgroup, &self.container_cgroup).into_iter().map(Self::open_cgroup).collect()
+        let cgroups = command_cgroups(&self.cgroup, &self.container_cgroup);
+        cgroups.into_iter().map(|cgroup| self.open_cgroup(cgroup)).collect()
     }
 
     /// Returns whether a process is in the cgroup of the container, or in one below it.
@@ -138,6 +138,15 @@ fn command_cgroups<'a>(init: &'a str, container: &'a str) -> Vec<&'a str> {
     let mut cgroups: Vec<&str> = iter::once(container).chain(ends).collect();
     cgroups.dedup();
     cgroups
+}
+
+/// Returns the directory of a cgroup of the unified hierarchy.
+fn directory(hierarchy: &Path, cgroup: &str) -> PathBuf {
+    hierarchy.join(cgroup.trim_start_matches('/'))
+}
+
+fn events_path(hierarchy: &Path, cgroup: &str) -> PathBuf {
+    directory(hierarchy, cgroup).join("cgroup.events")
 }
 
 fn v1_lines(cgroups: &str) -> impl Iterator<Item = &str> {
@@ -247,7 +256,7 @@ mod tests {
             events: Some(open_file(&cgroup_dir.join("cgroup.events")).unwrap()),
             container_cgroup: cgroup.clone(),
             cgroup,
-            cgroup_dir: cgroup_dir.to_owned(),
+            hierarchy: cgroup_dir.to_owned(),
         }
     }
 

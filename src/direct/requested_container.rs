@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::attributes::attributes_for_container;
 use super::helper_process::PendingWatch;
-use super::init_process::{InitProcess, unified};
+use super::init_process::unified;
 use super::inspection::Inspected;
 use super::verification::{Argv, ForwardReason, Record, Verification, VerificationState};
 use crate::file_id::FileId;
@@ -133,7 +133,7 @@ impl Record {
             .map_err(|error| error.to_string())?;
         let snapshot = recorded.snapshot.unwrap_or_default();
         let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
-        let cgroup = InitProcess::open_cgroup(cgroup).map_err(|error| error.to_string())?;
+        let cgroup = inspected.init.open_cgroup(cgroup).map_err(|error| error.to_string())?;
         let program_id = program_id(&recorded.program);
         Ok(Self { snapshot, attributes, cgroup, program: recorded.program, program_id })
     }

@@ -63,10 +63,7 @@ kubelet_endpoint() {
   local pid arguments
   pid=$(state kubelet MainPID)
   arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 0
-  case $arguments in
-  */kubelet-1.36/kubelet*) ;;
-  *) return 0 ;;
-  esac
+  [[ $arguments == */kubelet-1.36/kubelet* ]] || return 0
   if ! sed -n 's/^--container-runtime-endpoint=//p' <<<"$arguments" | tail -n 1 | grep .; then
     sed -n 's/^containerRuntimeEndpoint: //p' /var/lib/kubelet/config.yaml
   fi
