@@ -18,6 +18,20 @@ const KNOWN_CAUSES: [&str; 10] = [
     "deadline exceeded",
 ];
 
+/// Texts of errors about a container that has exited.
+const CONTAINER_EXITED: [&str; 10] = [
+    "container is in CONTAINER_EXITED state",
+    "no running task found",
+    "init process is not running",
+    "cannot exec in a stopped state",
+    "cannot exec in a deleted state",
+    "cannot exec in a stopped container",
+    "cannot exec a container that has stopped",
+    "container is not created or running",
+    "container not running",
+    "not in running state",
+];
+
 /// Returns the cause in an error message, in a few words: the innermost of the nested errors
 /// that the runtime's components separate by colons.
 #[must_use]
@@ -38,6 +52,15 @@ pub fn error_cause(message: &str) -> &str {
 #[must_use]
 pub fn known_cause(message: &str) -> Option<&'static str> {
     KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause))
+}
+
+/// Returns whether a runtime rejected an ExecSync because the container had exited
+/// (containerd: `internal/cri/server/container_execsync.go`: `getContainer`, and
+/// `cmd/containerd-shim-runc-v2/process` for a task that ended after that check; CRI-O:
+/// `server/container_execsync.go`; runc: `exec.go`).
+#[must_use]
+pub fn is_container_exited(message: &str) -> bool {
+    CONTAINER_EXITED.iter().any(|text| message.contains(text))
 }
 
 #[cfg(test)]
@@ -65,5 +88,23 @@ mod tests {
             assert_eq!(error_cause(message), cause, "{message}");
         }
         assert_eq!(error_cause(&"ö".repeat(100)), "ö".repeat(80));
+    }
+
+    #[test]
+    fn a_container_that_has_exited_is_known_by_the_messages_of_all_runtimes() {
+        let load =
+            "failed to exec in container: failed to load task: no running task found: task 5a4d not found";
+        for message in [
+            "failed to exec in container: container is in CONTAINER_EXITED state",
+            load,
+            "failed to start exec \"e8d2\": cannot exec in a stopped state",
+        ] {
+            assert!(is_container_exited(message), "{message}");
+        }
+        for message in
+            ["exec: \"curl\": executable file not found in $PATH", "cannot exec in a paused state", ""]
+        {
+            assert!(!is_container_exited(message), "{message}");
+        }
     }
 }

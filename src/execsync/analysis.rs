@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use super::evidence::Evidence;
 use super::exec_instance::{EventTime, ExecInstance};
 use super::identity::ProbeMatch;
+#[cfg(test)]
+use super::phases::PhaseDurations;
 use super::phases::{MissingEvents, Phases};
 use super::slowness::Assessment;
 use crate::cri::Code;
@@ -49,6 +51,19 @@ pub struct ExecAnalysis {
 }
 
 impl ExecAnalysis {
+    /// Returns an analysis without any information, for tests.
+    #[cfg(test)]
+    pub(crate) fn unknown() -> Self {
+        Self {
+            identity: ProbeMatch::Unknown,
+            phases: Phases::Unsupported(PhaseDurations::default()),
+            margin: None,
+            command_outcome: None,
+            assessment: Assessment::Failed,
+            evidence: None,
+        }
+    }
+
     /// Returns whether the call was sent to the runtime.
     #[must_use]
     pub fn is_sent(&self) -> bool {

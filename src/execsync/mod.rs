@@ -11,6 +11,7 @@
 
 mod analysis;
 mod analyzer;
+mod cause;
 mod events;
 mod evidence;
 mod exec_instance;
@@ -30,9 +31,13 @@ mod watchdog;
 
 pub use analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 pub use analyzer::{ExecAnalyzer, SamplerReply};
+pub(crate) use cause::CRIO_TIMEOUT;
+pub(crate) use cause::limits::cpu_limit;
+pub use cause::name::{self as cause_name, cause_names};
+pub use cause::{Cause, CommandEnd, ExecVerdict};
 pub use evidence::{CpuUsage, Evidence, Pids, PressureStall, ProcessInfo, session_processes};
-pub(crate) use explain::{CRIO_TIMEOUT, DRAIN_ADVICE, cpu_limit};
-pub use explain::{Cause, ExecVerdict, cause_name, cause_names, causes, explain, explain_in_flight};
+pub(crate) use explain::DRAIN_ADVICE;
+pub use explain::{explain, explain_in_flight};
 pub use identity::ProbeMatch;
 pub use in_flight::{CallInFlight, CommandProgress, RequestDetails};
 pub use meter::{ExecMeter, ExecTiming, PendingExec};

@@ -146,8 +146,7 @@ pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
 
 /// Returns whether a call is an ExecSync with this verdict.
 pub(super) fn has_verdict(record: &CallRecord, verdict: ExecVerdict) -> bool {
-    let exec = record.call.exec.as_deref();
-    exec.is_some_and(|exec| ExecVerdict::of(&record.call, exec) == verdict)
+    ExecVerdict::from_record(record) == Some(verdict)
 }
 
 /// Returns the sum of durations, at most the longest duration.

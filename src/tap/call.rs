@@ -96,8 +96,9 @@ pub struct ExecCall {
     pub timeout_seconds: i64,
     /// The result of the command; `None` if the call failed, or if its response was not decoded.
     pub result: Option<ExecResult>,
-    /// Beginning of the output, stdout before stderr, if probeshim executed the command. The output
-    /// of the commands of clients is not kept.
+    /// Beginning of the output, stdout before stderr: of a command that probeshim executed, and of
+    /// an attempt of a known probe that exited with another code than 0. The output of other
+    /// commands of clients is not kept.
     pub output: Option<Box<str>>,
     /// Whether the prober discarded the attempt of which this is the last try.
     pub is_discarded: bool,

@@ -14,6 +14,7 @@ use super::QueueItem;
 use super::call::{Call, ExecCall, ExecResult, KillRecord};
 use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
 use super::messages::cut;
+use super::messages::exec::{MAX_OUTPUT_BYTES, first_output};
 use super::metrics::TapMetrics;
 use crate::cri::v1::ExecSyncResponse;
 use crate::cri::{Code, MethodName};
@@ -27,9 +28,6 @@ const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 /// Maximum number of `ExecSync`s that are reported each second: more than a node has, and more than
 /// a container runtime executes. Further ones are only counted.
 const MAX_EXECS_PER_SECOND: u32 = 200;
-
-/// Maximum number of bytes that are kept of the output of a command, and of a status message.
-const MAX_OUTPUT_BYTES: usize = 1024;
 
 /// Reports internal calls to the tap, without waiting. An event is dropped and counted if the queue
 /// is full.
@@ -210,14 +208,8 @@ impl InternalCall {
     #[must_use]
     pub fn end_exec(mut self, result: Result<&ExecSyncResponse, &Status>) -> EndedCall {
         if let (Some(exec), Ok(response)) = (&mut self.call.exec, result) {
-            exec.result = Some(ExecResult {
-                exit_code: response.exit_code,
-                stdout_bytes: response.stdout.len(),
-                stderr_bytes: response.stderr.len(),
-            });
-            let output = response.stdout.iter().chain(&response.stderr).copied();
-            let output: Vec<u8> = output.take(MAX_OUTPUT_BYTES).collect();
-            exec.output = Some(String::from_utf8_lossy(&output).into());
+            exec.result = Some(ExecResult::from(response));
+            exec.output = Some(first_output(response));
         }
         self.into_ended(result.map(drop))
     }

@@ -1,9 +1,11 @@
 //! Advice against the cause of a slow or failed ExecSync.
 
-use super::cause::Cause;
-use super::limits::cpu_limit;
-use super::{CallRecord, ExecAnalysis, ProbeMatch, TimeoutMargin};
+use super::findings::has_waited;
+use super::{CallRecord, ExecAnalysis, ProbeMatch};
 use crate::cri::{Code, error_cause};
+use crate::execsync::analysis::TimeoutMargin;
+use crate::execsync::cause::Cause;
+use crate::execsync::cause::limits::cpu_limit;
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format;
 
@@ -66,6 +68,9 @@ impl Subject<'_> {
                 "look in the container runtime's log for the reason; the runtime may have been restarted"
                     .to_owned()
             }
+            Cause::ContainerExited => format!(
+                "nothing, if {container} was being restarted at that time; `probeshim events` shows why it exited"
+            ),
             Cause::ExitCode(code) => self.advice_on_exit(code),
             Cause::Frozen => format!("resume {container}, which is paused"),
             Cause::OutOfMemory => {
@@ -83,6 +88,10 @@ impl Subject<'_> {
             Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
             Cause::Start => format!(
                 "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
+                self.or_raise_timeout()
+            ),
+            Cause::Run if self.insight.evidence.as_deref().is_some_and(has_waited) => format!(
+                "find out what the command waits for, such as a server, a name, a lock or its input{}",
                 self.or_raise_timeout()
             ),
             Cause::Run => format!("make the command faster{}", self.or_raise_timeout()),
@@ -122,7 +131,6 @@ impl Subject<'_> {
             "cannot allocate memory" => {
                 format!("raise the memory limit of {container}, or reduce the memory that its processes use")
             }
-            "container not running" | "not in running state" => self.look_at_events(),
             _ if self.is_affected_by("pause") => "`probeshim resume` ends the pause".to_owned(),
             _ if code == Code::RESOURCE_EXHAUSTED && self.is_limited() && !self.insight.is_sent() => {
                 LIMIT_ADVICE.to_owned()

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use super::cause::Cause;
-use super::limits::{cpu_limit, is_at_pids_limit, is_throttled, pids};
 use super::percent;
+use crate::execsync::cause::Cause;
+use crate::execsync::cause::limits::{cpu_limit, is_at_pids_limit, is_throttled, pids};
 use crate::execsync::evidence::{Evidence, PressureStall};
 use crate::terminal::format::duration;
 
 /// Minimum share of stalled time worth reporting.
 const NOTABLE_STALL: f64 = 0.1;
+
+/// Maximum share of CPU time in the time of a command that waits.
+const MAX_WAITING_CPU: f64 = 0.1;
 
 /// Minimum load per processor worth reporting.
 const NOTABLE_LOAD: f64 = 1.5;
@@ -41,10 +44,27 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
     if let Some((current, max)) = pids(evidence).filter(|_| is_at_pids_limit(evidence)) {
         found.push(format!("The container has {current} of at most {max} processes and threads."));
     }
+    if causes.contains(&Cause::Run)
+        && has_waited(evidence)
+        && let Some(used) = evidence.cpu.and_then(|cpu| cpu.used)
+    {
+        found.push(format!(
+            "All processes of the container used {} of CPU within {window}: the command waited, and did not compute.",
+            duration(used)
+        ));
+    }
     if causes.iter().any(|cause| cause.depends_on_node()) {
         found.extend(load(evidence));
     }
     found
+}
+
+/// Returns whether the processes of the container computed for a small part of the time, although
+/// they could have had CPU.
+pub(super) fn has_waited(evidence: &Evidence) -> bool {
+    let used = evidence.cpu.filter(|cpu| !is_throttled(cpu)).and_then(|cpu| cpu.used);
+    let (pressure, window) = evidence.stalls(false);
+    used.is_some_and(|used| used < evidence.window.mul_f64(MAX_WAITING_CPU)) && !pressure.notable(window)[0]
 }
 
 /// Returns a sentence for each notable fact about the load of the container and the node.

@@ -1,11 +1,10 @@
 //! Explanation of calls in sentences. Each sentence contains the numbers on which it is based.
 
 mod advice;
-mod cause;
-pub mod cause_name;
+mod ending;
 mod findings;
 mod in_flight;
-mod limits;
+mod phases;
 mod verdict;
 
 use std::time::{Duration, SystemTime};
@@ -13,23 +12,16 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 pub(crate) use advice::DRAIN_ADVICE;
-pub use cause::Cause;
-pub use cause_name::cause_names;
 pub use in_flight::explain_in_flight;
-pub(crate) use limits::cpu_limit;
-pub use verdict::ExecVerdict;
 
-use super::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
+use super::analysis::{CallRecord, ExecAnalysis};
+use super::cause::{Cause, CommandEnd};
 use super::identity::ProbeMatch;
-use super::phases::{MissingEvents, PhaseDurations, Phases};
 use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
 use crate::relay::{CallMarks, CallOutcome, DIRECT, FaultMark, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::format::{self, duration};
-
-/// Exit code with which CRI-O reports a command that timed out.
-pub(crate) const CRIO_TIMEOUT: i32 = -1;
 
 /// Maximum number of lines of a quoted text.
 const MAX_LINES: usize = 20;
@@ -44,7 +36,11 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     sentences.extend(policies(record));
     if let Some(kill) = call.kill.as_deref() {
         sentences.extend(self::kill(kill));
-        sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.push(format!(
+            "The call took {}, and {}.",
+            duration(call.duration),
+            ending::end(call.ending)
+        ));
         sentences.extend(status_message(call));
         sentences.push(format!(
             "What to do: fix the cause that the failed attempts name, or raise failureThreshold or \
@@ -54,30 +50,26 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
         return sentences;
     }
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.analysis.as_deref()) else {
-        sentences.push(format!("The call took {}, and {}.", duration(call.duration), end(call.ending)));
+        sentences.push(format!(
+            "The call took {}, and {}.",
+            duration(call.duration),
+            ending::end(call.ending)
+        ));
         sentences.extend(status_message(call));
         return sentences;
     };
-    let causes = Cause::all(call, exec, insight);
+    let causes = Cause::all(record);
+    let command_end = CommandEnd::from_call(call, exec, Some(insight));
     sentences.push(describe_purpose(&insight.identity));
-    sentences.push(describe_outcome(call, exec, insight));
+    sentences.push(ending::describe_outcome(call, exec, insight));
     sentences.extend(status_message(call));
     sentences.extend(output(exec));
-    sentences.extend(verdict::verdict(call, exec, insight));
-    sentences.extend(insight.command_outcome.map(describe_command));
-    sentences.push(describe_phases(&insight.phases, call.duration));
+    sentences.extend(verdict::verdict(record));
+    sentences.extend(ending::describe_command(exec, insight, command_end));
+    sentences.extend(phases::describe(record, command_end));
     sentences.extend(evidence(insight, &causes));
     sentences.extend(advice::advice(record, exec, insight, &causes));
     sentences
-}
-
-/// Returns the causes of a slow or failed ExecSync, the most important first.
-#[must_use]
-pub fn causes(record: &CallRecord) -> Vec<Cause> {
-    match (record.call.exec.as_deref(), record.analysis.as_deref()) {
-        (Some(exec), Some(insight)) => Cause::all(&record.call, exec, insight),
-        _ => Vec::new(),
-    }
 }
 
 /// Quotes the status message with which the runtime rejected a call.
@@ -239,145 +231,6 @@ fn describe_purpose(identity: &ProbeMatch) -> String {
     }
 }
 
-fn describe_outcome(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> String {
-    let took = duration(call.duration);
-    if !insight.is_sent() {
-        let end = match (call.ending, exec.result) {
-            (CallOutcome::Completed(_), Some(result)) => {
-                format!("probeshim answered it with exit code {}", result.exit_code)
-            }
-            (CallOutcome::Completed(Some(code)), None) => format!("probeshim answered it with {code}"),
-            _ => self::end(call.ending),
-        };
-        return format!("The call took {took}, and {end}.");
-    }
-    let held = insight.phases.parts().queue;
-    let took = match call.marks {
-        Some(_) if !held.is_zero() => format!("{took}, of which probeshim held it for {}", duration(held)),
-        _ => took,
-    };
-    let margin = match (exec.timeout(), insight.margin) {
-        (Some(timeout), Some(TimeoutMargin::Under(margin))) => {
-            format!(", {} less than the timeout of {}", duration(margin), duration(timeout))
-        }
-        (Some(timeout), Some(TimeoutMargin::Over(margin))) => {
-            format!(", {} more than the timeout of {}", duration(margin), duration(timeout))
-        }
-        _ => " without a timeout".to_owned(),
-    };
-    match (call.ending, exec.result.map(|result| result.exit_code)) {
-        (_, Some(CRIO_TIMEOUT)) => {
-            format!("The call took {took}{margin}; with exit code -1, CRI-O reports a timeout.")
-        }
-        (_, Some(code)) => format!("The call took {took}{margin}, and the command exited with code {code}."),
-        (CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)), None) => {
-            format!("The runtime returned DEADLINE_EXCEEDED after {took}{margin}.")
-        }
-        (CallOutcome::ClientReset(_), None) => {
-            format!("The client gave up after {took}{margin}; the runtime had not responded.")
-        }
-        (ending, None) => format!("The call took {took}{margin}, and {}.", end(ending)),
-    }
-}
-
-/// Describes the end of a call that returned no exit code.
-fn end(ending: CallOutcome) -> String {
-    match ending {
-        CallOutcome::Completed(Some(code)) => format!("the runtime returned {code}"),
-        CallOutcome::Completed(None) => "the runtime's response had no gRPC status".to_owned(),
-        CallOutcome::ClientReset(_) => "the client gave up".to_owned(),
-        CallOutcome::UpstreamReset(_) => "the runtime reset the stream".to_owned(),
-        CallOutcome::Refused => "the runtime never accepted the call".to_owned(),
-        CallOutcome::ConnectionLost => "the connection to the runtime was lost".to_owned(),
-        CallOutcome::ClientGone => "the client's connection ended".to_owned(),
-    }
-}
-
-fn describe_command(command_outcome: CommandOutcome) -> String {
-    let Some(started) = command_outcome.started.map(duration) else {
-        return "No event shows that the command started.".to_owned();
-    };
-    match (command_outcome.exited.map(duration), command_outcome.status) {
-        (Some(exited), Some(137)) => {
-            format!("The command started after {started} and was killed after {exited} (SIGKILL).")
-        }
-        (Some(exited), Some(status @ 129..)) => {
-            let signal = status - 128;
-            format!(
-                "The command started after {started} and ended after {exited} with status {status}: signal \
-                 {signal} ended it, or it exited with that code."
-            )
-        }
-        (Some(exited), Some(status)) => {
-            format!("The command started after {started} and exited after {exited}, with code {status}.")
-        }
-        _ => format!("The command started after {started}; no event shows that it ended."),
-    }
-}
-
-/// Describes the division of a call's duration into phases.
-fn describe_phases(phases: &Phases, total: Duration) -> String {
-    let parts = phases.parts();
-    match phases {
-        Phases::Complete(_) => describe_slowest_phase(parts, total),
-        Phases::Ambiguous { count: 1, .. } => {
-            "The phases are unknown: one command ran in the container at that time, and it may belong to \
-             this call or to another client."
-                .to_owned()
-        }
-        Phases::Ambiguous { count, .. } => format!(
-            "The phases are unknown: {count} commands that may belong to this call ran in the container at that \
-             time, and no event shows which of them does.",
-        ),
-        Phases::Missing { what: MissingEvents::NotSent, .. } => {
-            let held = duration(parts.queue);
-            format!("The call was not sent to the runtime: probeshim held it for {held}.")
-        }
-        Phases::Missing { what: MissingEvents::NotWatched, .. } => {
-            "The phases are unknown: probeshim does not watch the runtime (--watch-runtime off).".to_owned()
-        }
-        Phases::Missing { what: MissingEvents::Everything, .. } => {
-            "The phases are unknown: probeshim received no event of containerd about this call.".to_owned()
-        }
-        Phases::Missing { what: MissingEvents::Interrupted, .. } => {
-            "The phases are unknown: containerd's events were interrupted during the call.".to_owned()
-        }
-        Phases::Missing { what: MissingEvents::Started, .. } => format!(
-            "No event shows that the command started: {} of the call belongs to no known phase.",
-            duration(parts.other)
-        ),
-        Phases::Missing { what: MissingEvents::Exited, .. } => format!(
-            "No event shows that the command exited: {} of the call belongs to no known phase.",
-            duration(parts.other)
-        ),
-        Phases::Unsupported(_) => {
-            "The phases are unknown: the runtime has no events about the commands that it executes."
-                .to_owned()
-        }
-    }
-}
-
-/// Describes the longest phase and its usual cause.
-fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
-    let (name, time) = parts.slowest().unwrap_or(("other", total));
-    let about = match name {
-        "queue" => "probeshim held the request before it was sent to the runtime",
-        "prepare" => {
-            "the runtime prepared the command; it reads the container's description and creates pipes, so a slow \
-             disk or a busy runtime makes this phase long"
-        }
-        "start" if parts.run.is_none() => "the OCI runtime tried to start the command, and failed",
-        "start" => "the OCI runtime entered the container and started the command",
-        "run" => "the command itself ran",
-        "drain" => {
-            "the command had exited, and the runtime waited for the end of its output; a process that it started \
-             keeps stdout or stderr open, or cleanup was slow"
-        }
-        _ => "no event shows how this time was spent",
-    };
-    format!("The longest part, {} ({}), was the {name} phase: {about}.", duration(time), percent(time, total))
-}
-
 /// Describes the measurements that can explain the causes.
 fn evidence(insight: &ExecAnalysis, causes: &[Cause]) -> Vec<String> {
     let why = match insight.assessment {
@@ -411,6 +264,7 @@ fn evidence(insight: &ExecAnalysis, causes: &[Cause]) -> Vec<String> {
     found
 }
 
+/// Returns a share in percent: `12 %`.
 fn percent(part: Duration, whole: Duration) -> String {
     format!("{:.0} %", 100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE))
 }

@@ -10,11 +10,12 @@ use crate::cri::Code;
 use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::evidence::Evidence;
 use crate::execsync::exec_instance::ExecInstance;
+use crate::execsync::identity::ProbeMatch;
 use crate::execsync::matching::{CallCandidate, CandidateEnd, ExecOutcome};
 use crate::execsync::periodicity::PatternKey;
 use crate::execsync::phases::{MissingEvents, Phases, Timeline};
 use crate::execsync::slowness::Assessment;
-use crate::relay::{CallInfo, CallOutcome};
+use crate::relay::{CallInfo, CallOutcome, Peer};
 use crate::tap::{Call, DecodedCall, ExecCall};
 
 /// A call that is not recorded yet.
@@ -105,8 +106,14 @@ impl EndedCall {
         let (timeline, end) = (call.timeline(&self), self.end);
         let ExecInFlight { exec, context, is_sent, .. } = call;
         let DecodedCall { info, mut call, .. } = *self.decoded;
+        let is_internal = call.peer.as_deref().is_some_and(Peer::is_this_process);
         call.container = context.container.or(call.container);
         call.pod = context.pod.or(call.pod);
+        if let Some(exec) = call.exec.as_deref_mut()
+            && !may_keep_output(&context.probe_match, is_internal)
+        {
+            exec.output = None;
+        }
         // The runtime applies the timeout, from the time at which it received the request.
         let held = if call.is_affected() { phases.parts().queue } else { Duration::ZERO };
         let timeout = exec.timeout().filter(|_| is_sent || call.is_direct());
@@ -163,6 +170,13 @@ impl DetachedExec {
         }
         (record, Some(instance).filter(|_| !is_its))
     }
+}
+
+/// Returns whether the output of a command is kept: that of an internal call, and that of a known
+/// probe, which a kubelet publishes as well. The output of other commands of clients is private.
+fn may_keep_output(probe_match: &ProbeMatch, is_internal: bool) -> bool {
+    let ProbeMatch::Matched { uses, .. } = probe_match else { return is_internal };
+    is_internal || uses.iter().any(|used| used.is_probe())
 }
 
 /// Returns the end of a call as a constraint on its exec instance.

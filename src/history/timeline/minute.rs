@@ -126,7 +126,7 @@ impl Minute {
             self.discarded += 1;
             return;
         }
-        let verdict = ExecVerdict::of(&record.call, exec);
+        let verdict = ExecVerdict::from_record(record).unwrap_or(ExecVerdict::Unknown);
         *self.count_mut(verdict) += 1;
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);

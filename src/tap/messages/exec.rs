@@ -1,4 +1,5 @@
-//! ExecSync: container, command, exit code, and size of the output.
+//! ExecSync: container, command, exit code, size of the output, and its beginning if the command
+//! failed.
 
 use bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
@@ -11,6 +12,9 @@ use crate::tap::call::{ExecCall, ExecResult};
 /// Maximum number of bytes that are kept of a command. Some commands are scripts, and clients may
 /// send commands of any length.
 const MAX_COMMAND_BYTES: usize = 4096;
+
+/// Maximum number of bytes that are kept of the output of a command, and of a status message.
+pub(in crate::tap) const MAX_OUTPUT_BYTES: usize = 1024;
 
 /// `ExecSyncRequest`, with arguments up to the maximum: half a million arguments fit into 1 MiB.
 #[derive(Debug, Default)]
@@ -40,13 +44,28 @@ pub(in crate::tap) fn request(read: &mut MessageContext, message: &[u8]) -> Resu
 pub(in crate::tap) fn response(read: &mut MessageContext, message: &[u8]) -> Result<(), DecodeError> {
     let response = v1::ExecSyncResponse::decode(message)?;
     if let Some(exec) = &mut read.call.exec {
-        exec.result = Some(ExecResult {
+        exec.result = Some(ExecResult::from(&response));
+        // The analysis discards it unless the command belongs to a known probe.
+        exec.output = (response.exit_code != 0).then(|| first_output(&response));
+    }
+    Ok(())
+}
+
+/// Returns the beginning of the output of a command, stdout before stderr.
+pub(in crate::tap) fn first_output(response: &v1::ExecSyncResponse) -> Box<str> {
+    let output = response.stdout.iter().chain(&response.stderr).copied();
+    let output: Vec<u8> = output.take(MAX_OUTPUT_BYTES).collect();
+    String::from_utf8_lossy(&output).into()
+}
+
+impl From<&v1::ExecSyncResponse> for ExecResult {
+    fn from(response: &v1::ExecSyncResponse) -> Self {
+        Self {
             exit_code: response.exit_code,
             stdout_bytes: response.stdout.len(),
             stderr_bytes: response.stderr.len(),
-        });
+        }
     }
-    Ok(())
 }
 
 impl Message for ExecSyncPartial {
@@ -102,7 +121,10 @@ impl ExecCommand {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
+    use crate::tap::Call;
 
     fn read(args: &[&str]) -> ExecSyncPartial {
         let cmd = args.iter().map(ToString::to_string).collect();
@@ -110,6 +132,22 @@ mod tests {
         let read = ExecSyncPartial::decode(&*request.encode_to_vec()).unwrap();
         assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));
         read
+    }
+
+    #[test]
+    fn the_first_kibibyte_of_the_output_of_a_failed_command_is_kept() {
+        let kept = |exit_code, stdout: &[u8], stderr: &[u8]| {
+            let mut context = MessageContext::new(Call::sample(1, "/a/B", UNIX_EPOCH, Duration::ZERO));
+            context.call.exec = Some(Box::default());
+            let message = v1::ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code };
+            response(&mut context, &message.encode_to_vec()).unwrap();
+            context.call.exec.unwrap().output.map(String::from)
+        };
+        assert_eq!(kept(0, b"secret", b""), None, "the command succeeded");
+        assert_eq!(kept(1, b"", b"").unwrap(), "");
+        assert_eq!(kept(1, b"out\n", b"err").unwrap(), "out\nerr");
+        assert_eq!(kept(1, &[b'x'; 1020], b"12345678").unwrap(), format!("{}1234", "x".repeat(1020)));
+        assert_eq!(kept(1, b"\xff", b"").unwrap(), "\u{fffd}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Decoding of the messages of watched methods. Only relevant fields are decoded: metadata, labels
-//! and annotations of a configuration, but no environment variables or mounts; and the size of a
-//! command's output.
+//! and annotations of a configuration, but no environment variables or mounts; the size of a
+//! command's output, and its beginning if the command failed.
 
 pub(super) mod exec;
 pub(super) mod lifecycle;

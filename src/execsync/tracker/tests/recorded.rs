@@ -3,6 +3,7 @@
 use super::*;
 use crate::execsync::analysis::TimeoutMargin;
 use crate::execsync::phases::{MissingEvents, PhaseDurations};
+use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::ContainerRef;
 
 fn parts(phases: [u64; 6]) -> PhaseDurations {
@@ -30,6 +31,30 @@ fn a_call_is_recorded_once_all_its_events_are_known() {
     assert_eq!(scenario.tracker.sessions.pop().unwrap().pid, 77);
     scenario.tracker.tick(scenario.at(2000));
     assert_eq!(scenario.tracker.containers().count(), 0, "nothing is left of it");
+}
+
+#[test]
+fn the_output_of_a_failed_command_is_kept_only_if_it_belongs_to_a_known_probe() {
+    let use_of = |purpose| ProbeMatch::Matched {
+        uses: vec![purpose],
+        source: Source::Manifest,
+        period: Some(Duration::from_secs(1)),
+    };
+    let probe = use_of(ExecPurpose::Liveness);
+    let hook = use_of(ExecPurpose::PreStop);
+    for (probe_match, kept) in [(probe, Some("no")), (hook, None), (ProbeMatch::Unknown, None)] {
+        let mut scenario = Scenario::new();
+        scenario.place =
+            CallContext { probe_match, container: Some(Arc::default()), ..CallContext::default() };
+        scenario.request(1, 0, 5);
+        scenario.added(ONE, 3);
+        scenario.started(ONE, 33, 77);
+        scenario.exited(ONE, 40, 77, 1);
+        let exec = ExecCall { output: Some("no".into()), ..Scenario::exec(5, Some(1)) };
+        scenario.ended_with(1, 45, exec, CallOutcome::Completed(Some(Code::OK)));
+        scenario.evidence(1, 46);
+        assert_eq!(scenario.record().call.exec.as_ref().unwrap().output.as_deref(), kept);
+    }
 }
 
 #[test]

@@ -15,17 +15,17 @@ pub(crate) fn cpu_limit(processors: f64) -> String {
 }
 
 /// Returns whether the container has almost as many processes as it may have.
-pub(super) fn is_at_pids_limit(evidence: &Evidence) -> bool {
+pub(in crate::execsync) fn is_at_pids_limit(evidence: &Evidence) -> bool {
     pids(evidence).is_some_and(|(current, max)| ratio(current, max) >= NEARLY_ALL)
 }
 
 /// Returns the number of processes of the container, and its limit.
-pub(super) fn pids(evidence: &Evidence) -> Option<(u64, u64)> {
+pub(in crate::execsync) fn pids(evidence: &Evidence) -> Option<(u64, u64)> {
     evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
 }
 
 /// Returns whether the container was throttled often enough to report it.
-pub(super) fn is_throttled(cpu: &CpuUsage) -> bool {
+pub(in crate::execsync) fn is_throttled(cpu: &CpuUsage) -> bool {
     cpu.throttled_periods > 0 && ratio(cpu.throttled_periods, cpu.periods) >= NOTABLE_THROTTLING
 }
 

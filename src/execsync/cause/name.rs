@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::cause::Cause;
-use super::{ExecAnalysis, ExecVerdict, TimeoutMargin, causes};
+use super::{Cause, ExecVerdict};
 use crate::cri::{Code, known_cause};
-use crate::execsync::analysis::CallRecord;
+use crate::execsync::analysis::{CallRecord, ExecAnalysis, TimeoutMargin};
 use crate::execsync::phases::Phases;
 use crate::relay::CallOutcome;
 
@@ -73,7 +72,7 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
         Cause::Rejected(_) => rejection(record).unwrap_or_else(|| cause.name()),
         _ => cause.name(),
     };
-    causes(record).into_iter().map(name).collect()
+    Cause::all(record).into_iter().map(name).collect()
 }
 
 /// Returns the name under which an error or a timeout is counted that probeshim itself caused: by a
