@@ -156,6 +156,8 @@ pub const EXEC_SYNC_OVERDUE: &str = "ExecSyncOverdue";
 pub const EXEC_SYNC_ENDED: &str = "ExecSyncEnded";
 /// The command of an ExecSync has exited, and the call has not been answered.
 pub const EXEC_SYNC_UNANSWERED: &str = "ExecSyncUnanswered";
+/// The command of an ExecSync was killed at its timeout, and the call has not been answered.
+pub const EXEC_SYNC_TIMED_OUT: &str = "ExecSyncTimedOut";
 /// An unanswered ExecSync was answered.
 pub const EXEC_SYNC_ANSWERED: &str = "ExecSyncAnswered";
 /// A process still runs after its ExecSync has ended.
@@ -174,7 +176,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 76] = [
+pub const ALL: [&str; 77] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -243,6 +245,7 @@ pub const ALL: [&str; 76] = [
     EXEC_SYNC_OVERDUE,
     EXEC_SYNC_ENDED,
     EXEC_SYNC_UNANSWERED,
+    EXEC_SYNC_TIMED_OUT,
     EXEC_SYNC_ANSWERED,
     EXEC_PROCESS_LEAKED,
     EXEC_PROCESS_EXITED,

@@ -13,6 +13,7 @@ impl StuckExec {
         let reason = match self.kind {
             StuckKind::Overdue => reason::EXEC_SYNC_OVERDUE,
             StuckKind::Unanswered => reason::EXEC_SYNC_UNANSWERED,
+            StuckKind::TimedOut => reason::EXEC_SYNC_TIMED_OUT,
             StuckKind::Leaked => reason::EXEC_PROCESS_LEAKED,
         };
         self.with_refs(Event::warning(reason, self.sentence(age)))
@@ -23,7 +24,7 @@ impl StuckExec {
     pub fn resolved_event(&self, age: Duration) -> Event {
         let (reason, verb) = match self.kind {
             StuckKind::Overdue => (reason::EXEC_SYNC_ENDED, "ended"),
-            StuckKind::Unanswered => (reason::EXEC_SYNC_ANSWERED, "was answered"),
+            StuckKind::Unanswered | StuckKind::TimedOut => (reason::EXEC_SYNC_ANSWERED, "was answered"),
             StuckKind::Leaked => (reason::EXEC_PROCESS_EXITED, "exited"),
         };
         let subject = match (self.kind, self.pid) {
@@ -47,6 +48,10 @@ impl StuckExec {
             StuckKind::Unanswered => {
                 format!("Call {call} has not been answered, {age} after its command exited{pid}: {command}")
             }
+            StuckKind::TimedOut => format!(
+                "Call {call} has not been answered, {age} after its command{pid} was killed at its timeout: a \
+                 child holds the output: {command}"
+            ),
             StuckKind::Leaked => {
                 format!("A process{pid} still runs {age} after call {call} ended: {command}")
             }
@@ -74,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_message_of_an_event_about_a_stuck_exec_names_its_call() {
-        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Leaked] {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::TimedOut, StuckKind::Leaked] {
             let stuck = StuckExec {
                 kind,
                 call: 4711,

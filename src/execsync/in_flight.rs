@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::cause::is_killed_at_timeout;
 use super::identity::ProbeMatch;
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallInfo, CallMarks};
@@ -58,15 +59,31 @@ impl CallInFlight {
 }
 
 impl RequestDetails {
-    /// Returns the phase of the call: `queue` while the policy holds the request, then that of the
-    /// command; `None` if it is unknown.
+    /// Returns the phase that decides about the call: `queue` while the policy holds the request,
+    /// then that of the command, and `run` once the command was killed at its timeout; `None` if it
+    /// is unknown.
     #[must_use]
     pub fn phase(&self) -> Option<&'static str> {
-        if self.held.is_some() { Some("queue") } else { self.progress.map(|progress| progress.phase()) }
+        let has_timed_out = |progress: &CommandProgress| {
+            self.exec.as_deref().is_some_and(|exec| progress.has_timed_out(exec))
+        };
+        match self.progress {
+            _ if self.held.is_some() => Some("queue"),
+            Some(progress) if has_timed_out(&progress) => Some("run"),
+            progress => progress.map(|progress| progress.phase()),
+        }
     }
 }
 
 impl CommandProgress {
+    /// Returns whether the command was killed at its timeout.
+    #[must_use]
+    pub fn has_timed_out(&self, exec: &ExecCall) -> bool {
+        let ran =
+            self.started.zip(self.exited).map(|(started, exited)| exited.saturating_duration_since(started));
+        exec.timeout().is_some_and(|timeout| is_killed_at_timeout(self.status, ran, timeout))
+    }
+
     /// Returns the phase of the call: `start`, `run`, or `drain` after the exit.
     #[must_use]
     pub fn phase(&self) -> &'static str {

@@ -13,7 +13,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::analysis::CallRecord;
 use super::identity::ProbeMatch;
-use super::phases::Phases;
 use super::watchdog::{Stuck, StuckKind};
 use crate::inventory::Inventory;
 
@@ -109,7 +108,7 @@ impl ExecMetrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "exec_phase",
-            "Duration of each phase of the ExecSyncs whose phases are all known",
+            "Duration of each phase of the ExecSyncs whose phases are all known, without the drain phase after a timeout",
             Unit::Seconds,
             self.phases.clone(),
         );
@@ -151,7 +150,7 @@ impl ExecMetrics {
         let state = insight.phases.state();
         self.states.get_or_create(&StateLabel { state }).inc();
         self.assessments.get_or_create(&AssessmentLabel { assessment: insight.assessment.name() }).inc();
-        if let Phases::Complete(parts) = &insight.phases {
+        if let Some(parts) = record.counted_phases() {
             for (phase, time) in parts.named() {
                 if let Some(time) = time {
                     self.phases.get_or_create(&PhaseLabel { phase }).observe(time.as_secs_f64());
@@ -207,7 +206,7 @@ impl ExecMetrics {
     }
 
     pub(super) fn stuck(&self, stuck: &Stuck) {
-        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Leaked] {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::TimedOut, StuckKind::Leaked] {
             let count = stuck.keys().filter(|(stuck, _)| *stuck == kind).count();
             let gauge = self.stuck.get_or_create(&KindLabel { kind: kind.name() });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -1,6 +1,7 @@
 //! Spans of calls, with the phases of an ExecSync as children.
 
-use super::analysis::{CallRecord, ExecAnalysis};
+use super::analysis::CallRecord;
+use super::cause::name::cause_names;
 use super::phases::Phases;
 use crate::cri::Code;
 use crate::relay::CallOutcome;
@@ -23,14 +24,15 @@ impl CallRecord {
             start: call.start,
             end: call.start + call.duration,
             parent,
-            attributes: attributes(call, insight),
+            attributes: attributes(self),
             error: (call.ending != CallOutcome::Completed(Some(Code::OK))).then(|| call.ending.to_string()),
             children: insight.map(|insight| parts(call, &insight.phases)).unwrap_or_default(),
         }
     }
 }
 
-fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str, Value)> {
+fn attributes(record: &CallRecord) -> Vec<(&'static str, Value)> {
+    let (call, insight) = (&*record.call, record.analysis.as_deref());
     let mut known = vec![
         ("rpc.system", Value::Text("grpc".to_owned())),
         ("rpc.service", Value::Text("runtime.v1.RuntimeService".to_owned())),
@@ -64,6 +66,10 @@ fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str,
         known.push(("probeshim.policy", Value::Texts(policies)));
     }
     if let Some(insight) = insight {
+        let causes: Vec<String> = cause_names(record).into_iter().map(str::to_owned).collect();
+        if !causes.is_empty() {
+            known.push(("probeshim.causes", Value::Texts(causes)));
+        }
         let probe = insight.identity.label();
         known.extend(probe.map(|probe| ("probeshim.probe", Value::Text(probe.to_owned()))));
         known.push(("probeshim.phases", Value::Text(insight.phases.state().to_owned())));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::evidence::{ProcessInfo, SampleRequest};
-use super::tracker::{ExecInFlight, ExecSession, Tracker};
+use super::tracker::{ExecInFlight, ExecSession, Tracker, UnansweredExec};
 
 /// Delay after which a late response or exit counts as stuck. A runtime starts the timer of an
 /// `ExecSync` only once the command runs, and the start can take a second or two on a busy node.
@@ -33,6 +33,9 @@ pub enum StuckKind {
     /// A call that is unanswered five seconds after its command exited. The number is that of the
     /// call.
     Unanswered,
+    /// A call that is unanswered five seconds after its command was killed at its timeout. The
+    /// number is that of the call.
+    TimedOut,
     /// A process that an `ExecSync` started and that still exists five seconds after the call
     /// ended. The number is the pid.
     Leaked,
@@ -45,7 +48,7 @@ pub struct StuckExec {
     pub kind: StuckKind,
     /// The number of the call.
     pub call: u64,
-    /// Time of the timeout of an overdue call, of the command's exit for an unanswered call, or of
+    /// Time of the timeout of an overdue call, of the command's end for an unanswered call, or of
     /// the end of the call for a leaked process.
     pub since: Instant,
     /// The full id of the container.
@@ -83,6 +86,7 @@ impl StuckKind {
         match self {
             Self::Overdue => "overdue",
             Self::Unanswered => "unanswered",
+            Self::TimedOut => "timed-out",
             Self::Leaked => "leaked",
         }
     }
@@ -122,22 +126,24 @@ impl Watchdog {
                 }
                 // The earlier finding is kept: a later exec in the container may make the match
                 // ambiguous.
-                if let Some(known) =
-                    before.get(&(StuckKind::Unanswered, call.id)).filter(|_| !call.has_ended())
-                {
-                    self.stuck.insert((StuckKind::Unanswered, call.id), known.clone());
+                for kind in [StuckKind::Unanswered, StuckKind::TimedOut] {
+                    if let Some(known) = before.get(&(kind, call.id)).filter(|_| !call.has_ended()) {
+                        self.stuck.insert((kind, call.id), known.clone());
+                    }
                 }
             }
-            for (call, pid, exited) in execs.exited_unanswered() {
+            for UnansweredExec { call, pid, exited, has_timed_out } in execs.exited_unanswered() {
                 if now - exited >= MARGIN {
-                    let found = StuckExec {
-                        pid,
-                        ..StuckExec::for_call(StuckKind::Unanswered, call, container, exited)
-                    };
-                    self.stuck.entry((StuckKind::Unanswered, call.id)).or_insert(found);
+                    let kind = if has_timed_out { StuckKind::TimedOut } else { StuckKind::Unanswered };
+                    let found = StuckExec { pid, ..StuckExec::for_call(kind, call, container, exited) };
+                    self.stuck.entry((kind, call.id)).or_insert(found);
                 }
             }
         }
+        // The end of the command says more than the timeout.
+        let known: HashSet<u64> =
+            self.stuck.keys().filter(|key| key.0 == StuckKind::TimedOut).map(|key| key.1).collect();
+        self.stuck.retain(|(kind, call), _| *kind != StuckKind::Overdue || !known.contains(call));
         self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == StuckKind::Leaked));
         for (container, looking) in &mut self.containers {
             if now < looking.next {

@@ -135,7 +135,12 @@ impl Fixture {
     }
 
     /// Adds an event about container main of pod shop/web-0.
-    pub(super) fn event(mut self, reason: &str, message: &str) -> Self {
+    pub(super) fn event(self, reason: &str, message: &str) -> Self {
+        self.event_of("main", reason, message)
+    }
+
+    /// Adds an event about a container of the pod.
+    pub(super) fn event_of(mut self, container: &str, reason: &str, message: &str) -> Self {
         let text = |text: &str| Some(text.to_owned());
         self.builder.add_event(Event {
             time: "2001-09-09T01:46:40Z".to_owned(),
@@ -143,7 +148,7 @@ impl Fixture {
             reason: reason.to_owned(),
             namespace: text("shop"),
             pod: text("web-0"),
-            container: text("main"),
+            container: text(container),
             message: message.to_owned(),
             count: 1,
             first_time: None,

@@ -25,7 +25,7 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 26] = [
+pub const LINTS: [&str; 27] = [
     "timeout",
     "thin-margin",
     "default-timeout",
@@ -46,6 +46,7 @@ pub const LINTS: [&str; 26] = [
     "shell-for-one-program",
     "exec-cost",
     "hanging-runtime",
+    "unanswered-call",
     "runtime-unavailable",
     "leaked-process",
     "late-prober",

@@ -9,45 +9,114 @@ use crate::execsync::{Cause, StuckExec, cause_name};
 use crate::history::json::Event;
 use crate::terminal::format::counted;
 
+/// Minimum number of containers whose calls a runtime that hangs does not answer.
+const MIN_HANGING_CONTAINERS: usize = 2;
+
 /// Returns the findings about the runtime.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let node = [hanging_runtime(facts), runtime_unavailable(facts)];
-    node.into_iter().flatten().chain(leaked_processes(facts)).collect()
+    let unanswered = unanswered(facts);
+    let hanging = hanging_runtime(facts, &unanswered);
+    let single = if hanging.is_some() { Vec::new() } else { unanswered_calls(unanswered) };
+    hanging
+        .into_iter()
+        .chain(single)
+        .chain(runtime_unavailable(facts))
+        .chain(leaked_processes(facts))
+        .collect()
 }
 
-/// The runtime did not answer calls.
-fn hanging_runtime(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
-    // A call whose command has exited waits for its output.
-    let exited = stuck_calls(facts, reason::EXEC_SYNC_UNANSWERED);
-    let overdue = stuck_calls(facts, reason::EXEC_SYNC_OVERDUE);
-    let overdue: BTreeSet<u64> = overdue.difference(&exited).copied().collect();
-    let given_up = facts.with_cause(cause_name::NO_ANSWER);
-    let mut calls: BTreeSet<u64> = overdue.clone();
-    let kept = facts.calls_with_cause(cause_name::NO_ANSWER);
-    calls.extend(kept.iter().map(|call| call.call.id));
+/// Calls of a container that the runtime did not answer in time.
+#[derive(Default)]
+struct UnansweredCalls {
+    ids: BTreeSet<u64>,
+    /// Number of calls, of which not all have a known id.
+    count: u32,
+    last_event: Option<String>,
+}
+
+/// Returns the calls of each container that had no answer 5 s after their timeout, and whose
+/// command is not known to have ended.
+fn unanswered(facts: &PeriodFacts<'_>) -> BTreeMap<LintSubject, UnansweredCalls> {
+    let mut containers: BTreeMap<LintSubject, UnansweredCalls> = BTreeMap::new();
+    // A call whose command has ended waits for its output.
+    let mut ended = stuck_calls(facts, reason::EXEC_SYNC_UNANSWERED);
+    ended.extend(stuck_calls(facts, reason::EXEC_SYNC_TIMED_OUT));
+    for event in events(facts, reason::EXEC_SYNC_OVERDUE) {
+        if let Some(id) = StuckExec::call_of(&event.message).filter(|id| !ended.contains(id)) {
+            let calls = containers.entry(LintSubject::for_event(event)).or_default();
+            calls.ids.insert(id);
+            calls.last_event = Some(event.message.clone());
+        }
+    }
+    for attempts in &facts.containers {
+        let given_up = attempts.with_cause(cause_name::NO_ANSWER);
+        if given_up > 0 {
+            let calls = containers.entry(attempts.subject.clone()).or_default();
+            let kept = attempts.calls_with_cause(cause_name::NO_ANSWER);
+            calls.ids.extend(kept.iter().map(|call| call.call.id));
+            calls.count = given_up;
+        }
+    }
     // An overdue call may have ended since, and is then counted twice.
-    let affected = u32::try_from(calls.len()).unwrap_or(u32::MAX).max(given_up);
-    (affected > 0).then(|| LintFinding {
+    for calls in containers.values_mut() {
+        calls.count = calls.count.max(u32::try_from(calls.ids.len()).unwrap_or(u32::MAX));
+    }
+    containers
+}
+
+/// The runtime answered neither ExecSyncs of several containers nor calls of other methods.
+fn hanging_runtime(
+    facts: &PeriodFacts<'_>,
+    unanswered: &BTreeMap<LintSubject, UnansweredCalls>,
+) -> Option<LintFinding> {
+    let others = events(facts, reason::RUNTIME_UNAVAILABLE).map(|event| event.count);
+    let others = u32::try_from(others.fold(0, u64::saturating_add)).unwrap_or(u32::MAX);
+    if unanswered.len() < MIN_HANGING_CONTAINERS || others == 0 {
+        return None;
+    }
+    let affected = unanswered.values().map(|calls| calls.count).fold(0, u32::saturating_add);
+    let ids: BTreeSet<u64> = unanswered.values().flat_map(|calls| &calls.ids).copied().collect();
+    let containers = counted(u32::try_from(unanswered.len()).unwrap_or(u32::MAX), "container");
+    Some(LintFinding {
         lint: "hanging-runtime",
         severity: Severity::Error,
         subject: LintSubject::NODE,
         sentence: format!(
-            "The runtime did not answer {} in time.",
+            "The runtime answered neither {} of {containers} nor calls of other methods.",
             counted(affected, "ExecSync")
         ),
         evidence: vec![
-            format!(
-                "{} had no answer 5 s after the timeout was over.",
-                counted(u32::try_from(overdue.len()).unwrap_or(u32::MAX), "ExecSync")
-            ),
-            format!("{} ended without an answer, because the client gave up.", counted(given_up, "ExecSync")),
+            "The ExecSyncs had no answer 5 s after their timeout was over.".to_owned(),
+            format!("Lists or the events of the runtime failed {}.", counted(others, "time")),
         ],
         remedy: "Look in the log of the runtime, and for its processes and shims that are stopped or wait in state D; \
                  a restart of the runtime keeps containers running."
             .to_owned(),
         affected,
-        calls: last(&calls),
+        calls: last(&ids),
     })
+}
+
+/// ExecSyncs of single containers had no answer, which is no evidence against the runtime.
+fn unanswered_calls(unanswered: BTreeMap<LintSubject, UnansweredCalls>) -> Vec<LintFinding> {
+    let finding = |(subject, calls): (LintSubject, UnansweredCalls)| {
+        LintFinding {
+        lint: "unanswered-call",
+        severity: Severity::Error,
+        subject,
+        sentence: format!(
+            "{} had no answer 5 s after the timeout was over, and no event shows that the command ended.",
+            counted(calls.count, "ExecSync")
+        ),
+        evidence: calls.last_event.into_iter().map(|message| format!("{message}.")).collect(),
+        remedy: "`probeshim explain` of such a call says whether its command has started; look for a container that is \
+                 paused, a shim that is stopped, and processes in state D."
+            .to_owned(),
+        affected: calls.count,
+        calls: last(&calls.ids),
+    }
+    };
+    unanswered.into_iter().map(finding).collect()
 }
 
 /// The runtime, or its connection, was unavailable.
@@ -151,18 +220,36 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_an_answer_after_their_timeout_are_a_hanging_runtime() {
-        let overdue = Fixture::new().event(reason::EXEC_SYNC_OVERDUE, OVERDUE);
-        let in_flight = found(overdue, "hanging-runtime").unwrap();
-        assert_eq!(in_flight.sentence, "The runtime did not answer 1 ExecSync in time.");
-        assert_eq!((in_flight.severity, in_flight.calls), (Severity::Error, vec![7]));
-        let ended = found(given_up(11_000, false), "hanging-runtime").unwrap();
+    fn a_runtime_hangs_if_it_answers_neither_several_containers_nor_other_methods() {
+        let overdue =
+            |container: &str, facts: Fixture| facts.event_of(container, reason::EXEC_SYNC_OVERDUE, OVERDUE);
+        let unavailable =
+            |facts: Fixture| facts.event(reason::RUNTIME_UNAVAILABLE, "The runtime does not answer");
+        let both = || overdue("other", overdue("main", Fixture::new()));
+        let hanging = found(unavailable(both()), "hanging-runtime").unwrap();
+        assert_eq!(
+            hanging.sentence,
+            "The runtime answered neither 2 ExecSyncs of 2 containers nor calls of other methods."
+        );
+        assert_eq!(hanging.severity, Severity::Error);
+        assert_eq!(found(both(), "hanging-runtime"), None, "other methods are answered");
+        let one = || unavailable(overdue("main", Fixture::new()));
+        assert_eq!(found(one(), "hanging-runtime"), None, "one command runs long");
+        let single = found(one(), "unanswered-call").unwrap();
+        assert_eq!((single.subject.text(), single.calls), ("shop/web-0 main".to_owned(), vec![7]));
+        assert_eq!(found(unavailable(both()), "unanswered-call"), None, "it is the same problem");
+    }
+
+    #[test]
+    fn a_call_whose_command_ended_or_whose_client_cancelled_it_is_no_unanswered_call() {
+        let ended = found(given_up(11_000, false), "unanswered-call").unwrap();
         assert_eq!((ended.affected, ended.calls), (2, vec![1, 2]));
-        let held = Fixture::new().event(reason::EXEC_SYNC_OVERDUE, OVERDUE);
-        let held = held.event(reason::EXEC_SYNC_UNANSWERED, EXITED);
-        assert_eq!(found(held, "hanging-runtime"), None, "the call waits for output");
-        assert_eq!(found(given_up(11_000, true), "hanging-runtime"), None, "the command had exited");
-        assert_eq!(found(given_up(100, false), "hanging-runtime"), None, "the client cancelled the call");
+        for reason in [reason::EXEC_SYNC_UNANSWERED, reason::EXEC_SYNC_TIMED_OUT] {
+            let facts = Fixture::new().event(reason::EXEC_SYNC_OVERDUE, OVERDUE).event(reason, EXITED);
+            assert_eq!(found(facts, "unanswered-call"), None, "the call waits for output");
+        }
+        assert_eq!(found(given_up(11_000, true), "unanswered-call"), None, "the command had exited");
+        assert_eq!(found(given_up(100, false), "unanswered-call"), None, "the client cancelled the call");
     }
 
     #[test]

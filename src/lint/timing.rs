@@ -175,10 +175,7 @@ fn slowest_phase(calls: &[&CallRecord]) -> Option<String> {
 }
 
 fn slowest(record: &CallRecord) -> Option<(&'static str, Duration)> {
-    match &record.analysis.as_deref()?.phases {
-        Phases::Complete(parts) => parts.slowest(),
-        _ => None,
-    }
+    record.counted_phases()?.slowest()
 }
 
 fn run(record: &CallRecord) -> Option<Duration> {

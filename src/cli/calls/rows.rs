@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use crate::admin::api::{Call, CallInFlight, Container, Exec, Fault, ListedCall, Peer, Pod};
 use crate::cli::table::{Cell, Column, Table};
+use crate::execsync::CallRecord;
 use crate::terminal::format;
 use crate::terminal::screen::Screen;
 
@@ -127,8 +128,8 @@ fn margin(call: &Call) -> Cell {
     }
 }
 
-/// Returns the phase that took most of the time of an ExecSync, or the reason for which the phases
-/// are unknown. A runtime that does not report phases has none.
+/// Returns the phase that took most of the time of an ExecSync until its result was certain, or the
+/// reason for which the phases are unknown. A runtime that does not report phases has none.
 fn dominant_phase(call: &Call) -> String {
     let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) else {
         return String::new();
@@ -138,10 +139,11 @@ fn dominant_phase(call: &Call) -> String {
         "unsupported" => return String::new(),
         unknown => return unknown.to_owned(),
     }
-    let known = phases.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
-    let most = known.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    let record = CallRecord::try_from(call.clone()).ok();
+    let most = record.and_then(|record| record.counted_phases()?.slowest());
     most.map_or_else(String::new, |(name, time)| {
-        format!("{name} {:.0} %", 100.0 * time / call.duration_ms.max(f64::MIN_POSITIVE))
+        let share = 1e3 * time.as_secs_f64() / call.duration_ms.max(f64::MIN_POSITIVE);
+        format!("{name} {:.0} %", 100.0 * share)
     })
 }
 

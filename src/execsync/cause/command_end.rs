@@ -77,16 +77,28 @@ impl CommandEnd {
         let CommandOutcome { started, exited: Some(exited), status: Some(status) } = outcome else {
             return Self::Unknown;
         };
-        let has_timed_out = || {
-            let ran = exited.saturating_sub(started.unwrap_or_default());
-            exec.timeout().is_some_and(|timeout| ran + CLOCK_TOLERANCE >= timeout)
-        };
+        let ran = exited.saturating_sub(started.unwrap_or_default());
         match status {
-            KILLED if has_timed_out() => Self::TimedOut,
+            KILLED
+                if exec
+                    .timeout()
+                    .is_some_and(|timeout| is_killed_at_timeout(Some(status), Some(ran), timeout)) =>
+            {
+                Self::TimedOut
+            }
             KILLED if exited + CLOCK_TOLERANCE >= call.duration => Self::Cancelled,
             status => Self::Exited(status.cast_signed()),
         }
     }
+}
+
+/// Returns whether the status of a command is that of SIGKILL, and the command ran until its timeout.
+pub(in crate::execsync) fn is_killed_at_timeout(
+    status: Option<u32>,
+    ran: Option<Duration>,
+    timeout: Duration,
+) -> bool {
+    status == Some(KILLED) && ran.is_some_and(|ran| ran + CLOCK_TOLERANCE >= timeout)
 }
 
 /// Returns whether the runtime gave up to wait for the output of a command that had exited.

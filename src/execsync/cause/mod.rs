@@ -1,5 +1,5 @@
-//! The causes and the verdict of an ExecSync. They are decided here, once: `explain`, lints, metrics,
-//! traces and pages use these functions.
+//! The causes and the verdict of an ExecSync. They are decided here, once: `explain`, lints,
+//! metrics, traces and pages use these functions.
 
 mod command_end;
 pub(super) mod limits;
@@ -20,6 +20,7 @@ use crate::cri::{Code, is_container_exited};
 use crate::relay::CallOutcome;
 use crate::tap::{Call, ExecCall};
 use command_end::is_drain_timeout;
+pub(super) use command_end::is_killed_at_timeout;
 
 /// Exit code of a command that SIGKILL ended.
 const KILLED: i32 = 128 + 9;
@@ -137,7 +138,7 @@ impl Cause {
             // The client gave up while the runtime waited for the end of the output.
             CommandEnd::Exited(0) => vec![Self::Drain],
             CommandEnd::Exited(code) => Self::from_exit_code(code, exec, analysis),
-            // What followed the timeout does not change the result.
+            // A child that holds the output after the timeout does not change the result.
             CommandEnd::TimedOut | CommandEnd::Cancelled => {
                 vec![Self::from_slow_call(analysis, Some("run"))]
             }

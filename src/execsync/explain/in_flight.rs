@@ -39,11 +39,12 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         return sentences;
     }
     let unknown = "Whether the command runs is unknown: no event of the runtime describes it.";
-    sentences.extend(
-        details
-            .progress
-            .map_or_else(|| vec![unknown.to_owned()], |progress| describe_progress(progress, now)),
-    );
+    let has_timed_out = details.progress.is_some_and(|progress| progress.has_timed_out(exec));
+    sentences.extend(match details.progress {
+        Some(progress) if has_timed_out => describe_timeout(progress, exec, now),
+        Some(progress) => describe_progress(progress, now),
+        None => vec![unknown.to_owned()],
+    });
     let holds = |process: &ProcessInfo| {
         format!(
             "Process {} ({}), which the command started, still runs. It probably holds the output open.",
@@ -52,7 +53,11 @@ pub fn explain_in_flight(call: &CallInFlight, now: Instant, session: &[ProcessIn
         )
     };
     sentences.extend(session.iter().map(holds));
-    if details.progress.is_some_and(|progress| progress.exited.is_some()) {
+    if has_timed_out {
+        let seconds = exec.timeout_seconds;
+        sentences
+            .push(format!("What to do: make the command faster, or raise its timeout (now {seconds}s)."));
+    } else if details.progress.is_some_and(|progress| progress.exited.is_some()) {
         sentences.push(format!("What to do: {DRAIN_ADVICE}."));
     }
     sentences
@@ -98,6 +103,20 @@ fn describe_progress(progress: CommandProgress, now: Instant) -> Vec<String> {
         }
         (None, None) => vec!["The runtime has not started the command yet.".to_owned()],
     }
+}
+
+/// Describes a command that was killed at its timeout, and whose call is in flight.
+fn describe_timeout(progress: CommandProgress, exec: &ExecCall, now: Instant) -> Vec<String> {
+    let process = progress.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+    let timeout = exec.timeout().map(duration).unwrap_or_default();
+    let ago = progress.exited.map(|at| duration(now.saturating_duration_since(at))).unwrap_or_default();
+    vec![
+        format!(
+            "The command{process} was still running at its timeout of {timeout} and was killed {ago} ago, so the call \
+             fails."
+        ),
+        "The runtime waits for the end of its output, which another process may hold open.".to_owned(),
+    ]
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use crate::execsync::phases::{MissingEvents, PhaseDurations, Phases};
 use crate::relay::CallOutcome;
 use crate::terminal::format::duration;
 
-/// Duration of a failed call, and its share of the timeout, up to which the phases say nothing about
-/// the failure.
+/// Duration of a failed call, and its share of the timeout, up to which the phases say nothing
+/// about the failure.
 const QUICK: Duration = Duration::from_secs(1);
 const QUICK_SHARE: u32 = 2;
 
-/// Describes the phases of a call. Returns `None` where they explain nothing: for a command that was
-/// killed at its timeout, whose run phase is known then, and for a call that failed quickly.
+/// Describes the phases of a call. Returns `None` where they explain nothing: for a command that
+/// was killed at its timeout, and for a call that failed quickly.
 pub(super) fn describe(record: &CallRecord, command_end: CommandEnd) -> Option<String> {
     let (exec, analysis) = (record.call.exec.as_deref()?, record.analysis.as_deref()?);
     let total = record.call.duration;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::call::{DetachedExec, EndedCall, ExecInFlight};
 use super::{EventCoverage, LATE_EVENT_TIMEOUT, MAX_UNMATCHED};
 use crate::containerd::TaskEvent;
+use crate::execsync::cause::is_killed_at_timeout;
 use crate::execsync::exec_instance::{EventTime, ExecInstance, SKEW};
 use crate::execsync::matching::{CallCandidate, ExecOutcome, ExitEvents, Match, Matching};
 use crate::execsync::phases::{MissingEvents, Phases, Timeline};
@@ -28,6 +29,18 @@ pub(in crate::execsync) struct ContainerExecs {
     pub(super) detached: Vec<DetachedExec>,
     /// The time at which the container exited. Its exec instances end with it.
     pub(super) exited_at: Option<Instant>,
+}
+
+/// A call that is unanswered although its command has exited.
+#[derive(Debug)]
+pub(in crate::execsync) struct UnansweredExec<'a> {
+    pub(in crate::execsync) call: &'a ExecInFlight,
+    /// The process of the command, if it is known.
+    pub(in crate::execsync) pid: Option<u32>,
+    /// Time of the exit.
+    pub(in crate::execsync) exited: Instant,
+    /// Whether the command was killed at its timeout.
+    pub(in crate::execsync) has_timed_out: bool,
 }
 
 /// A call that can be recorded.
@@ -230,9 +243,8 @@ impl ContainerExecs {
         with_instance.collect()
     }
 
-    /// Returns the unanswered calls whose commands have exited: each call, its process if it is
-    /// known, and the time of the exit.
-    pub(in crate::execsync) fn exited_unanswered(&self) -> Vec<(&ExecInFlight, Option<u32>, Instant)> {
+    /// Returns the unanswered calls whose commands have exited.
+    pub(in crate::execsync) fn exited_unanswered(&self) -> Vec<UnansweredExec<'_>> {
         let candidates: Vec<CallCandidate<'_>> = self.calls.iter().map(ExecInFlight::candidate).collect();
         let matching = Matching::new(&candidates, &self.instances, ExitEvents::Complete);
         let exited = |instance: &usize| self.instances[*instance].exited.map(|exited| exited.received_at);
@@ -240,11 +252,26 @@ impl ContainerExecs {
         let is_unanswered = |call: &ExecInFlight| call.ended.is_none() && !call.events_lost;
         let unanswered = self.calls.iter().enumerate().filter(|(_, call)| is_unanswered(call));
         let found = unanswered.filter_map(|(index, call)| match matching.find(index) {
-            Match::One(instance) => Some((call, self.instances[instance].pid, exited(&instance)?)),
+            Match::One(index) => {
+                let instance = &self.instances[index];
+                let has_timed_out = call.exec.timeout().is_some_and(|timeout| {
+                    let ran = instance
+                        .started
+                        .zip(instance.exited)
+                        .map(|(started, exited)| exited.after(started.at));
+                    is_killed_at_timeout(instance.status, ran, timeout)
+                });
+                Some(UnansweredExec { call, pid: instance.pid, exited: exited(&index)?, has_timed_out })
+            }
             // All candidates have exited.
             Match::OneOf(instances) => {
                 let all: Option<Vec<Instant>> = instances.iter().map(exited).collect();
-                Some((call, None, all?.into_iter().max()?))
+                Some(UnansweredExec {
+                    call,
+                    pid: None,
+                    exited: all?.into_iter().max()?,
+                    has_timed_out: false,
+                })
             }
             Match::None => None,
         });

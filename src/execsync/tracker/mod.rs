@@ -22,6 +22,7 @@ use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{Call, DecodedCall, ExecCall, ExecRequest, SendTimes};
 
 pub(super) use call::ExecInFlight;
+pub(super) use container_execs::UnansweredExec;
 
 use call::{EndedCall, candidate_end};
 use container_execs::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::durations::Durations;
-use crate::execsync::{Assessment, CallRecord, ExecVerdict, Phases, cause_name, cause_names};
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, cause_name, cause_names};
 use crate::prober::{AttemptVerdict, ProbeAttempt};
 
 /// Maximum number of ids of failed calls in a row.
@@ -33,7 +33,8 @@ pub struct Minute {
     pub slow: u32,
     /// Durations of all attempts.
     pub durations: Durations,
-    /// Time in each phase of the ExecSyncs whose phases are known.
+    /// Time in each phase of the ExecSyncs whose phases are known, as
+    /// [`CallRecord::counted_phases`] returns it.
     pub phases: PhaseSums,
     /// Number of slow and failed ExecSyncs by the names of their causes, as [`cause_names`] returns
     /// them.
@@ -140,7 +141,7 @@ impl Minute {
             return;
         }
         self.slow += u32::from(matches!(analysis.assessment, Assessment::Slow(_)));
-        if let Phases::Complete(parts) = &analysis.phases {
+        if let Some(parts) = record.counted_phases() {
             self.phases.calls += 1;
             for (sum, (_, phase)) in self.phases.sums.iter_mut().zip(parts.named()) {
                 *sum = sum.saturating_add(phase.unwrap_or_default());
