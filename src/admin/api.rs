@@ -44,12 +44,16 @@ pub struct CallsQuery {
     pub container: Option<String>,
     /// Only ExecSyncs of this probe or hook.
     pub probe: Option<String>,
+    /// Only ExecSyncs of this command, as the table of calls shows it.
+    pub command: Option<String>,
+    /// Only ExecSyncs with this timeout in milliseconds; 0 for those without one.
+    pub timeout_ms: Option<u64>,
     /// Only calls of this client: the name of its program, or its pid.
     pub peer: Option<String>,
     /// Only calls with this code: a gRPC code, or the reason why there is none.
     pub code: Option<String>,
-    /// Only calls that failed: with a code other than OK, with an exit code other than 0, or that
-    /// ended after their timeout.
+    /// Only calls that failed: with a code other than OK, or with an exit code other than 0. A
+    /// subscription that its client ended did not fail.
     #[serde(default, skip_serializing_if = "is_false")]
     pub failed: bool,
     /// Only calls of this run, and not those that an earlier probeshim recorded.

@@ -42,9 +42,24 @@ impl Admin {
         let method = query.method.as_deref().map(|name| self.method(name)).transpose()?;
         let probe = query.probe.as_deref().map(|name| parse("probe", name)).transpose()?;
         let code = query.code.as_deref().map(|name| parse("code", name)).transpose()?;
-        let CallsQuery { namespace, pod, container, peer, failed, this_run, .. } = query.clone();
+        let CallsQuery { namespace, pod, container, command, timeout_ms, peer, failed, this_run, .. } =
+            query.clone();
+        let timeout = timeout_ms.map(|timeout| (timeout > 0).then(|| Duration::from_millis(timeout)));
         let since = query.since_ms.map(time_before);
-        Ok(Filter { this_run, method, since, namespace, pod, container, probe, peer, code, failed })
+        Ok(Filter {
+            this_run,
+            method,
+            since,
+            namespace,
+            pod,
+            container,
+            probe,
+            command,
+            timeout,
+            peer,
+            code,
+            failed,
+        })
     }
 
     /// Returns the method with this name or path: a method of the CRI, or another one that was

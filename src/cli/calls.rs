@@ -45,6 +45,10 @@ pub struct CallsCommand {
     #[arg(long, value_name = "METHOD")]
     method: Option<MethodArg>,
 
+    /// Show only ExecSyncs: the same as --method ExecSync
+    #[arg(long, conflicts_with = "method")]
+    exec: bool,
+
     /// Show only calls about this pod: its name, NAMESPACE/NAME, its uid, or a prefix of its
     /// sandbox's id
     #[arg(long, value_name = "POD")]
@@ -59,6 +63,15 @@ pub struct CallsCommand {
     #[arg(long, value_name = "PROBE")]
     probe: Option<ProbeLabel>,
 
+    /// Show only ExecSyncs of this command, as the table shows it: one argument, such as
+    /// 'cat /tmp/healthy'
+    #[arg(long, value_name = "COMMAND")]
+    command: Option<String>,
+
+    /// Show only ExecSyncs with this timeout, such as 1s
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    timeout: Option<BoundedDuration>,
+
     /// Show only calls of this client: the name of its program, such as kubelet, or its pid
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
@@ -72,8 +85,9 @@ pub struct CallsCommand {
     #[arg(long, value_name = "CODE")]
     code: Option<CodeLabel>,
 
-    /// Show only calls that failed: with a code other than OK, an exit code other than 0, or an end
-    /// after the timeout
+    /// Show only calls that failed: with a code other than OK, or an exit code other than 0. A late
+    /// exit code 0 is a success, which --slowest shows; a subscription that its client ended is no
+    /// failure
     #[arg(long)]
     failed: bool,
 
@@ -114,11 +128,17 @@ impl CallsCommand {
         let client = self.admin.client()?;
         let is_table = self.output == OutputFormat::Table && self.slowest.is_none() && !self.follow;
         let query = CallsQuery {
-            method: self.method.map(|method| method.to_string()),
+            method: if self.exec {
+                Some("ExecSync".to_owned())
+            } else {
+                self.method.map(|method| method.to_string())
+            },
             namespace: self.namespace.namespace,
             pod: self.pod,
             container: self.container,
             probe: self.probe.map(|probe| probe.to_string()),
+            command: self.command,
+            timeout_ms: self.timeout.map(milliseconds),
             peer: self.peer,
             code: self.code.map(|code| code.to_string()),
             failed: self.failed,

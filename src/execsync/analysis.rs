@@ -131,15 +131,23 @@ impl CommandOutcome {
 }
 
 impl CallRecord {
-    /// Returns whether the call failed: it has a code other than OK, its command has an exit code
-    /// other than 0, or it ended after its timeout.
+    /// Returns whether the call failed: it has a code other than OK, or its command has an exit code
+    /// other than 0. A late exit code 0 is a success, as for a kubelet. A subscription that its
+    /// client ended did not fail.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         let result = self.call.exec.as_ref().and_then(|exec| exec.result);
-        let margin = self.analysis.as_ref().and_then(|analysis| analysis.margin);
-        self.call.ending != CallOutcome::Completed(Some(Code::OK))
+        (self.call.ending != CallOutcome::Completed(Some(Code::OK)) && !self.call.is_ended_subscription())
             || result.is_some_and(|result| result.exit_code != 0)
-            || matches!(margin, Some(TimeoutMargin::Over(_)))
+    }
+
+    /// Returns whether the command exited with code 0, and the call ended after its timeout. Such a
+    /// call is slow, and a success.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        let result = self.call.exec.as_ref().and_then(|exec| exec.result);
+        let margin = self.analysis.as_ref().and_then(|analysis| analysis.margin);
+        result.is_some_and(|result| result.exit_code == 0) && matches!(margin, Some(TimeoutMargin::Over(_)))
     }
 
     /// Returns the phases of an ExecSync as they are summed up and measured, if all are known. The

@@ -30,8 +30,19 @@ pub enum ProbeMatch {
 
 impl ProbeMatch {
     /// Allowed values of a filter: each [label](Self::label), and [`UNKNOWN`](Self::UNKNOWN).
-    pub const LABELS: [&str; 8] =
-        ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", Self::UNKNOWN];
+    pub const LABELS: [&str; 8] = [
+        "liveness",
+        "readiness",
+        "startup",
+        "postStart",
+        "preStop",
+        "ambiguous",
+        Self::INFERRED,
+        Self::UNKNOWN,
+    ];
+
+    /// Label of calls of a probe that is inferred from their regular period.
+    pub const INFERRED: &str = "probe";
 
     /// Name of calls without a label.
     pub const UNKNOWN: &str = "unknown";
@@ -55,7 +66,7 @@ impl ProbeMatch {
                 [only] => Some(only.name()),
                 _ => Some("ambiguous"),
             },
-            Self::Inferred { .. } => Some("probe"),
+            Self::Inferred { .. } => Some(Self::INFERRED),
             Self::Unknown => None,
         }
     }

@@ -1,14 +1,15 @@
 //! Selection of the calls to be listed.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::filter_values::{CodeLabel, ProbeLabel};
 use crate::cri::MethodName;
 use crate::execsync::{CallInFlight, CallRecord, ProbeMatch};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::Peer;
-use crate::tap::{Call, is_stream};
+use crate::tap::{Call, ExecCall, is_stream};
+use crate::terminal::format;
 
 /// Conditions for the calls to be listed.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,10 @@ pub struct Filter {
     pub container: Option<String>,
     /// The probe or hook of an `ExecSync`.
     pub probe: Option<ProbeLabel>,
+    /// The command of an `ExecSync`, as text.
+    pub command: Option<String>,
+    /// The timeout of an `ExecSync`; `Some(None)` selects those without one.
+    pub timeout: Option<Option<Duration>>,
     /// The client of the call: the name of its program, or its pid.
     pub peer: Option<String>,
     /// The outcome of the call.
@@ -63,6 +68,15 @@ impl Filter {
                 call.container.as_deref(),
             )
             && self.probe.is_none_or(|wanted| is_probe(record, wanted))
+            && self.matches_exec(call.exec.as_deref())
+    }
+
+    /// Returns whether the command and the timeout of a call match the filter.
+    fn matches_exec(&self, exec: Option<&ExecCall>) -> bool {
+        let has_command =
+            |wanted: &String| exec.is_some_and(|exec| format::command(&exec.command) == *wanted);
+        let has_timeout = |wanted: Option<Duration>| exec.is_some_and(|exec| exec.timeout() == wanted);
+        self.command.as_ref().is_none_or(has_command) && self.timeout.is_none_or(has_timeout)
     }
 
     /// Returns whether a call that has ended may match the filter once it is analyzed: whether its
@@ -94,6 +108,7 @@ impl Filter {
                 details.container.as_deref(),
             )
             && self.probe.is_none_or(is_probe)
+            && self.matches_exec(details.exec.as_deref())
     }
 
     /// Returns whether the method, client, pod and container of a call match the filter.
@@ -138,8 +153,6 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::cri::Code;
     use crate::relay::CallOutcome;
@@ -174,9 +187,31 @@ mod tests {
         }
         let probe = Filter { probe: Some(ProbeLabel("liveness")), ..Filter::default() };
         assert!(!probe.matches(&record));
+        let of_command = Filter { command: text("true"), ..Filter::default() };
+        assert!(!of_command.matches(&record), "it is no ExecSync");
         for (namespace, lets_through) in [("shop", true), ("default", false)] {
             let filter = Filter { namespace: text(namespace), ..Filter::default() };
             assert_eq!(filter.matches(&record), lets_through, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn filters_match_commands_as_text_and_timeouts() {
+        let command = ["sh", "-c", "exit 3"].map(str::to_owned).into();
+        let exec = ExecCall { command, timeout_seconds: 2, ..ExecCall::default() };
+        let call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO);
+        let call = Call { exec: Some(Box::new(exec)), ..call };
+        let record = CallRecord::unanalyzed(call, None, None);
+        let seconds = |seconds| Some(Some(Duration::from_secs(seconds)));
+        for (command, timeout, lets_through) in [
+            (Some("sh -c 'exit 3'"), None, true),
+            (Some("sh -c 'exit 3'"), seconds(2), true),
+            (Some("sh -c 'exit 3'"), seconds(1), false),
+            (Some("sh"), None, false),
+            (None, Some(None), false),
+        ] {
+            let filter = Filter { command: command.map(str::to_owned), timeout, ..Filter::default() };
+            assert_eq!(filter.matches(&record), lets_through, "{command:?} {timeout:?}");
         }
     }
 

@@ -26,6 +26,14 @@ pub struct CodeLabel(pub CallOutcome);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodArg(pub MethodName);
 
+impl MethodArg {
+    /// Returns the method with the name or the path that a call has in JSON.
+    #[must_use]
+    pub fn method_of(name: &str) -> MethodName {
+        Method::from_name(name).map_or_else(|| MethodName::of_path(name), MethodName::Known)
+    }
+}
+
 impl FromStr for ProbeLabel {
     type Err = FilterValueError;
 

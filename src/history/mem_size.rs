@@ -77,6 +77,7 @@ fn record_size(record: &CallRecord) -> usize {
         size_of::<ExecAnalysis>() + ALLOCATION + evidence + candidates
     });
     let message = record.call.message.as_deref().map_or(0, block);
+    let image = record.call.image.as_deref().map_or(0, block);
     let marks = record.call.marks.as_ref().map_or(0, |marks| {
         let faults: usize = marks.faults.iter().map(|fault| block(&fault.name) + block(&fault.action)).sum();
         let policies: usize = marks.policies.iter().map(|policy| block(policy)).sum();
@@ -84,7 +85,7 @@ fn record_size(record: &CallRecord) -> usize {
         size_of::<CallMarks>() + 3 * ALLOCATION + faults + policies + reason
     });
     let fixed = size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION;
-    fixed + path + message + exec + kill + insight + marks
+    fixed + path + message + image + exec + kill + insight + marks
 }
 
 /// Returns the addresses and sizes of the values that a record may share with other records.

@@ -173,9 +173,10 @@ pub(super) fn part(part: u32, whole: u32, things: &str) -> String {
 
 fn key(series: &ProbeSeries) -> SeriesKey {
     let ProbeSeries { namespace, pod, container, probe, handler, prober, timeout, .. } = series;
-    let [namespace, pod, container, probe, handler] =
-        [namespace, pod, container, probe, handler].map(String::clone);
-    (namespace, pod, container, probe, handler, prober.name().to_owned(), *timeout)
+    // Calls of a command from which no period is inferred belong to the same series as the others.
+    let probe = if series.learned().is_some() { ProbeMatch::UNKNOWN } else { probe.as_str() };
+    let [namespace, pod, container, handler] = [namespace, pod, container, handler].map(String::clone);
+    (namespace, pod, container, probe.to_owned(), handler, prober.name().to_owned(), *timeout)
 }
 
 fn subject(series: &ProbeSeries) -> LintSubject {
@@ -186,6 +187,7 @@ fn subject(series: &ProbeSeries) -> LintSubject {
         container: text(&series.container),
         probe: text(&series.probe),
         prober: text(series.prober.name()),
+        learned: series.learned(),
     }
 }
 

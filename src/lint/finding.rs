@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::history::json::Event;
+use crate::history::timeline::LearnedExec;
 
 /// Severity of a finding, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
@@ -33,6 +34,8 @@ pub struct LintSubject {
     pub probe: Option<String>,
     /// Program that makes the attempts.
     pub prober: Option<String>,
+    /// Command and timeout, if they belong to no known probe. They identify it.
+    pub learned: Option<LearnedExec>,
 }
 
 /// A problem of a probe, a container or the node.
@@ -71,25 +74,34 @@ impl Severity {
 
 impl LintSubject {
     /// The node.
-    pub const NODE: Self = Self { namespace: None, pod: None, container: None, probe: None, prober: None };
+    pub const NODE: Self =
+        Self { namespace: None, pod: None, container: None, probe: None, prober: None, learned: None };
 
     /// Returns the container or the pod of an event.
     #[must_use]
     pub fn for_event(event: &Event) -> Self {
         let Event { namespace, pod, container, .. } = event.clone();
-        Self { namespace, pod, container, probe: None, prober: None }
+        Self { namespace, pod, container, ..Self::NODE }
     }
 
     /// Returns the container of the subject.
     #[must_use]
     pub fn into_container(self) -> Self {
-        Self { probe: None, prober: None, ..self }
+        Self { probe: None, prober: None, learned: None, ..self }
+    }
+
+    /// Returns the type of the probe; of a command that belongs to no known probe its program, with
+    /// its arguments as far as there is room.
+    #[must_use]
+    pub fn probe_label(&self) -> Option<String> {
+        self.learned.as_ref().map(LearnedExec::label).or_else(|| self.probe.clone())
     }
 
     /// Returns the subject as text: `shop/web-0 main liveness (kubelet)`, or `node`.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { namespace, pod, container, probe, prober } = self;
+        let Self { namespace, pod, container, prober, .. } = self;
+        let probe = self.probe_label();
         let pod: Vec<&str> = namespace.iter().chain(pod).map(String::as_str).collect();
         let pod = (!pod.is_empty()).then(|| pod.join("/"));
         let prober = prober.as_ref().map(|prober| format!("({prober})"));
@@ -122,8 +134,13 @@ mod tests {
             container: text("main"),
             probe: text("liveness"),
             prober: text("kubelet"),
+            learned: None,
         };
         assert_eq!(probe.text(), "shop/web-0 main liveness (kubelet)");
+        let command = "sh -c 'test -e /tmp/ready'".to_owned();
+        let learned = Some(LearnedExec { command, timeout_ms: Some(1000) });
+        let of_command = LintSubject { probe: text("unknown"), learned, ..probe.clone() };
+        assert_eq!(of_command.text(), "shop/web-0 main sh -c 'test -e /tmp/ready' (kubelet)");
         assert_eq!(probe.into_container().text(), "shop/web-0 main");
         assert_eq!(LintSubject::NODE.text(), "node");
     }

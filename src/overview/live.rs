@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::probe_key::ProbeKey;
 use super::row_result::RowResult;
 use crate::admin::api::Call;
+use crate::report::ResultKind;
 
 /// Maximum number of probes with a last result.
 const MAX_PROBES: usize = 20_000;
@@ -34,13 +35,14 @@ impl LastResults {
 /// Returns the result of an ExecSync in a few words.
 pub(crate) fn result_of(call: &Call) -> RowResult {
     let exec = call.exec.as_ref();
+    // A late exit code 0 is a success.
     let is_late = exec.and_then(|exec| exec.margin_ms).is_some_and(|margin| margin < 0.0);
     let is_slow = exec.and_then(|exec| exec.assessment.as_deref()) == Some("slow");
     let bad = |text: String| RowResult { text, is_bad: true };
     match (call.code.as_str(), exec.and_then(|exec| exec.exit_code)) {
         ("DEADLINE_EXCEEDED", _) => bad("timeout".to_owned()),
-        ("OK", Some(0)) if is_late => bad("timeout".to_owned()),
-        ("OK", Some(0)) if is_slow => RowResult { text: "slow".to_owned(), is_bad: false },
+        ("OK", Some(0)) if is_late => RowResult::of_kind(ResultKind::Late),
+        ("OK", Some(0)) if is_slow => RowResult::of_kind(ResultKind::Slow),
         ("OK", Some(0)) => RowResult::ok(),
         ("OK", Some(code)) => bad(format!("exit {code}")),
         ("OK", None) => RowResult { text: "?".to_owned(), is_bad: false },

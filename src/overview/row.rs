@@ -114,7 +114,7 @@ pub(crate) fn rows(
 /// Removes the probes of a row, which has several if they have the same command and timeout.
 /// Returns their worst result.
 fn take_results(current: &mut HashMap<ProbeKey, &StatusProbe>, key: &ProbeKey) -> Option<RowResult> {
-    let types = key.probe.split(" or ").map(|probe| ProbeKey { probe: probe.to_owned(), ..key.clone() });
+    let types = key.types().into_iter().map(|probe| ProbeKey { probe: probe.to_owned(), ..key.clone() });
     let probes: Vec<&StatusProbe> = types.filter_map(|key| current.remove(&key)).collect();
     let results = probes.into_iter().filter_map(RowResult::of_status);
     results.reduce(|one, other| if other.is_bad && !one.is_bad { other } else { one })
@@ -133,6 +133,7 @@ fn current_probes(now: CurrentPods<'_>) -> HashMap<ProbeKey, &StatusProbe> {
         container: container.name.clone().unwrap_or_else(|| container.id.clone()),
         probe: probe.r#type.clone(),
         prober: prober.to_owned(),
+        learned: None,
     };
     let containers = now.pods.iter().flat_map(|pod| pod.containers.iter().map(move |it| (pod, it)));
     // Later containers of the same name replace earlier ones.

@@ -18,6 +18,10 @@ impl RowResult {
     /// Returns the last result of a probe that probeshim runs.
     pub(crate) fn of_status(probe: &StatusProbe) -> Option<Self> {
         let bad = |text: String| Self { text, is_bad: true };
+        // The kubelet keeps the result run when the container is replaced.
+        if probe.is_restarted() && !probe.on_hold {
+            return Some(Self { text: "not run".to_owned(), is_bad: false });
+        }
         Some(match (probe.result.as_deref()?, probe.on_hold) {
             ("success", _) => Self::ok(),
             ("error", _) => bad(format!("error x{}", probe.errors)),
@@ -37,6 +41,7 @@ impl RowResult {
             ResultKind::Success => "ok",
             ResultKind::NotSent => "answered",
             ResultKind::Slow => "slow",
+            ResultKind::Late => "late",
             other => other.text(),
         };
         let is_bad = matches!(kind, ResultKind::Error | ResultKind::Failure | ResultKind::Timeout);

@@ -27,6 +27,8 @@ pub struct AttemptCounts {
     pub not_sent: u64,
     /// Number of attempts that were slow and did not fail.
     pub slow: u64,
+    /// Number of slow attempts that succeeded after their timeout.
+    pub late: u64,
 }
 
 /// Percentiles of the latency. A percentile is the upper bound of a bucket that is 19 % wide.
@@ -54,6 +56,7 @@ impl From<&Minute> for AttemptCounts {
             no_result: u64::from(results.discarded) + u64::from(results.unknown),
             not_sent: results.not_sent.into(),
             slow: results.slow.into(),
+            late: results.late.into(),
         }
     }
 }

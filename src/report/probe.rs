@@ -10,7 +10,7 @@ use super::lifecycle::{LifecycleEvent, LifecycleKind};
 use super::serialize::{milliseconds, name, optional_milliseconds};
 use super::spans::{ResultSpan, spans};
 use crate::execsync::{ProbeMatch, cause_name};
-use crate::history::timeline::{Minute, ProbeHistory};
+use crate::history::timeline::{LearnedExec, Minute, ProbeHistory};
 use crate::object_ref::pod_name;
 
 /// A probe, its results over time, and its numbers.
@@ -143,6 +143,13 @@ impl ProbeReport {
     #[must_use]
     pub fn pod_name(&self) -> String {
         pod_name(&self.namespace, &self.pod)
+    }
+
+    /// Returns the command and the timeout that identify attempts which belong to no known probe;
+    /// `None` for those of a known one.
+    #[must_use]
+    pub fn learned(&self) -> Option<LearnedExec> {
+        LearnedExec::new(&self.kind, &self.handler, self.timeout)
     }
 
     /// Returns whether the ExecSyncs belong to a probe. Others may be commands of people.

@@ -34,6 +34,8 @@ pub enum ResultKind {
     Success,
     /// The attempt succeeded, and was slow.
     Slow,
+    /// The attempt succeeded after its timeout.
+    Late,
     /// probeshim answered the attempt itself: a pause, a fault or a limit.
     NotSent,
     /// The attempt has no result: it was discarded, or its client gave up.
@@ -48,8 +50,16 @@ pub enum ResultKind {
 
 impl ResultKind {
     /// All results, from the best to the worst.
-    pub const ALL: [Self; 7] =
-        [Self::Success, Self::Slow, Self::NotSent, Self::NoResult, Self::Error, Self::Failure, Self::Timeout];
+    pub const ALL: [Self; 8] = [
+        Self::Success,
+        Self::Slow,
+        Self::Late,
+        Self::NotSent,
+        Self::NoResult,
+        Self::Error,
+        Self::Failure,
+        Self::Timeout,
+    ];
 
     /// Returns the result in words.
     #[must_use]
@@ -57,6 +67,7 @@ impl ResultKind {
         match self {
             Self::Success => "success",
             Self::Slow => "slow success",
+            Self::Late => "late success",
             Self::NotSent => "answered by probeshim",
             Self::NoResult => "no result",
             Self::Error => "error",
@@ -70,7 +81,8 @@ impl ResultKind {
     pub fn count(self, results: &Minute) -> u32 {
         match self {
             Self::Success => results.successes,
-            Self::Slow => results.slow,
+            Self::Slow => results.slow.saturating_sub(results.late),
+            Self::Late => results.late,
             Self::NotSent => results.not_sent,
             Self::NoResult => results.without_result(),
             Self::Error => results.errors,

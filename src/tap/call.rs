@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::methods::is_subscription;
 use crate::cri::MethodName;
 use crate::exec_output::exec_timeout;
 use crate::object_ref::{ContainerRef, PodRef};
@@ -33,6 +34,8 @@ pub struct Call {
     pub pod: Option<Arc<PodRef>>,
     /// The container of the call, as far as its messages name it.
     pub container: Option<Arc<ContainerRef>>,
+    /// The image of a call about an image, as the request names it.
+    pub image: Option<Box<str>>,
     /// The command, if the call is an ExecSync.
     pub exec: Option<Box<ExecCall>>,
     /// The reason, if the call is an internal StopContainer after a failed probe.
@@ -46,6 +49,13 @@ impl Call {
     #[must_use]
     pub fn is_affected(&self) -> bool {
         self.marks.as_deref().is_some_and(CallMarks::is_affected)
+    }
+
+    /// Returns whether the call is a subscription that its client ended, which is no failure.
+    #[must_use]
+    pub fn is_ended_subscription(&self) -> bool {
+        matches!(self.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
+            && is_subscription(&self.method)
     }
 
     /// Returns the result of the attempt to execute the command without the runtime.
@@ -157,6 +167,7 @@ impl Call {
             peer: info.peer.clone(),
             pod: None,
             container: None,
+            image: None,
             exec: None,
             kill: None,
             marks: None,
@@ -180,6 +191,7 @@ impl Call {
             peer: None,
             pod: None,
             container: None,
+            image: None,
             exec: None,
             kill: None,
             marks: None,

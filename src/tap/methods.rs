@@ -16,6 +16,12 @@ const CONFIG_LIMIT: usize = 4 << 20;
 /// Maximum number of bytes that are captured of a response.
 pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
 
+/// Methods about an image, and not about a pod. `PullImage` may be about the pod that needs it.
+const IMAGE_CALLS: [&str; 2] = ["ImageStatus", "RemoveImage"];
+
+/// Method by which clients subscribe to the events of containerd.
+const CONTAINERD_EVENTS: &str = "/containerd.services.events.v1.Events/Subscribe";
+
 /// Methods that only read the state, and whose response is not a stream.
 const READ_ONLY: [&str; 16] = [
     "Version",
@@ -74,7 +80,9 @@ pub(super) enum ResponseKind {
 #[must_use]
 pub fn is_object_call(method: &MethodName) -> bool {
     spec_for(method).is_some_and(|watched| {
-        watched.list.is_none() && !matches!(watched.response, Some(ResponseKind::Stream(_)))
+        watched.list.is_none()
+            && !IMAGE_CALLS.contains(&method.label())
+            && !matches!(watched.response, Some(ResponseKind::Stream(_)))
     })
 }
 
@@ -82,6 +90,13 @@ pub fn is_object_call(method: &MethodName) -> bool {
 #[must_use]
 pub fn is_stream(method: &MethodName) -> bool {
     spec_for(method).is_some_and(|watched| matches!(watched.response, Some(ResponseKind::Stream(_))))
+}
+
+/// Returns whether a method is a subscription: a stream without an end of its own, which its client
+/// ends.
+#[must_use]
+pub fn is_subscription(method: &MethodName) -> bool {
+    is_stream(method) || matches!(method, MethodName::Unknown(path) if **path == *CONTAINERD_EVENTS)
 }
 
 /// Returns whether a method only reads the state, so that its observations are not changes made by
@@ -120,6 +135,8 @@ pub(super) fn spec_for(method: &MethodName) -> Option<MethodSpec> {
             ..unary(lifecycle::create_container_request, lifecycle::create_container_response)
         },
         "PullImage" => MethodSpec { request_limit: CONFIG_LIMIT, ..request(lifecycle::pull_image_request) },
+        "ImageStatus" => request(lifecycle::image_status_request),
+        "RemoveImage" => request(lifecycle::remove_image_request),
         "StartContainer" => request(lifecycle::start_container_request),
         "StopContainer" => notifies(lifecycle::stop_container_request),
         "RemoveContainer" => notifies(lifecycle::remove_container_request),
@@ -192,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tap_observes_sixteen_methods_of_the_cri() {
-        assert_eq!(all().len(), 16);
+    fn the_tap_observes_eighteen_methods_of_the_cri() {
+        assert_eq!(all().len(), 18);
     }
 
     #[test]

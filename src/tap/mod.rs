@@ -37,7 +37,7 @@ pub use internal_calls::{EndedCall, InternalCall, InternalCalls};
 pub use metrics::TapMetrics;
 pub use observation::Observation;
 
-pub use methods::{is_object_call, is_read_only, is_stream};
+pub use methods::{is_object_call, is_read_only, is_stream, is_subscription};
 
 use methods::ResponseKind;
 use rate_limit::RateLimit;

@@ -54,7 +54,9 @@ impl RowFilter {
             Condition::Has("namespace", part) => has(&key.namespace, part),
             Condition::Has("pod", part) => has(&key.pod_name(), part),
             Condition::Has("container", part) => has(&key.container, part),
-            Condition::Has("probe", part) => has(&key.probe, part),
+            Condition::Has("probe", part) => {
+                has(&key.probe, part) || key.types().into_iter().any(|probe| has(probe, part))
+            }
             Condition::Has(_, part) => has(&key.prober, part),
             Condition::Text(part) => {
                 let texts = [&key.pod_name(), &key.container, &key.probe, &key.prober, &row.handler];

@@ -100,6 +100,7 @@ impl TopScreen {
             StripMark::Result(result) => match result {
                 ResultKind::Success => (or('▁', '_'), Color::Green),
                 ResultKind::Slow => (or('▄', '='), Color::Yellow),
+                ResultKind::Late => ('L', Color::Yellow),
                 ResultKind::NotSent => ('p', Color::Blue),
                 ResultKind::NoResult => ('?', Color::DarkGray),
                 ResultKind::Error => ('E', Color::Yellow),

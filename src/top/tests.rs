@@ -91,6 +91,7 @@ fn report_of(pods: &[&str]) -> TopEvent {
         lint: "timeout",
         severity: Severity::Error,
         subject: LintSubject {
+            learned: None,
             namespace: Some("shop".to_owned()),
             pod: pods.get(1).map(ToString::to_string),
             container: Some("main".to_owned()),

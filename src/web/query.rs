@@ -13,11 +13,13 @@ use crate::admin::Admin;
 use crate::admin::api::{CallsQuery, StatusPod};
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::history::json::Event;
-use crate::history::timeline::{Period, ProbeSeries};
+use crate::history::timeline::{LearnedExec, Period, ProbeSeries};
 use crate::history::{Filter, TimeArg};
 use crate::lint::LintSubject;
 use crate::overview::ProbeKey;
 use crate::report::Selection;
+use crate::tap::ExecCall;
+use crate::terminal::format;
 
 /// Length of the period if the query has none.
 const DEFAULT_LENGTH: Duration = Duration::from_secs(60 * 60);
@@ -38,6 +40,8 @@ struct PageQuery {
     pod: Option<String>,
     container: Option<String>,
     probe: Option<String>,
+    command: Option<String>,
+    timeout_ms: Option<u64>,
     peer: Option<String>,
     code: Option<String>,
     #[serde(default)]
@@ -71,6 +75,12 @@ pub(super) struct PageSelection {
     filter: Filter,
     container: Option<String>,
     probe: Option<String>,
+    /// Text of a command.
+    command: Option<String>,
+    /// Timeout in milliseconds; 0 for none.
+    timeout_ms: Option<u64>,
+    /// Whether only the programs of commands are shown, and compared.
+    redact: bool,
     peer: Option<String>,
     /// Number and order of calls.
     pub(super) order: crate::history::Selection,
@@ -131,8 +141,20 @@ impl PageQuery {
         };
         let CallsQuery { namespace, pod, container, peer, .. } = query;
         let pods = Selection { namespace, pod };
-        let probe = self.probe;
-        Ok(PageSelection { from, to, is_live: until.is_none(), pods, filter, container, probe, peer, order })
+        Ok(PageSelection {
+            from,
+            to,
+            is_live: until.is_none(),
+            pods,
+            filter,
+            container,
+            probe: self.probe,
+            command: self.command,
+            timeout_ms: self.timeout_ms,
+            redact: !admin.shows_commands(),
+            peer,
+            order,
+        })
     }
 }
 
@@ -153,7 +175,8 @@ impl PageSelection {
     /// Returns whether a probe is selected.
     pub(super) fn has_series(&self, series: &ProbeSeries) -> bool {
         self.pods.has_series(series)
-            && self.has_names(Some(&series.container), Some(&series.probe), Some(series.prober.name()))
+            && self.has_learned(series.learned().as_ref(), true)
+            && self.has_names(Some(&series.container), &[&series.probe], Some(series.prober.name()))
     }
 
     /// Returns whether a call is selected. A call that may belong to several probes is selected
@@ -161,6 +184,32 @@ impl PageSelection {
     pub(super) fn has_call(&self, record: &CallRecord) -> bool {
         self.filter.matches(record)
             && self.probe.as_deref().is_none_or(|wanted| is_call_of_probe(record, wanted))
+            && self.has_exec(record.call.exec.as_deref())
+    }
+
+    /// Returns whether the command and the timeout of a call are selected.
+    fn has_exec(&self, exec: Option<&ExecCall>) -> bool {
+        let timeout_ms = |exec: &ExecCall| exec.timeout().map_or(0, |timeout| timeout.as_millis());
+        let command = |exec: &ExecCall| {
+            let shown = if self.redact { exec.command.len().min(1) } else { exec.command.len() };
+            format::command(&exec.command[..shown])
+        };
+        self.command.as_ref().is_none_or(|wanted| exec.is_some_and(|exec| command(exec) == *wanted))
+            && self
+                .timeout_ms
+                .is_none_or(|wanted| exec.is_some_and(|exec| timeout_ms(exec) == u128::from(wanted)))
+    }
+
+    /// Returns whether the command and the timeout of a row or finding are selected. An object that
+    /// is no probe has neither.
+    fn has_learned(&self, learned: Option<&LearnedExec>, is_probe: bool) -> bool {
+        match learned {
+            Some(LearnedExec { command, timeout_ms }) => {
+                self.command.as_ref().is_none_or(|wanted| wanted == command)
+                    && self.timeout_ms.is_none_or(|wanted| timeout_ms.unwrap_or(0) == wanted)
+            }
+            None => !is_probe || self.command.is_none(),
+        }
     }
 
     /// Returns whether a pod of the node is selected.
@@ -173,23 +222,27 @@ impl PageSelection {
     pub(super) fn has_row(&self, key: &ProbeKey) -> bool {
         // The prober of a probe without results may be unknown.
         let prober = Some(key.prober.as_str()).filter(|prober| !prober.is_empty());
-        self.has_names(Some(&key.container), Some(&key.probe), prober)
+        self.has_learned(key.learned.as_ref(), true)
+            && self.has_names(Some(&key.container), &key.types(), prober)
     }
 
     /// Returns whether the object of a finding is selected.
     pub(super) fn has_subject(&self, subject: &LintSubject) -> bool {
         let LintSubject { container, probe, prober, .. } = subject;
+        let types: Vec<&str> = probe.as_deref().into_iter().collect();
         self.pods.has_subject(subject)
-            && self.has_names(container.as_deref(), probe.as_deref(), prober.as_deref())
+            && self.has_learned(subject.learned.as_ref(), probe.is_some())
+            && self.has_names(container.as_deref(), &types, prober.as_deref())
     }
 
     /// Returns whether names are selected. A name that an object does not have is no condition.
-    fn has_names(&self, container: Option<&str>, probe: Option<&str>, peer: Option<&str>) -> bool {
+    fn has_names(&self, container: Option<&str>, probes: &[&str], peer: Option<&str>) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name.is_none_or(|name| name == wanted))
         };
         let is_probe = |wanted: &str| {
-            probe.is_none_or(|name| name == wanted || name.split(" or ").any(|name| name == wanted))
+            let has = |name: &str| name == wanted || name.split(" or ").any(|name| name == wanted);
+            probes.is_empty() || probes.iter().any(|name| has(name))
         };
         is(&self.container, container) && is(&self.peer, peer) && self.probe.as_deref().is_none_or(is_probe)
     }

@@ -10,6 +10,7 @@ pub(super) fn mark(mark: StripMark) -> char {
         StripMark::Gap => '-',
         StripMark::Result(ResultKind::Success) => 'o',
         StripMark::Result(ResultKind::Slow) => 's',
+        StripMark::Result(ResultKind::Late) => 'l',
         StripMark::Result(ResultKind::NotSent) => 'a',
         StripMark::Result(ResultKind::NoResult) => 'n',
         StripMark::Result(ResultKind::Error) => 'e',

@@ -132,7 +132,10 @@ impl UpdateReader {
         if has_missed {
             text += &message(self.last, "missed", &"results are no longer kept");
         }
-        let results = results.into_iter().filter(|result| self.selection.has_series(&result.series));
+        let shows_commands = self.admin.shows_commands();
+        let results =
+            results.into_iter().map(|result| if shows_commands { result } else { result.redacted() });
+        let results = results.filter(|result| self.selection.has_series(&result.series));
         let results: Vec<UpdatedResult> = results.map(UpdatedResult::from).collect();
         if !results.is_empty() {
             text += &message(self.last, "results", &results);

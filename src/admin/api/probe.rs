@@ -78,6 +78,15 @@ pub struct StatusProbe {
 }
 
 impl StatusProbe {
+    /// Returns whether the result run is that of an earlier container, and no attempt in the current
+    /// one has ended. An earlier version reports neither the timeout nor the time of the attempts.
+    #[must_use]
+    pub fn is_restarted(&self) -> bool {
+        let has_no_attempt = self.since.is_none() && self.timeout_seconds.is_some();
+        let is_reset = self.run == 0 && self.result.as_deref() == Some("failure") && !self.on_hold;
+        self.errors == 0 && self.result.is_some() && (has_no_attempt || is_reset)
+    }
+
     /// Returns a probe with its results. `redact` hides arguments of commands and query strings.
     pub(super) fn new(report: &ProbeReport, redact: bool) -> Self {
         let probe = &report.probe;

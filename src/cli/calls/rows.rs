@@ -1,16 +1,23 @@
 //! The rows of the table of calls.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use jiff::Timestamp;
 
 use crate::admin::api::{Call, CallInFlight, Container, Exec, Fault, ListedCall, Peer, Pod};
 use crate::cli::table::{Cell, Column, Table};
 use crate::execsync::CallRecord;
+use crate::cri::error_cause;
+use crate::history::MethodArg;
+use crate::tap::is_subscription;
 use crate::terminal::format;
 use crate::terminal::screen::Screen;
+use crate::terminal::shortened;
 
 /// Number of characters of an id that are shown, as in crictl.
 const SHORT_ID: usize = 13;
+
+/// Maximum width of a subject that the cause of a failure follows.
+const MAX_SUBJECT: usize = 60;
 
 /// Returns the table of these calls.
 pub(super) fn render(calls: &[ListedCall], screen: Screen, now: Timestamp) -> String {
@@ -52,7 +59,7 @@ pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
         Cell::new(call.id.to_string()),
         Cell::new(format::recent_time(&call.start, now)),
         Cell::new(&call.method),
-        Cell::styled(&call.code, style_of_code(&call.code)),
+        code(call),
         Cell::new(format::milliseconds(call.duration_ms)),
         exit(call),
         Cell::new(size(call.request_bytes)),
@@ -61,8 +68,21 @@ pub(super) fn row(call: &Call, now: Timestamp) -> Vec<Cell> {
         margin(call),
         Cell::new(dominant_phase(call)),
         affected_by(&call.faults, &call.policy),
-        Cell::new(subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref())),
+        Cell::new(subject_and_cause(call)),
     ]
+}
+
+/// Returns the subject of a call, and the cause of its failure as its message names it.
+fn subject_and_cause(call: &Call) -> String {
+    let objects = subject(call.pod.as_ref(), call.container.as_ref(), call.exec.as_ref());
+    let parts = [Some(objects), call.image.clone()].into_iter().flatten().filter(|part| !part.is_empty());
+    let subject = parts.collect::<Vec<_>>().join(" ");
+    match call.message.as_deref().map(error_cause).filter(|cause| !cause.is_empty()) {
+        // A long command leaves room for the cause.
+        Some(cause) if subject.is_empty() => cause.to_owned(),
+        Some(cause) => format!("{}: {cause}", shortened(&subject, MAX_SUBJECT)),
+        None => subject,
+    }
 }
 
 /// Returns the row of a call in flight: its age as its duration, and its phase so far.
@@ -96,10 +116,14 @@ fn affected_by(faults: &[Fault], policies: &[String]) -> Cell {
     Cell::styled(names.join(" "), AnsiColor::Magenta.on_default())
 }
 
-fn style_of_code(code: &str) -> Style {
-    match code {
-        "OK" => Style::new(),
-        _ => AnsiColor::Red.on_default(),
+/// Returns the code of a call, in red if it is that of a failure. A subscription that its client
+/// ended has none.
+fn code(call: &Call) -> Cell {
+    let is_reset = ["client-reset", "client-gone"].contains(&call.code.as_str());
+    match call.code.as_str() {
+        "OK" => Cell::new("OK"),
+        _ if is_reset && is_subscription(&MethodArg::method_of(&call.method)) => Cell::new("ended"),
+        code => Cell::styled(code, AnsiColor::Red.on_default()),
     }
 }
 
@@ -230,6 +254,31 @@ mod tests {
         assert!(matches!(serde_json::from_str(&text).unwrap(), ListedCall::InFlight(_)), "{text}");
         let calls: Vec<ListedCall> = ended.chain([ListedCall::InFlight(Box::new(held))]).collect();
         assert_screens("calls", |screen| render(&calls, screen, TODAY.parse().unwrap()));
+    }
+
+    #[test]
+    fn the_last_column_names_the_image_and_the_cause_of_a_failure() {
+        let mut pull = samples(&[0]).remove(0);
+        (pull.pod, pull.container, pull.exec) = (None, None, None);
+        pull.image = Some("registry.test/nope:1".to_owned());
+        pull.message = Some("failed to pull and unpack image \"registry.test/nope:1\": not found".to_owned());
+        assert_eq!(subject_and_cause(&pull), "registry.test/nope:1: not found");
+        pull.message = None;
+        assert_eq!(subject_and_cause(&pull), "registry.test/nope:1");
+    }
+
+    #[test]
+    fn a_subscription_that_its_client_ended_has_no_code_of_a_failure() {
+        let mut stream = samples(&[0]).remove(0);
+        stream.code = "client-reset".to_owned();
+        for (method, shown) in [
+            ("GetContainerEvents", "ended"),
+            ("/containerd.services.events.v1.Events/Subscribe", "ended"),
+            ("ExecSync", "client-reset"),
+        ] {
+            method.clone_into(&mut stream.method);
+            assert!(format!("{:?}", code(&stream)).contains(&format!("{shown:?}")), "{method}");
+        }
     }
 
     #[test]

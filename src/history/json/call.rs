@@ -26,6 +26,9 @@ pub struct Call {
     pub peer: Option<Peer>,
     pub pod: Option<Pod>,
     pub container: Option<Container>,
+    /// The image of a call about an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     pub exec: Option<Exec>,
     /// The reason for which probeshim stopped the container, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,6 +155,7 @@ impl From<&CallRecord> for Call {
             peer: call.peer.as_deref().map(Peer::from),
             pod: call.pod.as_deref().map(Pod::from),
             container: call.container.as_deref().map(Container::from),
+            image: call.image.as_deref().map(str::to_owned),
             exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
             kill: call.kill.as_deref().map(Kill::from),
             faults: marks.iter().flat_map(|marks| &marks.faults).map(Fault::from).collect(),

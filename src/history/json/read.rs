@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use super::call::{Failure, Fault, Kill};
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
-use crate::cri::{Method, MethodName};
 use crate::execsync::{
     self, Assessment, CallRecord, CommandOutcome, ExecAnalysis, MissingEvents, PhaseDurations, ProbeMatch,
     Slow, TimeoutMargin,
 };
+use crate::history::filter_values::MethodArg;
 use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallMarks, CallOutcome, DIRECT, DirectMark, FaultMark, Peer};
@@ -33,8 +33,7 @@ impl TryFrom<Call> for CallRecord {
             id: call.id,
             start: call.start.parse::<Timestamp>().map(SystemTime::from).map_err(|_| RecordError)?,
             duration,
-            method: Method::from_name(&call.method)
-                .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
+            method: MethodArg::method_of(&call.method),
             ending: CallOutcome::named(&call.code).ok_or(RecordError)?,
             message: call.message.map(String::into_boxed_str),
             request_bytes: call.request_bytes,
@@ -50,6 +49,7 @@ impl TryFrom<Call> for CallRecord {
                 let super::Container { id, name, attempt } = container;
                 Arc::new(ContainerRef { id, name, attempt })
             }),
+            image: call.image.map(String::into_boxed_str),
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
             marks: marks(call.faults, call.policy, call.forwarded_because),

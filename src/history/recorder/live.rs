@@ -93,6 +93,11 @@ impl LiveResult {
         Some(Self { number: 0, series, row, ended, call: Some(record.call.id) })
     }
 
+    /// Returns the result without the arguments of its command.
+    pub(crate) fn redacted(self) -> Self {
+        Self { series: self.series.redacted(), ..self }
+    }
+
     /// Returns the result of an attempt of the prober by HTTP, TCP or gRPC. An attempt by exec is
     /// an ExecSync.
     pub(super) fn of_attempt(attempt: &ProbeAttempt, redact: bool) -> Self {

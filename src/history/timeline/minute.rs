@@ -31,6 +31,8 @@ pub struct Minute {
     pub not_sent: u32,
     /// Number of attempts that were slow, and did not fail.
     pub slow: u32,
+    /// Number of slow attempts that succeeded after their timeout.
+    pub late: u32,
     /// Durations of all attempts.
     pub durations: Durations,
     /// Time in each phase of the ExecSyncs whose phases are known, as
@@ -140,7 +142,9 @@ impl Minute {
             self.not_sent += 1;
             return;
         }
-        self.slow += u32::from(matches!(analysis.assessment, Assessment::Slow(_)));
+        let is_late = record.is_late();
+        self.late += u32::from(is_late);
+        self.slow += u32::from(is_late || matches!(analysis.assessment, Assessment::Slow(_)));
         if let Some(parts) = record.counted_phases() {
             self.phases.calls += 1;
             for (sum, (_, phase)) in self.phases.sums.iter_mut().zip(parts.named()) {
@@ -181,6 +185,7 @@ impl Minute {
             unknown,
             not_sent,
             slow,
+            late,
             durations,
             phases,
             causes,
@@ -197,6 +202,7 @@ impl Minute {
             (&mut self.unknown, unknown),
             (&mut self.not_sent, not_sent),
             (&mut self.slow, slow),
+            (&mut self.late, late),
         ] {
             *count = count.saturating_add(*more);
         }

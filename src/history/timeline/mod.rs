@@ -6,6 +6,7 @@
 
 mod batch;
 mod durations;
+mod learned;
 mod line;
 mod minute;
 mod node_facts;
@@ -19,6 +20,7 @@ mod series;
 
 pub use batch::{LineEncoder, SeriesMinute, TimelineBatch};
 pub use durations::Durations;
+pub use learned::LearnedExec;
 pub(in crate::history) use line::unix_ms;
 pub use line::{Irregularity, Line, SeriesLine};
 pub use minute::{CallSample, Minute, PhaseSums};

@@ -67,6 +67,20 @@ pub enum GapCause {
 }
 
 impl ProbeHistory {
+    /// Adds the results of another series of the same probe. An inferred series takes the place of
+    /// one that is not.
+    pub fn merge(&mut self, series: ProbeSeries, minutes: Vec<Minute>) {
+        if series.period.is_some() {
+            self.series = series;
+        }
+        for minute in minutes {
+            match self.minutes.binary_search_by_key(&minute.minute, |known| known.minute) {
+                Ok(place) => self.minutes[place].merge(&minute),
+                Err(place) => self.minutes.insert(place, minute),
+            }
+        }
+    }
+
     /// Returns all results together.
     #[must_use]
     pub fn total(&self) -> Minute {

@@ -9,7 +9,7 @@ use super::minute::Minute;
 use super::node_facts::NodeFacts;
 use super::period::{Gap, Period, ProbeHistory};
 use super::series::ProbeSeries;
-use crate::execsync::{Assessment, CallRecord};
+use crate::execsync::{Assessment, CallRecord, ProbeMatch};
 use crate::history::json;
 
 /// Collects what is known about a period, in any order.
@@ -21,6 +21,8 @@ pub struct PeriodBuilder {
     node: Option<NodeFacts>,
     index: HashMap<Arc<ProbeSeries>, usize>,
     rows: Vec<HashMap<u64, Minute>>,
+    /// The inferred series of learned commands, by the index of their rows.
+    inferred: HashMap<usize, ProbeSeries>,
     calls: HashMap<u64, Arc<CallRecord>>,
     events: Vec<json::Event>,
     gaps: Vec<Gap>,
@@ -49,6 +51,7 @@ impl PeriodBuilder {
             node: None,
             index: HashMap::new(),
             rows: Vec::new(),
+            inferred: HashMap::new(),
             calls: HashMap::new(),
             events: Vec::new(),
             gaps: Vec::new(),
@@ -79,15 +82,25 @@ impl PeriodBuilder {
         }
     }
 
-    /// Returns the index of a series, to which rows can be added.
+    /// Returns the index of a series, to which rows can be added. A command that belongs to no known
+    /// probe has one index, whether its period is inferred yet or not.
     pub(super) fn index_of(&mut self, series: ProbeSeries) -> usize {
-        match self.index.entry(Arc::new(series)) {
+        let inferred = (series.probe == ProbeMatch::INFERRED).then(|| series.clone());
+        let series = match series.learned() {
+            Some(_) => ProbeSeries { probe: ProbeMatch::UNKNOWN.to_owned(), period: None, ..series },
+            None => series,
+        };
+        let index = match self.index.entry(Arc::new(series)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 self.rows.push(HashMap::new());
                 *new.insert(self.rows.len() - 1)
             }
+        };
+        if let Some(inferred) = inferred {
+            self.inferred.insert(index, inferred);
         }
+        index
     }
 
     /// Adds a row of the period to the series with an index.
@@ -121,14 +134,16 @@ impl PeriodBuilder {
     /// Returns the period.
     #[must_use]
     pub fn build(self) -> Period {
-        let Self { from, to, resolution, node, index, rows, calls, mut events, mut gaps } = self;
+        let Self { from, to, resolution, node, index, rows, mut inferred, calls, mut events, mut gaps } =
+            self;
         let mut rows: Vec<Option<HashMap<u64, Minute>>> = rows.into_iter().map(Some).collect();
         let mut probes: Vec<ProbeHistory> = index
             .into_iter()
             .map(|(series, index)| {
                 let mut minutes: Vec<Minute> = rows[index].take().unwrap_or_default().into_values().collect();
                 minutes.sort_unstable_by_key(|minute| minute.minute);
-                ProbeHistory { series: Arc::unwrap_or_clone(series), minutes }
+                let series = inferred.remove(&index).unwrap_or_else(|| Arc::unwrap_or_clone(series));
+                ProbeHistory { series, minutes }
             })
             .collect();
         probes.sort_by(|one, other| sort_key(&one.series).cmp(&sort_key(&other.series)));

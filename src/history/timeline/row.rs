@@ -39,6 +39,7 @@ impl Serialize for ResultRow {
             unknown,
             not_sent,
             slow,
+            late,
             durations,
             phases: PhaseSums { calls, sums },
             causes,
@@ -66,6 +67,7 @@ impl Serialize for ResultRow {
             *unknown > 0,
             *not_sent > 0,
             *discarded > 0,
+            *late > 0,
         ];
         let length = values.iter().rposition(|has_value| *has_value).map_or(0, |last| last + 1);
         let mut row = serializer.serialize_seq(Some(length))?;
@@ -85,7 +87,8 @@ impl Serialize for ResultRow {
                 11 => row.serialize_element(errors),
                 12 => row.serialize_element(unknown),
                 13 => row.serialize_element(not_sent),
-                _ => row.serialize_element(discarded),
+                14 => row.serialize_element(discarded),
+                _ => row.serialize_element(late),
             }?;
         }
         row.end()
@@ -129,6 +132,7 @@ impl<'de> Visitor<'de> for RowVisitor {
         minute.unknown = row.next_element()?.unwrap_or_default();
         minute.not_sent = row.next_element()?.unwrap_or_default();
         minute.discarded = row.next_element()?.unwrap_or_default();
+        minute.late = row.next_element()?.unwrap_or_default();
         // A later probeshim may write more values.
         while row.next_element::<de::IgnoredAny>()?.is_some() {}
         Ok(ResultRow { series, minute })
@@ -152,7 +156,7 @@ pub(super) mod tests {
 
     /// Returns any row of minute 0, with durations in whole units.
     pub(in crate::history::timeline) fn any_minute() -> impl Strategy<Value = Minute> {
-        let counts = prop::array::uniform8(0..4_u32);
+        let counts = prop::array::uniform9(0..4_u32);
         let units = || (0..100_000_u64).prop_map(duration);
         let phases = (0..9_u32, prop::array::uniform6(units()));
         let causes = prop::collection::btree_map("[a-z-]{1,9}", 1..9_u32, 0..3);
@@ -161,7 +165,8 @@ pub(super) mod tests {
         let durations = prop::collection::vec(units(), 0..9);
         (counts, phases, causes, prop::array::uniform3(0..3_u32), slowest, failed, durations).prop_map(
             |(counts, (calls, sums), causes, stalls, slowest, failed_calls, added)| {
-                let [successes, failures, timeouts, errors, discarded, unknown, not_sent, slow] = counts;
+                let [successes, failures, timeouts, errors, discarded, unknown, not_sent, slow, late] =
+                    counts;
                 let mut durations = Durations::default();
                 for duration in added {
                     durations.add(duration);
@@ -178,6 +183,7 @@ pub(super) mod tests {
                     unknown,
                     not_sent,
                     slow,
+                    late,
                     durations,
                     phases,
                     causes,
@@ -204,7 +210,7 @@ pub(super) mod tests {
         minute.durations.add(Duration::from_millis(90));
         assert_eq!(serde_json::to_string(&ResultRow { series: 7, minute }).unwrap(), "[7,6,[26,1]]");
         let longer: ResultRow =
-            serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,\"new\"]").unwrap();
+            serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,1,\"new\"]").unwrap();
         assert_eq!((longer.series, longer.minute.successes, longer.minute.discarded), (7, 6, 2));
     }
 }

@@ -49,7 +49,8 @@ fn one(page: &mut Page, report: &Report, finding: &LintFinding) {
 }
 
 fn subject(page: &mut Page, subject: &LintSubject) {
-    let LintSubject { namespace, pod, container, probe, prober } = subject;
+    let LintSubject { namespace, pod, container, prober, .. } = subject;
+    let probe = subject.probe_label();
     page.markup("<span>");
     if *subject == LintSubject::NODE {
         page.text("node");
@@ -61,7 +62,7 @@ fn subject(page: &mut Page, subject: &LintSubject) {
     page.each(container, |page, container| {
         page.text(" ").name(container);
     })
-    .each(probe, |page, probe| {
+    .each(&probe, |page, probe| {
         page.text(" ").name(probe);
     })
     .each(prober, |page, prober| {

@@ -120,11 +120,15 @@ fn known(report: &Report) -> &[ProbeReport] {
 }
 
 fn title(page: &mut Page, probe: &ProbeReport) {
-    if probe.is_probe() {
-        page.markup("<b>").text(&probe.kind).markup("</b> ");
-    } else {
-        page.markup("<code>").name(&probe.handler).markup("</code> by ").name(&probe.prober).text(" in ");
-    }
+    match probe.learned() {
+        None => page.markup("<b>").text(&probe.kind).markup("</b> "),
+        Some(learned) => page
+            .markup("<code>")
+            .name(&learned.label())
+            .markup("</code> by ")
+            .name(&probe.prober)
+            .text(" in "),
+    };
     page.name(&probe.pod_name());
     page.markup(" <span class=\"container\">").name(&probe.container).markup("</span>");
 }
@@ -172,6 +176,7 @@ fn facts(probe: &ProbeReport) -> Vec<String> {
         (results.without_result(), "without a result", "without a result"),
         (results.not_sent, "answered by probeshim", "answered by probeshim"),
         (results.slow, "slow", "slow"),
+        (results.late, "of them late", "of them late"),
     ] {
         if count > 0 {
             facts.push(counted(count, singular, plural));
@@ -207,10 +212,14 @@ fn settings(probe: &ProbeReport) -> Vec<String> {
 fn query(probe: &ProbeReport) -> String {
     let args = ["probeshim", "calls", "--pod"].into_iter().map(str::to_owned);
     let names = [probe.pod_name(), "--container".to_owned(), probe.container.clone()];
-    // The label of a call that may belong to several probes is `ambiguous`.
-    let kind = if probe.kind.contains(" or ") { "ambiguous" } else { &probe.kind };
-    let kind = ["--probe".to_owned(), kind.to_owned(), "--failed".to_owned()];
-    format::command(&args.chain(names).chain(kind).collect::<Vec<_>>())
+    let selected = match probe.learned() {
+        Some(learned) => ["--command".to_owned(), learned.command],
+        // The label of a call that may belong to several probes is `ambiguous`.
+        None if probe.kind.contains(" or ") => ["--probe".to_owned(), "ambiguous".to_owned()],
+        None => ["--probe".to_owned(), probe.kind.clone()],
+    };
+    let args = args.chain(names).chain(selected).chain(["--failed".to_owned()]);
+    format::command(&args.collect::<Vec<_>>())
 }
 
 fn legend(page: &mut Page, strips: &Strips) {

@@ -149,6 +149,7 @@ pub(super) fn class(kind: ResultKind) -> &'static str {
     match kind {
         ResultKind::Success => "ok",
         ResultKind::Slow => "sl",
+        ResultKind::Late => "la",
         ResultKind::NotSent => "ns",
         ResultKind::NoResult => "nr",
         ResultKind::Error => "er",
@@ -162,6 +163,7 @@ pub(super) fn middle(kind: ResultKind) -> &'static str {
     match kind {
         ResultKind::Success => "13.5",
         ResultKind::Slow => "11",
+        ResultKind::Late => "10",
         ResultKind::Error => "9",
         ResultKind::NotSent | ResultKind::NoResult | ResultKind::Failure | ResultKind::Timeout => "8",
     }

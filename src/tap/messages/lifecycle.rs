@@ -100,10 +100,22 @@ pub(in crate::tap) fn run_pod_sandbox_response(
 }
 
 pub(in crate::tap) fn pull_image_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
+    let request = v1::PullImageRequest::decode(message)?;
     // A client that pulls an image for no pod sends no config.
-    if let Some(config) = v1::PullImageRequest::decode(message)?.sandbox_config {
+    if let Some(config) = request.sandbox_config {
         read.set_pod(config.metadata.as_ref());
     }
+    read.set_image(request.image);
+    Ok(())
+}
+
+pub(in crate::tap) fn image_status_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
+    read.set_image(v1::ImageStatusRequest::decode(message)?.image);
+    Ok(())
+}
+
+pub(in crate::tap) fn remove_image_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
+    read.set_image(v1::RemoveImageRequest::decode(message)?.image);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::observation::Observation;
+use crate::cri::v1;
 use crate::object_ref::{ContainerRef, PodRef};
 
 /// Maximum number of bytes that are kept of a name or an id.
@@ -33,6 +34,11 @@ impl MessageContext {
 
     fn pod(&mut self) -> &mut PodRef {
         Arc::make_mut(self.call.pod.get_or_insert_default())
+    }
+
+    fn set_image(&mut self, image: Option<v1::ImageSpec>) {
+        let image = image.map(|image| name(image.image)).filter(|image| !image.is_empty());
+        self.call.image = image.map(String::into_boxed_str);
     }
 
     fn container(&mut self) -> &mut ContainerRef {

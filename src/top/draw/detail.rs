@@ -175,6 +175,8 @@ fn command_line(key: &ProbeKey) -> String {
         ("--pod", query.pod),
         ("--container", query.container),
         ("--probe", query.probe),
+        ("--command", query.command),
+        ("--timeout", query.timeout_ms.filter(|timeout| *timeout > 0).map(|ms| format!("{ms}ms"))),
         ("--peer", query.peer),
     ] {
         args.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));

@@ -41,8 +41,9 @@ const CELLS: [(TableCell, usize, u8); 12] = [
     (TableCell::Sorted(SortColumn::Prober), 9, 1),
 ];
 
-/// Width of the strip of a wide terminal.
+/// Width of the strip, and of the type of the probe, of a wide terminal.
 const WIDE_STRIP: usize = 30;
+const WIDE_TYPE: usize = 24;
 
 /// Returns the titles and the visible rows.
 pub(super) fn table(app: &TopApp, screen: TopScreen, columns: usize, rows: usize) -> Vec<Line<'static>> {
@@ -80,10 +81,15 @@ fn layout(columns: usize) -> (Vec<(TableCell, usize)>, usize) {
     }
     let mut left = columns.saturating_sub(used(&cells));
     if cells.len() == CELLS.len() {
-        // A wide terminal shows more of the past.
+        // A wide terminal shows more of a command that belongs to no known probe, and of the past.
         for (cell, width, _) in &mut cells {
-            if *cell == TableCell::Strip {
-                let more = left.saturating_sub(2 * POD_WIDTHS.0).min(WIDE_STRIP - *width);
+            let wide = match cell {
+                TableCell::Sorted(SortColumn::Type) => WIDE_TYPE,
+                TableCell::Strip => WIDE_STRIP,
+                TableCell::Sorted(_) => *width,
+            };
+            if wide > *width {
+                let more = left.saturating_sub(2 * POD_WIDTHS.0).min(wide - *width);
                 *width += more;
                 left -= more;
             }

@@ -45,15 +45,29 @@ export function callAddress(query, id) {
 // Returns the result of a call in a few words.
 export function resultOf(call) {
   const exit = call.exec?.exitCode;
+  if (isEnded(call)) return 'ended';
   if (call.code !== 'OK') return call.code;
   if (exit === null || exit === undefined) return 'OK';
   if (exit !== 0) return `exit code ${exit}`;
-  return call.exec.marginMs < 0 ? 'exit code 0, late' : 'exit code 0';
+  return isLate(call) ? 'exit code 0, late' : 'exit code 0';
+}
+
+// Returns whether a call has succeeded after its timeout.
+export function isLate({ exec }) {
+  return exec?.exitCode === 0 && exec.marginMs < 0;
+}
+
+// Methods of streams that their clients end.
+const subscriptions = ['GetContainerEvents', '/containerd.services.events.v1.Events/Subscribe'];
+
+// Returns whether a call is a subscription that its client ended.
+function isEnded({ code, method }) {
+  return ['client-reset', 'client-gone'].includes(code) && subscriptions.includes(method);
 }
 
 // Returns whether a call has failed, as `calls --failed` selects it.
 export function isFailed(call) {
-  return call.code !== 'OK' || (call.exec?.exitCode ?? 0) !== 0 || call.exec?.marginMs < 0;
+  return (call.code !== 'OK' && !isEnded(call)) || (call.exec?.exitCode ?? 0) !== 0;
 }
 
 // Creates what explains a call.

@@ -1,6 +1,6 @@
 // Calls in a table.
 
-import { callAddress, isFailed, resultOf, smallBar } from './call.js';
+import { callAddress, isFailed, isLate, resultOf, smallBar } from './call.js';
 import { commandLine, currentQuery, dataQuery } from './command.js';
 import { element, KeyedList, name, setText, show } from './dom.js';
 import { counted, duration, podName, time } from './format.js';
@@ -13,7 +13,7 @@ class CallRow {
     const end = new Date(Date.parse(call.start) + call.durationMs).toISOString();
     const pod = call.pod ? podName(call.pod.namespace, call.pod.name ?? call.pod.id ?? '') : '';
     const affected = [...(call.faults ?? []).map((fault) => fault.name), ...(call.policy ?? [])];
-    this.root = element('tr', { class: isFailed(call) ? 'bad' : call.exec?.assessment === 'slow' ? 'slow' : null },
+    this.root = element('tr', { class: isFailed(call) ? 'bad' : isLate(call) || call.exec?.assessment === 'slow' ? 'slow' : null },
       element('th', { scope: 'row', class: 'num' }, element('a', { href: callAddress(query, call.id), title: 'Explain this call' }, call.id)),
       element('td', { class: 'num', title: end }, time(end)),
       element('td', null, name(call.method)),

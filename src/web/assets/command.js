@@ -1,12 +1,12 @@
 // Addresses of views, and the command lines that show the same.
 
-export const fields = ['since', 'until', 'namespace', 'pod', 'container', 'probe', 'peer', 'method', 'code', 'failed'];
+export const fields = ['since', 'until', 'namespace', 'pod', 'container', 'probe', 'command', 'timeout_ms', 'peer', 'method', 'code', 'failed'];
 
 const defaults = { since: '1h' };
 
 // Flags of the commands by fields of the address.
 const flags = {
-  calls: ['since', 'namespace', 'pod', 'container', 'probe', 'peer', 'method', 'code', 'failed', 'last', 'slowest'],
+  calls: ['since', 'namespace', 'pod', 'container', 'probe', 'command', 'timeout_ms', 'peer', 'method', 'code', 'failed', 'last', 'slowest'],
   lint: ['since', 'until', 'namespace', 'pod'],
   report: ['since', 'until', 'namespace', 'pod'],
   top: ['since'],
@@ -16,7 +16,7 @@ const flags = {
 };
 
 // Fields that select an object.
-const objects = ['namespace', 'pod', 'container', 'probe', 'peer'];
+const objects = ['namespace', 'pod', 'container', 'probe', 'command', 'timeout_ms', 'peer'];
 
 // Longest and shortest duration before the present that the commands know, in seconds.
 const longest = 24 * 3600;
@@ -54,10 +54,15 @@ export function dataQuery(query, more = {}) {
 // Returns the query of the calls of a probe. A probe of several types has no single name in a
 // query, so the calls are then those of the container.
 export function callsOf(query, probe, more = {}) {
-  const type = probe.type.includes(' or ') ? undefined : probe.type;
+  const type = probe.learned || probe.type.includes(' or ') ? undefined : probe.type;
   const peer = probe.prober && probe.prober !== 'unknown' ? probe.prober : undefined;
   const { since, until } = query;
-  return { view: 'calls', since, until, method: 'ExecSync', ...ofContainer(probe), probe: type, peer, ...more };
+  return { view: 'calls', since, until, method: 'ExecSync', ...ofContainer(probe), probe: type, ...ofCommand(probe), peer, ...more };
+}
+
+// Returns the part of a query that selects a command of no known probe.
+export function ofCommand({ learned }) {
+  return learned ? { command: learned.command, timeout_ms: String(learned.timeoutMs ?? 0) } : {};
 }
 
 // Returns the part of a query that selects a container.
@@ -77,12 +82,18 @@ export function commandLine(command, query, admin, argument) {
   if (argument !== undefined) words.push(String(argument));
   if (command === 'calls') words.push('--all');
   const known = flags[command];
-  const isShown = (name) => all[name] && !(name === 'probe' && all[name].includes(' or '));
-  for (const name of known.filter(isShown)) words.push(`--${name}`, ...(name === 'failed' ? [] : [quoted(String(all[name]))]));
+  const isShown = (name) => all[name] && !(name === 'probe' && all[name].includes(' or ')) && !(name === 'timeout_ms' && all[name] === '0');
+  for (const name of known.filter(isShown)) words.push(...flagOf(name, String(all[name])));
   if (command === 'report') words.push('-o', 'report.html');
   if (admin && admin !== 'unix:///run/probeshim/admin.sock') words.push('--admin', quoted(admin.replace(/^unix:\/\//, '')));
   const missing = known.length > 0 ? [...objects, 'method', 'code', 'failed'].filter((name) => all[name] && !(known.includes(name) && isShown(name))) : [];
   return missing.length > 0 ? `${words.join(' ')} # without ${missing.join(', ')}` : words.join(' ');
+}
+
+// Returns the flag with its value for a field of the address.
+function flagOf(name, value) {
+  if (name === 'failed') return ['--failed'];
+  return name === 'timeout_ms' ? ['--timeout', `${value}ms`] : [`--${name}`, quoted(value)];
 }
 
 // Returns whether a period ends now and is short enough for commands that follow the present.

@@ -199,6 +199,8 @@ function showMode(mode) {
 function showQuery(query) {
   for (const field of fields) {
     const input = form.elements[field];
+    // A command is selected by a link only.
+    if (!input) continue;
     if (input.type === 'checkbox') input.checked = query[field] === 'true';
     else if (input.localName === 'select') choose(input, query[field] ?? (field === 'since' ? '1h' : ''));
     else input.value = query[field] ?? '';

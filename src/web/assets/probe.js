@@ -24,7 +24,7 @@ function facts(query, probe) {
     ['Failed', link(`${number(failures(probe))} (${counted(probe.failures, 'failure')}, ${counted(probe.timeouts, 'timeout')}, ${counted(probe.errors, 'error')})`, { failed: true })],
     ['Failed calls', probe.failedCalls.map((call) => [element('a', { href: callAddress(query, call) }, call), ' '])],
     ['Without a result', link(number(probe.noResult))],
-    ['Slow', link(number(probe.slow), { slowest: 50 })],
+    ['Slow', link(`${number(probe.slow)}${probe.late > 0 ? ` (${number(probe.late)} late)` : ''}`, { slowest: 50 })],
     ['Kills', eventLink(`${number(probe.kills)}, ${number(probe.wouldBeKills)} would be`)],
     ['Restarts', eventLink(number(probe.restarts))],
     ['p50, p90, p99', link([probe.p50Ms, probe.p90Ms, probe.p99Ms].map(duration).join(', '), { slowest: 50 })],
@@ -51,14 +51,14 @@ export class ProbePage {
   }
 
   title() {
-    const { namespace, pod, container, probe } = this.query;
-    return `${podName(namespace, pod)} ${container} ${probe}`;
+    const { namespace, pod, container, probe, command } = this.query;
+    return `${podName(namespace, pod)} ${container} ${probe ?? command}`;
   }
 
   update(view, { admin }) {
     this.view = view;
     this.live = new LiveProbes(view);
-    const probe = view.probes.find(({ type, prober }) => type === this.query.probe && (!this.query.peer || prober === this.query.peer)) ?? view.probes[0];
+    const probe = view.probes.find(({ type, prober, learned }) => (learned ? learned.command === this.query.command : type === this.query.probe) && (!this.query.peer || prober === this.query.peer)) ?? view.probes[0];
     this.key = probe && keyOf(probe);
     if (!this.parts) this.create(view, admin);
     this.parts.forEach(([part, value]) => part.update(value(view, probe)));
@@ -78,7 +78,7 @@ export class ProbePage {
     const empty = element('p', { class: 'empty' }, 'This probe has no attempt in this period.');
     const events = { view: 'events', since: query.since, until: query.until, ...ofContainer(query) };
     show(this.main,
-      element('h1', null, name(podName(query.namespace, query.pod)), ' ', name(query.container), ' ', element('b', null, query.probe)),
+      element('h1', null, name(podName(query.namespace, query.pod)), ' ', name(query.container), ' ', element('b', null, name(query.probe ?? query.command ?? ''))),
       section('results', 'Results', commandLine('calls', { ...query, method: 'ExecSync' }, admin), legend(), list),
       section('numbers', 'Numbers', null, part((probe) => (probe ? facts(query, probe) : empty), (_, probe) => probe && { ...probe, strip: null })),
       section('phases', 'Mean phases', null, part((phases) => (phases ? phaseBar(phases, `Mean of ${counted(phases.calls, 'ExecSync')}`) : element('p', { class: 'minor' }, 'No phases are known.')), (_, probe) => probe?.meanPhases ?? null)),

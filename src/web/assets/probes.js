@@ -1,7 +1,7 @@
 // The probes of a view by pod, with their strips and numbers.
 
 import { callAddress } from './call.js';
-import { address, callsOf, ofContainer } from './command.js';
+import { address, callsOf, ofCommand, ofContainer } from './command.js';
 import { element, KeyedList, LiveText, name, setAttribute, setText } from './dom.js';
 import { duration, number, podName } from './format.js';
 import { Strip, withMark } from './strip.js';
@@ -9,14 +9,14 @@ import { Strip, withMark } from './strip.js';
 // Number of pods from which those that are not on the screen are not laid out.
 const manyPods = 50;
 
-export function keyOf({ namespace, pod, container, type, prober }) {
-  return JSON.stringify([namespace, pod, container, type, prober]);
+export function keyOf({ namespace, pod, container, type, prober, learned }) {
+  return JSON.stringify([namespace, pod, container, learned ?? type, prober]);
 }
 
 // Returns the address of a probe.
 export function probeAddress(query, probe) {
   const { since, until } = query;
-  return address({ view: 'probe', since, until, ...ofContainer(probe), probe: probe.type, peer: probe.prober || undefined });
+  return address({ view: 'probe', since, until, ...ofContainer(probe), ...(probe.learned ? ofCommand(probe) : { probe: probe.type }), peer: probe.prober || undefined });
 }
 
 // A number that is a link. Its address stays the same.
@@ -51,7 +51,7 @@ class ProbeView {
     const value = (label, link) => element('span', { class: 'value' }, element('span', { class: 'label' }, label), ' ', link.root);
     this.root = element('li', { class: 'probe' },
       element('span', { class: 'who' },
-        element('a', { href: probeAddress(query, probe) }, name(probe.container), ' ', element('b', null, probe.type)),
+        element('a', { href: probeAddress(query, probe) }, name(probe.container), ' ', element('b', null, name(probe.type))),
         element('span', { class: 'minor' }, ' ', name(probe.prober || 'no attempts'))),
       this.strip.root,
       this.result,
@@ -144,7 +144,7 @@ export class ProbeList {
 
 // Numbers of a probe to which results are added.
 const counters = {
-  success: 'successes', slow: 'successes', 'not-sent': 'successes', 'no-result': 'noResult', error: 'errors', failure: 'failures', timeout: 'timeouts',
+  success: 'successes', slow: 'successes', late: 'successes', 'not-sent': 'successes', 'no-result': 'noResult', error: 'errors', failure: 'failures', timeout: 'timeouts',
 };
 
 // The probes of a view, to which results and events are added as they arrive.
@@ -174,7 +174,7 @@ export class LiveProbes {
   addKill(event) {
     const isMade = event.kind === 'killed';
     const isCause = (probe) => probe.namespace === (event.namespace ?? '') && probe.pod === event.pod && probe.container === event.container
-      && probe.type.split(' or ').some((type) => event.because.includes(type));
+      && !probe.learned && probe.type.split(' or ').some((type) => event.because.includes(type));
     const changed = [...this.probes.values()].filter(isCause);
     for (const probe of changed) {
       probe.strip = withMark(probe.strip, this.column(event.time), isMade ? 'k' : 'w') ?? probe.strip;

@@ -8,6 +8,7 @@ export const kinds = {
   '-': { name: 'not known', height: 16 },
   o: { name: 'success', height: 5 },
   s: { name: 'slow success', height: 9 },
+  l: { name: 'late success', height: 11 },
   a: { name: 'answered by probeshim', height: 5 },
   n: { name: 'no result', height: 2 },
   e: { name: 'error', height: 12 },
