@@ -1,4 +1,7 @@
-//! Registry of metrics, and its text format.
+//! Registry of metrics, and its text formats.
+
+mod format;
+mod prometheus_text;
 
 use std::fmt;
 
@@ -7,9 +10,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::build_info::{COMMIT, VERSION};
-
-/// Content type of [`encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use format::MetricsFormat;
+use prometheus_text::PrometheusText;
 
 /// Returns a registry with the metric `probeshim_build_info`. Each module registers its own
 /// families. All names begin with `probeshim_`.
@@ -21,22 +23,22 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Encodes a registry in the OpenMetrics text format.
+/// Encodes a registry.
 #[must_use]
-pub fn encode(registry: &Registry) -> String {
-    encode_chunks(registry).concat() + EOF_MARKER
+pub fn encode(registry: &Registry, format: MetricsFormat) -> String {
+    encode_chunks(registry, format).concat() + format.end()
 }
 
-/// Last line of the OpenMetrics text format.
-pub const EOF_MARKER: &str = "# EOF\n";
-
-/// Encodes a registry without [`EOF_MARKER`], because more registries may follow. The text may be
-/// large, so that it is returned in chunks.
+/// Encodes a registry without [`MetricsFormat::end`], because more registries may follow. The text
+/// may be large, so that it is returned in chunks.
 #[must_use]
-pub fn encode_chunks(registry: &Registry) -> Vec<String> {
+pub fn encode_chunks(registry: &Registry, format: MetricsFormat) -> Vec<String> {
     let mut chunks = Chunks(Vec::new());
     // Writing to a string does not fail.
-    let _ = encode_registry(&mut chunks, registry);
+    let _ = match format {
+        MetricsFormat::OpenMetrics => encode_registry(&mut chunks, registry),
+        MetricsFormat::Prometheus => encode_registry(&mut PrometheusText::new(&mut chunks), registry),
+    };
     chunks.0
 }
 

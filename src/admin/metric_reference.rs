@@ -10,7 +10,7 @@ use regex::Regex;
 use super::ApiMetrics;
 use crate::cri::MeteredChannel;
 use crate::history::journal::{Journal, JournalConfig};
-use crate::metrics;
+use crate::metrics::{self, MetricsFormat};
 use crate::policy::Policies;
 use crate::socket::SocketPath;
 use crate::telemetry::traces::Traces;
@@ -20,7 +20,9 @@ const WRITE: &str = "PROBESHIM_GENERATE";
 
 const INTRODUCTION: &str = "# Metrics
 
-Generated from the program by `make generate`. The endpoints speak the OpenMetrics text format.
+Generated from the program by `make generate`. The endpoints answer in the text format
+of Prometheus, version 0.0.4, or in OpenMetrics 1.0.0 if the `Accept` header of the request names
+it, as that of Prometheus does. Both have the same samples.
 `/metrics` has the metrics of calls, connections and the prober. `/metrics/probes` has the metrics
 of single probes. Metrics of a probe exist only while probeshim runs that probe, as in a kubelet.
 Sizes are those of messages with their gRPC frames. `method=\"other\"` stands for methods outside
@@ -80,7 +82,8 @@ async fn the_metric_reference_lists_all_metrics() {
 fn table(document: &mut String, endpoint: &str, registries: &[Registry]) {
     let head = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|";
     writeln!(document, "\n## {endpoint}\n\n{head}").unwrap();
-    for text in registries.iter().map(metrics::encode) {
+    let open_metrics = |registry| metrics::encode(registry, MetricsFormat::OpenMetrics);
+    for text in registries.iter().map(open_metrics) {
         for family in text.split("# HELP ").skip(1) {
             let (name, rest) = family.split_once(' ').unwrap();
             let (help, rest) = rest.split_once('\n').unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
@@ -33,7 +33,7 @@ use crate::capture::TooManyCaptures;
 use crate::history::Counts;
 use crate::history::json::time;
 use crate::kubelet::Kubelet;
-use crate::metrics;
+use crate::metrics::{self, MetricsFormat};
 use crate::object_ref::PodRef;
 use crate::prober::EnforcementMode;
 use crate::suggest::did_you_mean;
@@ -119,8 +119,17 @@ async fn readyz(State(admin): ApiContext) -> Response {
     }
 }
 
-async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&admin.metrics))
+async fn metrics_text(State(admin): ApiContext, headers: HeaderMap) -> impl IntoResponse {
+    let format = metrics_format(&headers);
+    ([(header::CONTENT_TYPE, format.content_type())], metrics::encode(&admin.metrics, format))
+}
+
+/// Returns the format of metrics that a client prefers.
+fn metrics_format(headers: &HeaderMap) -> MetricsFormat {
+    // A client may send the header several times.
+    let ranges: Vec<&str> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok()).collect();
+    MetricsFormat::negotiated(Some(&ranges.join(",")))
 }
 
 /// Deletes a pod of a manifest.
@@ -154,13 +163,14 @@ async fn pods(State(admin): ApiContext) -> Response {
 }
 
 /// Serves the metrics of single probes, at the same path as a kubelet.
-async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
+async fn probe_metrics(State(admin): ApiContext, headers: HeaderMap) -> impl IntoResponse {
+    let format = metrics_format(&headers);
     // Families are encoded one at a time: the text of all of them could be as large as all other
     // data in memory.
     let families = (0..admin.probe_metrics.len())
-        .flat_map(move |index| metrics::encode_chunks(&admin.probe_metrics[index]));
-    let texts = families.chain([metrics::EOF_MARKER.to_owned()]).map(Ok::<_, Infallible>);
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], Body::from_stream(tokio_stream::iter(texts)))
+        .flat_map(move |index| metrics::encode_chunks(&admin.probe_metrics[index], format));
+    let texts = families.chain([format.end().to_owned()]).map(Ok::<_, Infallible>);
+    ([(header::CONTENT_TYPE, format.content_type())], Body::from_stream(tokio_stream::iter(texts)))
 }
 
 async fn status(State(admin): ApiContext) -> Json<api::Status> {

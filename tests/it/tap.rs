@@ -11,7 +11,7 @@ use fixtures::wait::soon;
 use h2::Reason;
 use http::Response;
 use probeshim::cri::v1;
-use probeshim::metrics;
+use probeshim::metrics::{self, MetricsFormat};
 use probeshim::tap::{Call, ExecCall, ExecResult, TapConfig};
 use prost::Message;
 
@@ -64,7 +64,7 @@ impl Tapped {
         let mut registry = metrics::registry();
         self.shim.tap_metrics.register(&mut registry);
         self.shim.relay_metrics.register(&mut registry);
-        let text = metrics::encode(&registry);
+        let text = metrics::encode(&registry, MetricsFormat::Prometheus);
         let found =
             text.lines().find_map(|found| found.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
         found.unwrap_or_else(|| panic!("no {series} in {text}"))

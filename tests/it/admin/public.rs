@@ -15,10 +15,7 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;
     let answer = get(&public_address(&watched.shim).await, "/metrics").await;
-    assert!(
-        answer.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        "{answer}"
-    );
+    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{answer}");
     for line in [
         "probeshim_calls_total{method=\"Version\",code=\"OK\"} 1",
         "probeshim_calls_total{method=\"ExecSync\",code=\"OK\"} 1",
@@ -39,7 +36,14 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
     ] {
         assert!(answer.lines().any(|found| found == line), "{line} is not in {answer}");
     }
-    assert!(answer.ends_with("# EOF\n"), "{answer}");
+    assert!(answer.contains("# TYPE probeshim_calls_total counter\n"), "{answer}");
+    assert!(!answer.contains("# EOF") && !answer.contains("# UNIT"), "{answer}");
+
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}Connection: close\r\n\r\n");
+    let answer = exchange(&public_address(&watched.shim).await, &request).await;
+    let content_type = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(answer.contains(content_type) && answer.ends_with("# EOF\n"), "{answer}");
     watched.runtime.end().await;
 }
 
