@@ -97,6 +97,11 @@ impl PodListArgs {
         by_pod(&selected)
     }
 
+    /// Returns whether only some pods are selected.
+    pub(super) fn is_selective(&self) -> bool {
+        !self.pods.is_empty() || self.namespace.namespace.is_some() || self.selector.is_some()
+    }
+
     /// Returns whether the namespaces of these pods are shown.
     pub(super) fn shows_namespaces(&self, pods: &[Vec<&StatusPod>]) -> bool {
         let namespaces: BTreeSet<_> = pods.iter().flatten().map(|pod| &pod.namespace).collect();

@@ -58,12 +58,18 @@ impl ProbeOfPod<'_> {
         }
         let result = self.last_result(mode, now);
         match probe.running_since.as_deref() {
-            Some(since) if self.is_overdue(now) && probe.result.is_some() => {
-                let text = format!("{}, attempt running since {}", result.text, format::age(since, now));
+            Some(since) if self.is_overdue(now) && probe.since.is_some() => {
+                let text = format!("{}, {}", result.text, self.running("an attempt", since, now));
                 ProbeResultText { text, is_well: false }
             }
             _ => result,
         }
+    }
+
+    /// Returns how long an attempt has been running, with its timeout.
+    fn running(self, attempt: &str, since: &str, now: Timestamp) -> String {
+        let timeout = self.probe.timeout_seconds.map(|timeout| format!(" (timeout {timeout}s)"));
+        format!("{attempt} has run for {}{}", format::age(since, now), timeout.unwrap_or_default())
     }
 
     /// Returns whether the attempt that is being made has exceeded its timeout.
@@ -103,34 +109,41 @@ impl ProbeOfPod<'_> {
         let age = probe.since.as_deref().map(|since| format::age(since, now));
         let since = age.map(|age| format!(" since {age}")).unwrap_or_default();
         let is_startup = probe.r#type == ProbeType::Startup.name();
+        // The kubelet keeps the result run when the container is replaced (`prober/worker.go`:
+        // `doProbe`). An attempt of the container itself has a time.
+        let is_restarted = probe.is_restarted();
         match (probe.result.as_deref(), probe.on_hold) {
             (Some("error"), _) => {
                 let cause = probe.last_error.as_deref().map(|cause| format!(" ({cause})"));
                 unwell(format!("erroring ×{}{}", probe.errors, cause.unwrap_or_default()))
             }
+            (Some(_), false) if is_restarted => {
+                self.not_yet_run("the first attempt since the restart", "not yet run since the restart", now)
+            }
             (Some(SUCCESS), true) if is_startup => well(format!("ok{since}, completed")),
             (Some("failure"), true) => unwell(format!("failed{since}, on hold")),
             (_, true) => well("on hold".to_owned()),
             (Some(SUCCESS), false) if probe.verdict.as_deref() == Some(SUCCESS) => well(format!("ok{since}")),
-            (Some(SUCCESS), false) => unwell(format!(
-                "ok {} in a row, {} at {}",
-                probe.run,
-                effect_of_success(&probe.r#type),
-                probe.threshold
-            )),
+            // Each attempt was successful, and more are needed.
+            (Some(SUCCESS), false) => well(format!("ok {} in a row, needs {}", probe.run, probe.threshold)),
             (Some(_), false) => unwell(format!(
                 "failed {} in a row, {} at {}",
                 probe.run,
                 effect_of_failure(&probe.r#type, mode),
                 probe.threshold
             )),
-            (None, false) => match probe.running_since.as_deref() {
-                Some(since) => ProbeResultText {
-                    text: format!("first attempt running since {}", format::age(since, now)),
-                    is_well: !self.is_overdue(now),
-                },
-                None => well("not yet run".to_owned()),
-            },
+            (None, false) => self.not_yet_run("the first attempt", "not yet run", now),
+        }
+    }
+
+    /// Returns the result of a probe without an attempt that has ended: its running attempt, or
+    /// that it has none.
+    fn not_yet_run(self, attempt: &str, none: &str, now: Timestamp) -> ProbeResultText {
+        match self.probe.running_since.as_deref() {
+            Some(since) => {
+                ProbeResultText { text: self.running(attempt, since, now), is_well: !self.is_overdue(now) }
+            }
+            None => ProbeResultText { text: none.to_owned(), is_well: true },
         }
     }
 }
@@ -139,11 +152,6 @@ impl ProbeResultText {
     pub(super) fn style(&self) -> Style {
         if self.is_well { Style::new() } else { AnsiColor::Yellow.on_default() }
     }
-}
-
-/// Returns the effect of a probe that succeeds as often as its threshold says.
-fn effect_of_success(probe_type: &str) -> &'static str {
-    if probe_type == ProbeType::Readiness.name() { "ready" } else { "succeeds" }
 }
 
 /// Returns the effect of a probe that fails as often as its threshold says.
@@ -223,7 +231,7 @@ mod tests {
                 "kill",
                 "running",
                 json!({"result": "success", "run": 1, "threshold": 2, "verdict": "failure"}),
-                ("ok 1 in a row, ready at 2", false),
+                ("ok 1 in a row, needs 2", true),
             ),
             (
                 "startup",
@@ -249,21 +257,21 @@ mod tests {
                 "kill",
                 "running",
                 json!({"since": null, "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 20}),
-                ("first attempt running since 12s", true),
+                ("the first attempt has run for 12s (timeout 20s)", true),
             ),
             (
                 "liveness",
                 "kill",
                 "running",
                 json!({"since": null, "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 10}),
-                ("first attempt running since 12s", false),
+                ("the first attempt has run for 12s (timeout 10s)", false),
             ),
             (
                 "liveness",
                 "kill",
                 "running",
                 json!({"result": "success", "verdict": "success", "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 10}),
-                ("ok since 40s, attempt running since 12s", false),
+                ("ok since 40s, an attempt has run for 12s (timeout 10s)", false),
             ),
             (
                 "liveness",
@@ -271,6 +279,23 @@ mod tests {
                 "running",
                 json!({"result": "success", "verdict": "success", "runningSince": "2026-11-24T13:00:28Z", "timeoutSeconds": 20}),
                 ("ok since 40s", true),
+            ),
+            (
+                "liveness",
+                "restart",
+                "running",
+                json!({"since": null, "result": "failure", "run": 0, "threshold": 3, "verdict": "success"}),
+                ("not yet run since the restart", true),
+            ),
+            (
+                "readiness",
+                "restart",
+                "running",
+                json!({
+                    "since": null, "result": "success", "run": 4, "verdict": "failure",
+                    "runningSince": "2026-11-24T13:00:38Z", "timeoutSeconds": 1,
+                }),
+                ("the first attempt since the restart has run for 2s (timeout 1s)", true),
             ),
             ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),
             (

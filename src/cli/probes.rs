@@ -1,5 +1,7 @@
 //! `probeshim probes`
 
+mod observed;
+
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
@@ -8,18 +10,22 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::pod_list::{PodList, PodListArgs};
-use super::probe_result::{ProbeOfPod, probes};
+use super::probe_result::{OFF, ProbeOfPod, probes};
 use super::table::{Cell, Column, Table};
 use super::watch::{WatchItem, WatchOutput, watch};
 use crate::admin::Client;
 use crate::admin::api::StatusPod;
 use crate::terminal::screen::{Screen, print};
+use observed::ObservedProbes;
 
 /// Minimum width of the last column. In a narrower column, its texts are shown below their rows.
 const MIN_LAST_WIDTH: usize = 24;
 
 /// Minimum width of the handlers with their timing.
 const MIN_HANDLER_WIDTH: usize = 60;
+
+/// End of the remark if probeshim runs no probes, and has observed none.
+const NO_ATTEMPTS: &str = " yet: no client has executed an exec probe through probeshim, and probeshim runs probes only with --enforce dry-run, kill or restart";
 
 /// Arguments of `probes`.
 #[derive(Debug, Args)]
@@ -48,6 +54,9 @@ impl ProbesCommand {
         if self.watch {
             return watch_probes(&client, &self.which, self.output).await;
         }
+        if list.mode == OFF {
+            return print_observed(&client, &self.which, self.output, &list).await;
+        }
         let pods = self.which.select(&list);
         let probes: Vec<ProbeOfPod<'_>> = pods.iter().flat_map(|pod| probes(pod)).collect();
         match self.output {
@@ -58,12 +67,7 @@ impl ProbesCommand {
                 print(&self.output.list(&documents)?)?;
             }
             _ if probes.is_empty() => {
-                let hint = if list.mode == "off" {
-                    "; probeshim runs probes with --enforce dry-run, kill or restart"
-                } else {
-                    ""
-                };
-                print(&format!("{}{hint}\n", self.which.nothing("probes").trim_end()))?;
+                print(&self.which.nothing("probes"))?;
             }
             _ => {
                 let screen = Screen::stdout();
@@ -81,6 +85,34 @@ impl ProbesCommand {
         }
         Ok(())
     }
+}
+
+/// Prints the probes of a probeshim that runs none itself.
+async fn print_observed(
+    client: &Client,
+    which: &PodListArgs,
+    output: OutputFormat,
+    list: &PodList,
+) -> Result<(), CliError> {
+    let pods = which.select(list);
+    let selected = which.is_selective().then_some(pods.as_slice());
+    let probes = ObservedProbes::query(client, &list.sandboxes, selected).await?;
+    match output {
+        OutputFormat::Json | OutputFormat::Yaml => {
+            let documents = probes.documents()?;
+            let documents: Vec<&RawValue> = documents.iter().map(AsRef::as_ref).collect();
+            print(&output.list(&documents)?)?;
+        }
+        _ if probes.is_empty() => {
+            print(&format!("{}{NO_ATTEMPTS}\n", which.nothing("probes").trim_end()))?;
+        }
+        _ => {
+            let screen = Screen::stdout();
+            let with_namespace = which.shows_namespaces(&pods) || probes.has_namespaces();
+            screen.print(&probes.table(with_namespace, screen))?;
+        }
+    }
+    Ok(())
 }
 
 async fn watch_probes(client: &Client, which: &PodListArgs, output: OutputFormat) -> Result<(), CliError> {

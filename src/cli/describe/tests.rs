@@ -19,6 +19,7 @@ fn status() -> StatusPod {
         json!({
             "type": kind, "handler": "exec", "source": source, "result": "success", "run": 2, "threshold": 3,
             "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "action": "exec [cat /tmp/healthy]",
+            "since": "2026-11-24T12:59:00Z",
             "initialDelaySeconds": 0, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3,
         })
     };
