@@ -70,7 +70,7 @@ impl LintCommand {
             print(&output.list(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)?;
         } else {
             let screen = Screen::stdout();
-            screen.print(&render(&findings, &examined(&period, &selection), screen))?;
+            screen.print(&render(&findings, &examined(&period, &selection, !findings.is_empty()), screen))?;
         }
         failure(&findings, fail_on)
     }
@@ -95,11 +95,12 @@ fn failure(findings: &[LintFinding], fail_on: Option<Severity>) -> Result<(), Cl
 }
 
 /// Describes the attempts and the time that were examined.
-fn examined(period: &Period, selection: &Selection) -> String {
+fn examined(period: &Period, selection: &Selection, has_findings: bool) -> String {
     let probes = period.probes.iter().filter(|probe| selection.has_series(&probe.series));
     let attempts: u64 = probes.map(|probe| u64::from(probe.total().attempts())).sum();
+    let nothing = if attempts == 0 && !has_findings { ": nothing was observed yet" } else { "" };
     let attempts = counted(attempts, "attempt");
-    format!("in {attempts} from {} to {} (UTC)", time(period.from), time(period.to))
+    format!("in {attempts} from {} to {} (UTC){nothing}", time(period.from), time(period.to))
 }
 
 fn time(time: SystemTime) -> String {
@@ -170,6 +171,7 @@ mod tests {
     fn findings() -> [LintFinding; 3] {
         let text = |text: &str| Some(text.to_owned());
         let probe = LintSubject {
+            learned: None,
             namespace: text("shop"),
             pod: text("web-7d4b9c6f8-x2x9z"),
             container: text("main"),
@@ -209,9 +211,9 @@ mod tests {
 
     #[test]
     fn findings_are_paragraphs_in_which_hostile_names_are_escaped() {
-        let examined = examined(&period(), &Selection::default());
-        assert_screens("lint", |screen| render(&findings(), &examined, screen));
-        assert_screens("lint_without_findings", |screen| render(&[], &examined, screen));
+        let examined = |has_findings| examined(&period(), &Selection::default(), has_findings);
+        assert_screens("lint", |screen| render(&findings(), &examined(true), screen));
+        assert_screens("lint_without_findings", |screen| render(&[], &examined(false), screen));
     }
 
     #[test]
@@ -223,6 +225,7 @@ mod tests {
                 "lint": "timeout", "severity": "error", "namespace": "shop", "pod": "web-7d4b9c6f8-x2x9z",
                 "container": "main", "probe": "liveness", "prober": "kubelet", "affected": 38, "calls": [4711, 4712],
                 "sentence": "38 of 400 attempts (9 %) failed because of the timeout of 1.00s.",
+                "learned": null,
                 "evidence": ["Half of the 400 attempts took at most 11.0ms, and 99 % at most 2.38s."],
                 "remedy": "Make the handler faster, or raise timeoutSeconds (now 1).",
             })

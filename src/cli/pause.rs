@@ -1,5 +1,6 @@
 //! `probeshim pause` and `probeshim resume`
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -11,15 +12,20 @@ use serde_json::value::RawValue;
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
+use super::query::query_status;
 use super::table::{Cell, Column, Table};
-use crate::admin::api::{Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody};
+use crate::admin::api::{Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody, StatusPod};
 use crate::config::BoundedDuration;
+use crate::object_ref;
 use crate::policy::{self, PauseSelector};
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{format, harmless_lines};
 
 /// Minimum width of the column of treatments.
 const MIN_TREATMENT_WIDTH: usize = 30;
+
+/// Maximum number of pods that are named if a selector matches none.
+const MAX_PODS: usize = 10;
 
 /// Maximum number of probes in a table.
 const MAX_PROBES: usize = 50;
@@ -107,7 +113,8 @@ impl PauseCommand {
         let policy::Pause { name, selector, .. } = pause;
         let for_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         let selector = PauseSelector(selector).to_string();
-        let answer = at.client()?.begin_pause(&PauseBody { name, selector, for_ms, readiness, all }).await?;
+        let client = at.client()?;
+        let answer = client.begin_pause(&PauseBody { name, selector, for_ms, readiness, all }).await?;
         let not_one = "the response is not a pause";
         if let OutputFormat::Json | OutputFormat::Yaml = output {
             print(&output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
@@ -119,7 +126,10 @@ impl PauseCommand {
             return Ok(());
         }
         let screen = Screen::stdout();
-        let text = began(&report, Timestamp::now(), screen);
+        let mut text = began(&report, Timestamp::now(), screen);
+        if report.containers.is_empty() {
+            text += &pods_that_exist(&query_status(&client).await?.pods);
+        }
         screen.print(&text)?;
         Ok(())
     }
@@ -189,6 +199,24 @@ fn pauses(answer: &[u8]) -> Result<Vec<PauseReport>, CliError> {
 fn names(reports: &[PauseReport]) -> String {
     let names = reports.iter().map(|report| format!("pause/{}\n", report.pause.name));
     harmless_lines(&names.collect::<String>())
+}
+
+/// Returns a line with the pods of the node: a selector that matches none of them may have a typing
+/// error.
+fn pods_that_exist(pods: &[StatusPod]) -> String {
+    let name = |pod: &StatusPod| {
+        pod.name.as_ref().map(|name| object_ref::pod_name(pod.namespace.as_deref().unwrap_or_default(), name))
+    };
+    let names: BTreeSet<String> = pods.iter().filter_map(name).collect();
+    if names.is_empty() {
+        return "no pods are known\n".to_owned();
+    }
+    let more = match names.len().saturating_sub(MAX_PODS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown: Vec<&str> = names.iter().take(MAX_PODS).map(String::as_str).collect();
+    harmless_lines(&format!("the pods are {}{more}\n", shown.join(", ")))
 }
 
 /// Describes a pause that has just begun.
@@ -269,6 +297,19 @@ mod tests {
 
     use super::*;
     use crate::cli::snapshots::assert_screens;
+
+    #[test]
+    fn a_pause_of_no_pod_names_the_pods_that_exist() {
+        let pod = |name: &str| json!({"namespace": "shop", "name": name, "id": name, "sandbox": "ready", "source": "list", "containers": []});
+        let pods = |names: &[String]| -> Vec<StatusPod> {
+            names.iter().map(|name| serde_json::from_value(pod(name)).unwrap()).collect()
+        };
+        let some = pods(&["web", "web", "db"].map(str::to_owned));
+        assert_eq!(pods_that_exist(&some), "the pods are shop/db, shop/web\n");
+        let many: Vec<String> = (0..12).map(|number| format!("p{number:02}")).collect();
+        assert!(pods_that_exist(&pods(&many)).ends_with("shop/p09 and 2 more\n"));
+        assert_eq!(pods_that_exist(&[]), "no pods are known\n");
+    }
 
     #[test]
     fn a_pause_is_described_with_the_treatment_of_each_probe() {

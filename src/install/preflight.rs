@@ -10,7 +10,9 @@ use super::checks::runtime_version;
 use super::finding::Finding;
 use super::paths::{InstalledUnit, Paths};
 use super::systemctl::{ServiceManager, property};
+use crate::relay::Peer;
 use crate::socket::SocketPath;
+use crate::terminal::harmless_name;
 
 /// Free space that an installation needs in each file system, in bytes.
 const NEEDED_BYTES: u64 = 64 << 20;
@@ -45,7 +47,7 @@ fn service_manager(manager: &dyn ServiceManager) -> Finding {
         Err(error) => Finding::failed(
             CHECK,
             error.to_string(),
-            "probeshim is installed as a service of systemd; elsewhere, start `probeshim run` by your init system",
+            "`probeshim install` needs systemd; elsewhere, start `probeshim run` with your init system",
         ),
     }
 }
@@ -72,13 +74,28 @@ fn socket(manager: &dyn ServiceManager, listen: &SocketPath) -> Finding {
         return Finding::ok(CHECK, format!("systemd listens on {listen}"));
     }
     match UnixStream::connect(listen.as_path()) {
-        Ok(_) => Finding::failed(
-            CHECK,
-            format!("another process listens on {listen}"),
-            "end it, for example a `probeshim run` that was started by hand",
-        ),
+        Ok(stream) => match listener_of(stream) {
+            Some((pid, program)) if program == "probeshim" => Finding::failed(
+                CHECK,
+                format!("a probeshim, pid {pid}, listens on {listen}, and is not that of the service"),
+                format!("end it, for example a `probeshim run` that was started by hand: kill {pid}"),
+            ),
+            Some((pid, program)) => Finding::failed(
+                CHECK,
+                format!("{}, pid {pid}, listens on {listen}", harmless_name(&program)),
+                "end it, or install with another --listen",
+            ),
+            None => Finding::failed(CHECK, format!("another process listens on {listen}"), "end it"),
+        },
         Err(_) => Finding::ok(CHECK, format!("{listen} is free")),
     }
+}
+
+/// Returns the pid and the name of the program that listens on a socket, if they are known.
+fn listener_of(stream: UnixStream) -> Option<(i32, String)> {
+    stream.set_nonblocking(true).ok()?;
+    let peer = Peer::from_socket(&tokio::net::UnixStream::from_std(stream).ok()?)?;
+    peer.pid.zip(peer.program)
 }
 
 fn disk(paths: &Paths) -> Finding {

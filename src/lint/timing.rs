@@ -7,6 +7,7 @@ use super::facts::{
 };
 use super::finding::{LintFinding, Severity};
 use crate::execsync::{CallRecord, ExecVerdict, Phases, cause_name};
+use crate::history::timeline::Durations;
 use crate::terminal::format::{counted, duration};
 
 /// Failure threshold of a probe that does not set one.
@@ -151,15 +152,44 @@ fn short_period(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// Returns a sentence with percentiles of the durations.
+/// Number of attempts up to which their shortest and longest duration say more than percentiles.
+const FEW_ATTEMPTS: u32 = 20;
+
+/// Returns a sentence with percentiles of the durations, or with the range of a few durations.
 fn percentiles(attempts: &Attempts<'_>) -> Option<String> {
     let quantile = |quantile| attempts.total.durations.quantile(quantile).map(duration);
+    if attempts.total.durations.count() < FEW_ATTEMPTS {
+        let (shortest, longest) = range(attempts)?;
+        let (attempts, shortest, longest) =
+            (counted(attempts.total.durations.count(), "attempt"), duration(shortest), duration(longest));
+        return Some(if shortest == longest {
+            format!("{attempts} took {longest}.")
+        } else {
+            format!("{attempts} took {shortest} to {longest}.")
+        });
+    }
     Some(format!(
         "Half of the {} took at most {}, and 99 % at most {}.",
         counted(attempts.total.durations.count(), "attempt"),
         quantile(0.5)?,
         quantile(0.99)?
     ))
+}
+
+/// Returns bounds of the durations: the exact ones if all calls are kept, and otherwise those of the
+/// buckets and of the slowest call.
+fn range(attempts: &Attempts<'_>) -> Option<(Duration, Duration)> {
+    let (total, durations) = (&attempts.total, || attempts.calls.iter().map(|call| call.call.duration));
+    if count(&attempts.calls) == total.durations.count() {
+        return durations().min().zip(durations().max());
+    }
+    let (first, _) = *total.durations.buckets().first()?;
+    let shortest = if first == 0 { Duration::ZERO } else { Durations::lower_bound(first) };
+    let bound = total.durations.quantile(1.0)?;
+    let slowest = total.slowest.map_or(bound, |slowest| slowest.duration);
+    // The attempts without ExecSyncs have no slowest call.
+    let longest = if slowest < shortest { bound } else { slowest };
+    Some((durations().min().map_or(shortest, |known| known.min(shortest)), longest))
 }
 
 /// Returns a sentence about the phase in which most of the time of calls was spent.
@@ -225,6 +255,14 @@ mod tests {
         );
         assert_eq!((found.affected, found.calls.len()), (3, 3));
         assert!(found.remedy.ends_with("raise timeoutSeconds (now 2)."), "{}", found.remedy);
+    }
+
+    #[test]
+    fn a_few_attempts_have_the_range_of_their_durations_in_place_of_percentiles() {
+        let facts = Fixture::new().probe(LIVENESS, |probe| probe.timeout = Some(Duration::from_secs(2)));
+        let found = only(super::lint, facts.timeouts(3), "timeout").unwrap();
+        assert!(found.evidence[0].starts_with("3 attempts took 2."), "{:?}", found.evidence);
+        assert!(!found.evidence[0].contains("99 %"), "{:?}", found.evidence);
     }
 
     #[test]

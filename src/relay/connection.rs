@@ -67,18 +67,17 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
             return;
         }
     };
-    // The connections of probeshim itself are of interest only to its developers.
-    if is_internal {
-        debug!(connection = id, %peer, "client connected");
-    } else {
-        info!(connection = id, %peer, "client connected");
-    }
+    // Each command of crictl opens several connections.
+    debug!(connection = id, %peer, "client connected");
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
         end = serve(&turns, connection, stream, backlog, upstream, &shared.drain, &mut calls) => end,
         () = shared.cut.cancelled() => DisconnectReason::DrainTimeout,
     };
     let duration = start.elapsed();
+    // A connection that its client or a drain ended regularly is of no interest either, and those of
+    // probeshim itself are of interest only to its developers.
+    let is_regular = matches!(end, DisconnectReason::Client | DisconnectReason::Drain);
     let reason = match end {
         DisconnectReason::Client => "the client closed its connection",
         DisconnectReason::Upstream => "upstream closed its connection",
@@ -94,7 +93,7 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
             return;
         }
     };
-    if is_internal {
+    if is_internal || is_regular {
         debug!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
     } else {
         info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
