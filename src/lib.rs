@@ -60,7 +60,11 @@ pub mod tls;
 
 pub mod https;
 
+pub mod api_server;
+
 pub mod authorization;
+
+pub mod local_kubelet;
 
 pub mod cri;
 

@@ -4,6 +4,7 @@
 mod capture;
 mod faults;
 mod managed_pods;
+mod names;
 mod pauses;
 mod pods;
 mod probe;
@@ -22,6 +23,7 @@ use crate::prober::{self, KillStats};
 pub use capture::CaptureQuery;
 pub use faults::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 pub(super) use managed_pods::merge_managed;
+pub use names::{ProbeNameSource, ProbeNames};
 pub use pauses::{
     DirectContainer, ExecPolicies, Pause, PauseBody, PauseReport, PausedContainer, PausedProbe, ResumeBody,
 };
@@ -163,6 +165,9 @@ pub struct Status {
     /// stops no containers then.
     #[serde(default)]
     pub paused: bool,
+    /// Sources of the names of probes.
+    #[serde(default)]
+    pub probe_names: ProbeNames,
     /// Number of panics in the observation of calls. Calls are forwarded nevertheless.
     #[serde(default)]
     pub panics: u64,

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use super::api::{self, CallsQuery};
 use super::state::Admin;
 use crate::cri::MethodName;
-use crate::history::{Filter, FilterValueError, MethodArg, Selection};
+use crate::cri::v1::ContainerState;
+use crate::execsync::{CallRecord, ProbeMatch};
+use crate::history::{Filter, FilterValueError, MethodArg, NameCoverage, Selection};
 use crate::kubelet::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
 use crate::suggest::did_you_mean;
@@ -34,6 +36,33 @@ impl Admin {
             Some(managed) => api::merge_managed(all, &managed, &probed, redact),
             None => all,
         }
+    }
+
+    /// Returns the sources of the names of probes, and the containers without names.
+    pub(crate) fn probe_names(&self) -> api::ProbeNames {
+        let of_this_run = Filter { this_run: true, ..Filter::default() };
+        let calls = self.state.calls.select(&of_this_run, Selection::All);
+        let inventory = self.state.inventory.borrow().clone();
+        let is_running = |id: &str| {
+            let container = inventory.container(id);
+            container.is_some_and(|container| container.state == ContainerState::ContainerRunning)
+        };
+        let coverage = NameCoverage::from_records(calls.iter(), is_running);
+        api::ProbeNames::new(&self.state.names.borrow(), coverage)
+    }
+
+    /// Returns a sentence about an ExecSync that belongs to no known probe: whether its pod is
+    /// known, and what helps. `None` for other calls.
+    pub(crate) fn explain_unknown(&self, record: &CallRecord) -> Option<String> {
+        let analysis = record.analysis.as_ref()?;
+        if matches!(analysis.identity, ProbeMatch::Matched { .. }) {
+            return None;
+        }
+        let inventory = self.state.inventory.borrow().clone();
+        let pod = record.call.pod.as_ref().and_then(|pod| pod.id.as_deref());
+        let sandbox = pod.and_then(|id| inventory.sandbox(id));
+        let known_from = sandbox.and_then(|sandbox| self.state.specs.borrow().source_of_pod(sandbox));
+        self.state.names.borrow().explain_unknown(known_from)
     }
 
     /// Returns the filter of a query of calls. The error names the field, the value and what is

@@ -213,6 +213,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         pauses: admin.state.policies.pauses.list().into_iter().map(api::Pause::from).collect(),
         exec_policies: api::ExecPolicies::new(&admin.state.policies),
         paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
+        probe_names: admin.probe_names(),
         panics: admin.state.metrics.panics.get(),
     })
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::authorization::KubeconfigError;
+use crate::api_server::KubeconfigError;
 use crate::config::{STATE_DIR_VARIABLE, StateDirSource};
 use crate::lockfile::LockError;
 use crate::policy::RuleError;

@@ -41,6 +41,7 @@ use crate::kubelet::{ClientActionRecorder, ClientPods};
 use crate::policy::Policies;
 use crate::prober::{self, AttemptReporter, ProbeAttempt};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
+use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::tap::{self, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
@@ -103,7 +104,15 @@ impl Shim {
         let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
         let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
+        let mut sources = config.sources;
+        // A socket that systemd passes is not in the configuration.
+        if let (Some(search), Ok(listen)) = (&mut sources.search, SocketPath::parse(&listeners.info.listen)) {
+            search.sockets.push(listen);
+        }
+        let updates = SpecUpdates::start(mode, sources, shared.specs.clone(), &events);
         let api_state = ApiState {
+            specs: specs.subscribe(),
+            names: updates.names.clone(),
             calls: calls.clone(),
             in_flight,
             captures: captures.clone(),
@@ -125,7 +134,6 @@ impl Shim {
         let servers = Servers::open(listeners.relay.claim, listeners.api, &admin)?;
         let mut analyzer =
             ExecAnalyzer::start(config.exec, shared.specs.clone(), runtime.client(), metrics.exec.clone())?;
-        let updates = SpecUpdates::start(mode, config.sources, shared.specs.clone(), &events);
         let handover = journal.clone().map(|journal| (call_ids.clone(), journal));
         let watched = config.watch_runtime.then_some(runtime);
         let inputs = Inputs {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::config::OperatingMode;
 use crate::events::EventRecorder;
-use crate::probe::{RefreshTrigger, SpecResolver, SpecSources};
+use crate::probe::{NameSources, RefreshTrigger, SpecResolver, SpecSources, WatchedSpecs};
 
 /// Capacity of the queue of spec updates.
 const UPDATE_QUEUE: usize = 4_096;
@@ -18,6 +18,8 @@ pub(super) struct SpecUpdates {
     pub(super) receiver: mpsc::Receiver<SpecResolver>,
     /// Triggers an immediate refresh of the other sources.
     pub(super) refresh: RefreshTrigger,
+    /// The sources, as users see them.
+    pub(super) names: watch::Receiver<Arc<NameSources>>,
 }
 
 impl SpecUpdates {
@@ -31,11 +33,12 @@ impl SpecUpdates {
         match operating_mode {
             OperatingMode::Kubelet => {
                 let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
-                Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default() }
+                let names = watch::channel(Arc::default()).1;
+                Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default(), names }
             }
             OperatingMode::Restart | OperatingMode::Observe => {
-                let (receiver, refresh) = sources.watch(specs, events.clone());
-                Self { sender: None, receiver, refresh }
+                let WatchedSpecs { updates, refresh, names } = sources.watch(specs, events.clone());
+                Self { sender: None, receiver: updates, refresh, names }
             }
         }
     }

@@ -2,10 +2,7 @@
 //! `TokenReview` identifies the client by its bearer token, and `SubjectAccessReview` authorizes
 //! it, as in the kubelet (`pkg/kubelet/server/auth.go`) and in kube-rbac-proxy.
 
-mod api_server;
-mod credentials;
 mod decisions;
-mod kubeconfig;
 
 use std::time::Duration;
 
@@ -16,8 +13,7 @@ use k8s_openapi::api::authorization::v1::{
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-pub use api_server::{ApiServer, ApiServerError};
-pub use kubeconfig::KubeconfigError;
+use crate::api_server::{ApiServer, ApiServerError};
 
 use decisions::DecisionCache;
 

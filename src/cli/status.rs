@@ -225,6 +225,16 @@ fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
     is_any.then_some(("agreement", text, style))
 }
 
+/// Returns the rows of the sources of probe names, and of containers without names.
+fn names(names: &api::ProbeNames) -> Vec<(&'static str, String, Style)> {
+    let yellow = AnsiColor::Yellow.on_default();
+    let has_problem = names.sources.iter().any(|source| source.problem.is_some());
+    let style = if has_problem { yellow } else { Style::new() };
+    let sources = ("names", names.describe_sources(), style);
+    let missing = names.describe_missing().map(|missing| ("", missing, yellow));
+    [sources].into_iter().chain(missing).collect()
+}
+
 fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     let upstream = &status.upstream;
     let (ready, style) = match &upstream.error {
@@ -288,6 +298,7 @@ fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
     ]
     .into_iter()
     .chain(counts(status, now))
+    .chain(names(&status.probe_names))
     .chain(metrics)
     .chain(api_failures)
     .chain(state)
@@ -347,6 +358,35 @@ mod tests {
         let now = "2026-11-24T13:00:00Z".parse().unwrap();
         assert_screens("status", |screen| table(&status(&pods, &stuck), now, screen));
         assert_screens("status_without_pods", |screen| table(&status(&json!([]), &json!([])), now, screen));
+    }
+
+    #[test]
+    fn the_status_says_where_names_come_from_and_what_helps_if_they_are_missing() {
+        let mut status = status(&json!([]), &json!([]));
+        let plain = Screen { width: None, colour: false, utf8: true };
+        let shown = |status: &api::Status| table(status, "2026-11-24T13:00:00Z".parse().unwrap(), plain);
+        assert!(shown(&status).contains("names        no source\n"), "{}", shown(&status));
+        let source = |source: &str, description: &str, problem: Option<&str>| api::ProbeNameSource {
+            source: source.to_owned(),
+            place: String::new(),
+            description: description.to_owned(),
+            pods: 4,
+            problem: problem.map(str::to_owned),
+        };
+        status.probe_names = api::ProbeNames {
+            sources: vec![
+                source("read-only-port", "the kubelet's read-only port 10255", Some("ignored")),
+                source("static-pods", "static pods in /etc/kubernetes/manifests", None),
+            ],
+            named_containers: 2,
+            unnamed_containers: 3,
+            remedy: Some("add `x`".to_owned()),
+            line: None,
+        };
+        let expected = "names        the kubelet's read-only port 10255: ignored; static pods in \
+                        /etc/kubernetes/manifests (4 pods)\n             \
+                        missing in 3 of 5 containers with exec calls: add `x`\n";
+        assert!(shown(&status).contains(expected), "{}", shown(&status));
     }
 
     #[test]

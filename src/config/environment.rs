@@ -81,7 +81,12 @@ impl Environment {
 
     /// Returns the configuration file that is read if it exists.
     pub(super) fn default_config(&self) -> Option<PathBuf> {
-        Some(self.config_home.join(self.dir_name()).join("config.yaml")).filter(|path| path.exists())
+        Some(self.config_path()).filter(|path| path.exists())
+    }
+
+    /// Returns the default path of the configuration file.
+    pub(super) fn config_path(&self) -> PathBuf {
+        self.config_home.join(self.dir_name()).join("config.yaml")
     }
 
     /// Returns the directory for state that outlives the process.

@@ -1,32 +1,28 @@
-//! The configuration file: the flags of `run` under names in camel case, a kubelet to query, and
-//! rules for probes.
+//! The configuration file: the flags of `run` under names in camel case, the source of the node's
+//! pods, and rules for probes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
-use url::Url;
 
 use super::flags::MAX_UID;
+use super::kubelet;
 use super::validator::Validator;
-use super::values::{BoundedDuration, choice};
+use super::values::choice;
 use super::{ConfigProblem, Environment, ExecLimitFlags, Flags, exec_limits};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::{FieldLines, KubeletClient, Probe, ProbeType, Source, read_probe};
+use crate::manifest::{FieldLines, Probe, ProbeType, Source, read_probe};
 use crate::policy::{self, FaultRule};
-use crate::probe::{Rule, Selector, SpecResolver, matches};
+use crate::probe::{KubeletSource, Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 use crate::socket::SocketPath;
 
 /// Path that stands for no configuration file.
 const NO_FILE: &str = "/dev/null";
-
-/// Default interval between queries of the kubelet.
-const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Names of the fields that do not correspond to a flag with one value.
 const NON_FLAG_FIELDS: [&str; 10] = [
@@ -47,8 +43,8 @@ const NON_FLAG_FIELDS: [&str; 10] = [
 pub(super) struct File {
     /// Rules for probes.
     pub(super) rules: Vec<Rule>,
-    /// The kubelet whose pods are queried.
-    pub(super) kubelet: Option<KubeletClient>,
+    /// The source of the node's pods.
+    pub(super) kubelet: Option<KubeletSource>,
     /// Selectors of containers that are never killed.
     pub(super) protected: Vec<Selector>,
     /// Fault rules.
@@ -101,7 +97,7 @@ impl File {
     }
 
     fn from_root(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
-        let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
+        let kubelet = root.field("kubelet").and_then(|node| kubelet::source(&node, problems));
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
         let rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
@@ -280,72 +276,4 @@ fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
         node.error("must have at least one of startupProbe, readinessProbe and livenessProbe", problems);
     }
     Rule { selector, probes }
-}
-
-fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletClient> {
-    node.object(problems)?;
-    let fields =
-        ["url", "tokenFile", "certificateFile", "keyFile", "authorityFile", "insecureSkipVerify", "interval"];
-    node.deny_unknown(&fields, problems);
-    let url = parse_url(node, problems);
-    let mut file = |name: &str| node.field(name).and_then(|path| path.text(problems)).map(PathBuf::from);
-    let (token, authority) = (file("tokenFile"), file("authorityFile"));
-    let (certificate, key) = (file("certificateFile"), file("keyFile"));
-    let is_anyone = node.field("insecureSkipVerify").and_then(|flag| flag.flag(problems)).unwrap_or(false);
-    let interval = node.field("interval").and_then(|interval| {
-        let text = interval.text(problems)?;
-        let parsed = text.parse::<BoundedDuration<1>>().map_err(|error| error.to_string());
-        parsed.map_err(|reason| interval.error(reason, problems)).ok()
-    });
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        (Some(_), None) => {
-            node.missing("keyFile", "must be set together with certificateFile", problems);
-            None
-        }
-        (None, Some(_)) => {
-            node.missing("certificateFile", "must be set together with keyFile", problems);
-            None
-        }
-    };
-    let url = url?;
-    let is_https = url.scheme() == "https";
-    if is_https && authority.is_none() && !is_anyone {
-        let reason = "must be a file with the certificate that signs the kubelet's certificate, unless insecureSkipVerify is true";
-        node.missing("authorityFile", reason, problems);
-    }
-    for field in ["tokenFile", "certificateFile"] {
-        if let Some(credential) = node.field(field).filter(|_| !is_https) {
-            credential.error("must not be set if the url is http: it would be sent unencrypted", problems);
-        }
-    }
-    Some(KubeletClient {
-        url,
-        token,
-        identity,
-        authority,
-        interval: interval.map_or(INTERVAL, Duration::from),
-    })
-}
-
-fn parse_url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {
-    let reason = "must be http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:10255";
-    let Some(url) = node.field("url") else {
-        node.missing("url", reason, problems);
-        return None;
-    };
-    let text = url.text(problems)?;
-    let read = Url::parse(&text).ok().filter(|read| {
-        matches!(read.scheme(), "http" | "https")
-            && read.host_str().is_some_and(|host| !host.is_empty())
-            && matches!(read.path(), "/" | "/pods")
-            && read.query().is_none()
-            && read.username().is_empty()
-            && read.password().is_none()
-    });
-    if read.is_none() {
-        url.error(reason, problems);
-    }
-    read
 }

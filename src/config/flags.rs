@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
-    BoundedDuration, ByteSize, DirPath, ExecLimitFlags, FaultFlag, InstanceName, LoopbackAddress,
+    BoundedDuration, ByteSize, DirPath, ExecLimitFlags, FaultFlag, FilePath, InstanceName, LoopbackAddress,
     MetricsFlags, OrOff, STATE_DIR_VARIABLE, whole_number,
 };
 use crate::probe::Selector;
@@ -94,6 +94,12 @@ pub struct Flags {
     /// DaemonSet, StatefulSet, ReplicaSet, Job, CronJob, List. May be repeated
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
+
+    /// Kubeconfig of the kubelet, such as /etc/kubernetes/kubelet.conf: the pods of this node and
+    /// their probes are read from its API server. It takes the place of kubelet in the
+    /// configuration file
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_kubeconfig: Option<FilePath>,
 
     /// Enforcement mode: the action when a liveness or startup probe fails [default: off]
     #[arg(long, value_name = "MODE", allow_hyphen_values = true, value_enum)]

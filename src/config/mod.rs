@@ -7,6 +7,7 @@ mod environment;
 mod exec_limits;
 mod file;
 mod flags;
+mod kubelet;
 mod metrics;
 mod play;
 mod policies;
@@ -40,7 +41,7 @@ pub use values::{
 
 use crate::history::journal;
 use crate::policy::Pauses;
-use crate::probe::{SpecResolver, SpecSources};
+use crate::probe::{ApiPodSource, KubeletSearch, KubeletSource, SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings, KillLimit};
 use crate::socket::SocketPath;
 use crate::telemetry::traces::TraceConfig;
@@ -188,6 +189,8 @@ impl Settings {
         purpose: Purpose,
     ) -> Result<Self, Problems> {
         let File { rules, kubelet, mut protected, faults, path, exec_flags } = file;
+        let kubelet = kubelet_source(kubelet, flags.kubelet_kubeconfig);
+        let config_file = path.clone().unwrap_or_else(|| around.config_path());
         let exec = flags.exec_limits.settings(&mut validator);
         let faults = PolicySettings::new(flags.fault, faults, path, &mut validator);
         let policies = PolicySettings { exec, exec_flags, ..faults };
@@ -250,16 +253,25 @@ impl Settings {
         let drain_timeout = flags.drain_timeout.map_or(DRAIN_TIMEOUT, Duration::from);
         let slow = flags.slow_threshold.map_or(SLOW_THRESHOLD, Duration::from);
         let shim = ServerConfig {
-            listen: listen.filter(|_| !is_activated),
+            listen: listen.clone().filter(|_| !is_activated),
             admin,
             http: http.0.map(|LoopbackAddress(address)| address),
             http_pods: flags.http_pods,
             metrics,
             allowed_uids: flags.allow_uid,
-            relay: relay::RelayConfig { upstream, drain_timeout },
+            relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout },
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
             specs,
-            sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
+            sources: SpecSources {
+                search: (purpose == Purpose::Run).then(|| KubeletSearch {
+                    sockets: [Some(upstream.clone()), listen.clone()].into_iter().flatten().collect(),
+                    uses_read_only_port: kubelet.is_none(),
+                }),
+                config_file: (purpose == Purpose::Run).then_some(config_file),
+                files,
+                kubelet,
+                redacts: flags.redact_commands,
+            },
             enforcement: EnforcementSettings { mode, most, protected, pauses: Pauses::default() },
             journal,
             traces: flags.otlp_endpoint.map_or(collector, |OrOff(config)| config),
@@ -271,6 +283,16 @@ impl Settings {
         };
         Ok(Self { shim, log: flags.log.unwrap_or_default() })
     }
+}
+
+/// Returns the source of the node's pods: that of the flag, or else that of the file.
+fn kubelet_source(file: Option<KubeletSource>, flag: Option<FilePath>) -> Option<KubeletSource> {
+    let Some(FilePath(kubeconfig)) = flag else { return file };
+    let node_name = match file {
+        Some(KubeletSource::ApiServer(source)) => source.node_name,
+        _ => None,
+    };
+    Some(KubeletSource::ApiServer(ApiPodSource { kubeconfig, node_name }))
 }
 
 impl fmt::Display for Problems {

@@ -11,7 +11,7 @@ use super::paths::{InstalledUnit, Paths};
 use super::plan::{explicit_upstream, listen_for, service_settings};
 use super::preflight::node_findings;
 use super::record::{InstallRecord, KubeletRecord};
-use super::service_findings::service_findings;
+use super::service_findings::{running_names, service_findings};
 use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
 use super::systemctl::ServiceManager;
@@ -57,6 +57,9 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         (Err(error), _) => findings.push(Finding::warning("kubelet", error.to_string(), KUBELET_REMEDY)),
     }
     let Some(record) = record else {
+        if let Some(config) = &config {
+            findings.extend(running_names(&config.server.admin).await);
+        }
         findings.push(Finding::ok("installation", "probeshim is not installed as a service"));
         return Ok(findings);
     };

@@ -3,6 +3,7 @@
 use super::InstallError;
 use super::checks::SwitchChecks;
 use super::confirm::{Confirmation, switch_state};
+use super::kubeconfig::KubeconfigSetting;
 use super::lock::InstallLock;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
@@ -51,8 +52,12 @@ impl Installer<'_> {
         record.upstream = plan.explicit_upstream.as_ref().map(ToString::to_string);
         record.owns_program |= !self.paths.at(Paths::program()).exists();
         let files = plan.units().into_iter().chain(plan.kubelet_files()).map(|file| file.path);
-        for path in files.chain([Paths::program().to_owned()]) {
+        let config = plan.kubeconfig.as_ref().and_then(|setting| Some(setting.file()?.0.path));
+        for path in files.chain(config).chain([Paths::program().to_owned()]) {
             record.add_dirs(self.paths, &path);
+        }
+        if let Some(kubeconfig) = plan.kubeconfig.as_ref().and_then(KubeconfigSetting::written) {
+            record.kubeconfig = Some(kubeconfig.to_owned());
         }
         if let Some(kubelet) = &plan.kubelet {
             let switch = kubelet.switch.clone();

@@ -17,6 +17,7 @@ mod environment_file;
 mod files;
 mod finding;
 mod installer;
+mod kubeconfig;
 mod kubelet_config;
 mod kubelet_unit;
 mod lock;
@@ -42,7 +43,6 @@ pub use confirm::{Confirmation, confirm, switch_state};
 pub use doctor::diagnose;
 pub use finding::{Finding, FindingState};
 pub use installer::Installer;
-pub use kubelet_config::KubeletConfigError;
 pub use paths::{InstalledUnit, Paths};
 pub use plan::{InstallOptions, InstallPlan};
 pub use record::RecordError;
@@ -52,6 +52,7 @@ pub use trial::{FailedTrial, TrialDecision, decision_by_others};
 pub use uninstall::{Uninstaller, is_installed};
 
 use crate::config::Problems;
+use crate::local_kubelet::ConfigurationError;
 
 /// Error of an installation or of its removal.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +65,7 @@ pub enum InstallError {
     Switch(#[from] SwitchError),
     /// The kubelet's configuration cannot be read.
     #[error(transparent)]
-    KubeletConfig(#[from] KubeletConfigError),
+    KubeletConfig(#[from] ConfigurationError),
     /// The kubelet's endpoint is not the socket of a runtime.
     #[error("the kubelet's endpoint {endpoint:?} {reason}")]
     Endpoint {

@@ -89,6 +89,12 @@ impl Paths {
         Path::new("/etc/probeshim")
     }
 
+    /// The configuration file of the installed probeshim.
+    #[must_use]
+    pub fn config_file() -> PathBuf {
+        Self::config().join("config.yaml")
+    }
+
     /// The file of a unit.
     #[must_use]
     pub fn unit(unit: InstalledUnit) -> PathBuf {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::InstallError;
 use super::files::has_content;
 use super::finding::Finding;
+use super::kubeconfig::KubeconfigSetting;
 use super::lock::InstallLock;
 use super::node::{NodeKubelet, reload_changed_unit};
 use super::paths::Paths;
@@ -62,6 +63,8 @@ pub struct InstallPlan {
     pub(super) drain_timeout: Duration,
     /// The kubelet to switch.
     pub(super) kubelet: Option<NodeKubelet>,
+    /// The kubeconfig of that kubelet in the configuration file; `None` if it has none.
+    pub(super) kubeconfig: Option<KubeconfigSetting>,
     /// Record of an earlier installation.
     pub(super) record: Option<InstallRecord>,
     pub(super) confirm_within: Duration,
@@ -100,6 +103,8 @@ impl InstallPlan {
             findings.extend(kubelet.findings(&listen));
             findings.extend(bypass_finding(manager));
         }
+        let kubeconfig = kubelet.as_ref().and_then(|kubelet| KubeconfigSetting::find(kubelet, paths));
+        findings.extend(kubeconfig.as_ref().map(KubeconfigSetting::finding));
         let program_changes = program_changes(&program, paths, record.as_ref())?;
         Ok(Self {
             program,
@@ -113,6 +118,7 @@ impl InstallPlan {
             exec_mode: settings.policies.exec.direct.mode,
             drain_timeout: settings.relay.drain_timeout,
             kubelet,
+            kubeconfig,
             record,
             confirm_within: options.confirm_within,
             findings,

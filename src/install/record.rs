@@ -30,6 +30,9 @@ pub(super) struct InstallRecord {
     pub(super) upstream: Option<String>,
     /// Socket on which systemd listens for clients.
     pub(super) listen: String,
+    /// Kubeconfig in the configuration file that the installation wrote; `None` if it wrote none.
+    #[serde(default)]
+    pub(super) kubeconfig: Option<PathBuf>,
     /// The change of the kubelet, if it was switched.
     pub(super) kubelet: Option<KubeletRecord>,
 }
@@ -65,6 +68,7 @@ impl InstallRecord {
             created_dirs: Vec::new(),
             upstream: None,
             listen: listen.to_string(),
+            kubeconfig: None,
             kubelet: None,
         }
     }

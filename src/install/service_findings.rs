@@ -13,13 +13,14 @@ use super::socket_access::SocketAccess;
 use super::systemctl::{ServiceManager, property};
 use super::units::UnitSettings;
 use crate::admin::Client;
-use crate::admin::api::Status;
+use crate::admin::api::{ProbeNames, Status};
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
 /// Time in which a call through probeshim has to be answered.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+const NAMES_REMEDY: &str = "see docs/guides/execsync.md";
 const LOG_REMEDY: &str = "see the log: journalctl --unit probeshim";
 
 /// Returns findings about the installed service.
@@ -37,7 +38,7 @@ pub(super) async fn service_findings(
     if let Some(running) = RunningService::find(paths, manager)? {
         findings.push(process(&running, &units.digest()));
         findings.push(call(units.listen).await);
-        findings.push(status(&running, config).await);
+        findings.extend(status(&running, config).await);
     }
     Ok(findings)
 }
@@ -98,15 +99,45 @@ async fn call(listen: &SocketPath) -> Finding {
 }
 
 /// Compares the status of the running process with the configuration.
-async fn status(running: &RunningService, config: &ServerConfig) -> Finding {
+async fn status(running: &RunningService, config: &ServerConfig) -> Vec<Finding> {
     const CHECK: &str = "status";
     let status = match Client::new(config.admin.clone()).status().await {
         Ok(status) => status,
-        Err(error) => return Finding::warning(CHECK, error.to_string(), LOG_REMEDY),
+        Err(error) => return vec![Finding::warning(CHECK, error.to_string(), LOG_REMEDY)],
     };
     let Ok(status) = serde_json::from_slice::<Status>(&status) else {
-        return Finding::warning(CHECK, "the running program has a status of another format", REINSTALL);
+        let detail = "the running program has a status of another format";
+        return vec![Finding::warning(CHECK, detail, REINSTALL)];
     };
+    vec![compare_status(running, config, &status), names(&status.probe_names)]
+}
+
+/// Returns the finding about the names of probes of a probeshim that answers at this socket; `None`
+/// if none answers.
+pub(super) async fn running_names(admin: &SocketPath) -> Option<Finding> {
+    let status = Client::new(admin.clone()).status().await.ok()?;
+    let status: Status = serde_json::from_slice(&status).ok()?;
+    Some(names(&status.probe_names))
+}
+
+/// Reports where the names of probes come from, and where they are missing.
+fn names(names: &ProbeNames) -> Finding {
+    const CHECK: &str = "names";
+    let sources = names.describe_sources();
+    let remedy = || names.remedy.clone().unwrap_or_else(|| NAMES_REMEDY.to_owned());
+    let (unnamed, all) = (names.unnamed_containers, names.named_containers + names.unnamed_containers);
+    if unnamed > 0 {
+        let detail = format!("{sources}; names are missing in {unnamed} of {all} containers with exec calls");
+        return Finding::warning(CHECK, detail, remedy());
+    }
+    if names.sources.iter().any(|source| source.problem.is_some()) {
+        return Finding::warning(CHECK, sources, remedy());
+    }
+    Finding::ok(CHECK, sources)
+}
+
+fn compare_status(running: &RunningService, config: &ServerConfig, status: &Status) -> Finding {
+    const CHECK: &str = "status";
     let (socket, upstream) = (&status.upstream.socket, config.relay.upstream.to_string());
     if status.pid != running.pid {
         let detail = format!("{} is served by pid {}, not by the service", config.admin, status.pid);

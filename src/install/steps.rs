@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::InstallError;
 use super::files::{copy_program, has_content, write_file};
+use super::kubeconfig::KubeconfigSetting;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
 use super::running_service::RunningService;
@@ -18,6 +19,8 @@ pub(super) enum Step {
     CopyProgram(PathBuf),
     /// Writes a file, unless it has its content already.
     Write(InstalledFile),
+    /// Writes the configuration file, which has the mode of its owner's choice.
+    WriteConfig(InstalledFile, u32),
     /// Changes owner and mode of a socket that exists.
     SetAccess(PathBuf, SocketAccess),
     /// Runs `systemctl` with arguments.
@@ -42,6 +45,10 @@ impl Step {
             Self::CopyProgram(from) => format!("copy {} to {}", from.display(), Paths::program().display()),
             Self::Write(file) if is_written(paths, file) => format!("keep {}", file.path.display()),
             Self::Write(file) => {
+                let lines = file.text.lines().map(|line| format!("\n    {line}").trim_end().to_owned());
+                format!("write {}{}", file.path.display(), lines.collect::<String>())
+            }
+            Self::WriteConfig(file, _) => {
                 let lines = file.text.lines().map(|line| format!("\n    {line}").trim_end().to_owned());
                 format!("write {}{}", file.path.display(), lines.collect::<String>())
             }
@@ -70,6 +77,11 @@ impl Step {
                 written.map_err(InstallError::file("write", &file.path))?;
                 Ok(Some(file.path.clone()))
             }
+            Self::WriteConfig(file, mode) => {
+                let written = write_file(&paths.at(&file.path), file.text.as_bytes(), *mode);
+                written.map_err(InstallError::file("write", &file.path))?;
+                Ok(Some(file.path.clone()))
+            }
             Self::SetAccess(socket, access) => {
                 access.apply(&paths.at(socket)).map_err(InstallError::file("change", socket))?;
                 Ok(None)
@@ -94,12 +106,15 @@ impl InstallPlan {
     ) -> Result<Vec<Step>, InstallError> {
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         let units = self.units();
-        let changed = self.program_changes || units.iter().any(|file| !is_written(paths, file));
+        let config = self.kubeconfig.as_ref().and_then(KubeconfigSetting::file);
+        let changed =
+            self.program_changes || config.is_some() || units.iter().any(|file| !is_written(paths, file));
         let socket_changes = self.socket_changes();
         let mut steps = Vec::new();
         if self.program_changes {
             steps.push(Step::CopyProgram(self.program.clone()));
         }
+        steps.extend(config.map(|(file, mode)| Step::WriteConfig(file, mode)));
         steps.extend(units.into_iter().map(Step::Write));
         steps.push(Step::systemctl(["daemon-reload"]));
         if socket_changes {

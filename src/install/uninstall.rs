@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::InstallError;
 use super::checks::wait_healthy;
-use super::files::{remove_empty_dir, remove_file, temporary};
+use super::files::{has_content, remove_empty_dir, remove_file, temporary};
+use super::kubeconfig::config_text;
 use super::lock::InstallLock;
 use super::node::{KUBELET_UNIT, NodeKubelet};
 use super::paths::{InstalledUnit, Paths};
@@ -62,6 +63,7 @@ impl Uninstaller<'_> {
             self.purge()?;
         }
         if let Some(record) = record {
+            self.remove_config(&record)?;
             if record.owns_program {
                 self.remove(Paths::program())?;
             }
@@ -144,6 +146,16 @@ impl Uninstaller<'_> {
         for unit in names {
             // Fails for a unit that systemd has forgotten already, which is the aim.
             let _ = self.manager.run(&["reset-failed", unit]);
+        }
+        Ok(())
+    }
+
+    /// Removes the configuration file that the installation wrote, unless it was changed later.
+    fn remove_config(&self, record: &InstallRecord) -> Result<(), InstallError> {
+        let Some(kubeconfig) = &record.kubeconfig else { return Ok(()) };
+        let file = Paths::config_file();
+        if has_content(&self.paths.at(&file), config_text(kubeconfig).as_bytes()) {
+            self.remove(&file)?;
         }
         Ok(())
     }

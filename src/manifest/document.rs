@@ -66,6 +66,8 @@ pub(crate) struct ReadOptions {
     /// Strictness: `Strict` for documents that a person wrote, `Lenient` for those that an API
     /// server has validated.
     pub(crate) level: Level,
+    /// Source of the probes.
+    pub(crate) source: Source,
 }
 
 /// Purpose for which pods are read.
@@ -124,16 +126,16 @@ pub(crate) fn read(
 ) -> Vec<Document> {
     let mut documents = Vec::new();
     let root = root(document, options.level, options.redact);
-    list_items(&root, None, Source::Manifest, problems, &mut |object, problems| {
+    list_items(&root, None, options.source, problems, &mut |object, problems| {
         let kind = match object {
             Object::Workload { owner, template, node } => match options.purpose {
                 Purpose::Probe => {
-                    read_manifest(owner, &template, Source::Manifest, problems).map(DocumentKind::Probed)
+                    read_manifest(owner, &template, options.source, problems).map(DocumentKind::Probed)
                 }
                 Purpose::Run => read_pods(owner, &node, &template, options, problems),
                 Purpose::Check => {
                     // `read_pods` reports the same errors, and more.
-                    let probed = read_manifest(owner.clone(), &template, Source::Manifest, &mut Vec::new());
+                    let probed = read_manifest(owner.clone(), &template, options.source, &mut Vec::new());
                     let kind = probed.map(DocumentKind::Probed);
                     documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
                     read_pods(owner, &node, &template, options, problems)
@@ -252,10 +254,7 @@ pub(super) fn list_items<F>(
         let of_items = Some(of_items).filter(|kind| !kind.is_empty());
         let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
         for item in items {
-            let item = match source {
-                Source::Kubelet => item_path(item, of_items),
-                _ => item,
-            };
+            let item = if source.is_server() { item_path(item, of_items) } else { item };
             list_items(&item, of_items, source, problems, take);
         }
         return;

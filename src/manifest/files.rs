@@ -15,6 +15,7 @@ use crate::manifest::document::{self, Document, DocumentKind, Manifest, Purpose,
 use crate::manifest::field_lines::FieldLines;
 use crate::manifest::index::Manifests;
 use crate::manifest::remarks;
+use crate::manifest::source::Source;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
 
 /// Path that names standard input, as in kubectl.
@@ -135,6 +136,11 @@ impl Files {
         self.paths.is_empty()
     }
 
+    /// Returns the configured paths.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(PathBuf::as_path)
+    }
+
     /// Reads changed files again, and returns whether the documents have changed. The earlier
     /// content of a file that cannot be read any more remains in effect.
     pub(crate) fn rescan(&mut self) -> bool {
@@ -147,7 +153,7 @@ impl Files {
         let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
         for (place, path) in self.paths.iter().enumerate() {
-            match files(path) {
+            match files(path, self.options.source) {
                 Ok(files) => there.extend(files.into_iter().map(|file| (place, file))),
                 Err(source) => {
                     let error = FileError::Unreadable { path: path.clone(), source };
@@ -286,8 +292,9 @@ fn reader_of_named(path: &Path) -> DocumentReader {
     if is_stdin(path) { |_, limit| read_stdin_to_string(limit) } else { read_named_to_string }
 }
 
-/// Returns the file itself, or all manifests of a directory in the order of their names.
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// Returns the file itself, or all manifests of a directory in the order of their names. A kubelet
+/// reads static pods from files of any extension.
+fn files(path: &Path, source: Source) -> io::Result<Vec<PathBuf>> {
     if is_stdin(path) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -296,7 +303,8 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let file = entry?.path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let is_manifest =
-            file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
+            file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known))
+                || source == Source::StaticPods;
         // A file without metadata is reported when it is read.
         let may_be_file = || fs::metadata(&file).map_or(true, |found| found.is_file());
         if is_manifest && !name.starts_with('.') && may_be_file() {

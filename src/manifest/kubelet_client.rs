@@ -63,7 +63,8 @@ pub(crate) enum KubeletError {
     #[error(transparent)]
     Http(#[from] HttpsError),
     /// The kubelet returned another status than 200.
-    #[error("status {0}; the credentials must have permission to get nodes/proxy or nodes/pods")]
+    #[error("status {0}; the credentials must have permission to get nodes/pods (kubelet 1.33 and later) or nodes/proxy; \
+             with `kubelet: {{kubeconfig: FILE}}` the pods are read from the API server instead")]
     Refused(StatusCode),
     /// The response is not JSON.
     #[error("the response is not a list of pods: {0}")]
@@ -74,18 +75,22 @@ pub(crate) enum KubeletError {
 }
 
 impl KubeletClient {
-    /// Returns the pods of the node, and the errors in individual pods. `redact` keeps values,
-    /// which may be commands, out of the errors.
-    pub(crate) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
-        let answer = timeout(REQUEST_TIMEOUT, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
+    /// Returns the pods of the node, and the errors in individual pods. `source` is the source of
+    /// their probes. `redact` keeps values, which may be commands, out of the errors.
+    pub(crate) async fn pods(
+        &self,
+        source: Source,
+        redact: bool,
+    ) -> Result<(Manifests, Vec<String>), KubeletError> {
+        let answer = timeout(REQUEST_TIMEOUT, self.fetch()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
         let manifests =
-            document::read_manifests(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
+            document::read_manifests(&list, source, redact, &mut problems).into_iter().collect();
         Ok((manifests, problems.iter().map(ToString::to_string).collect()))
     }
 
-    async fn ask(&self) -> Result<Bytes, KubeletError> {
+    async fn fetch(&self) -> Result<Bytes, KubeletError> {
         let tls = if self.url.scheme() == "https" { Some(self.tls()?) } else { None };
         let response = https::send(&self.url, tls, self.request()?, MAX_RESPONSE_BYTES).await?;
         match response.status() {
@@ -117,8 +122,13 @@ impl KubeletClient {
         Ok(request)
     }
 
-    /// Returns the name of the kubelet for messages.
-    pub(crate) fn name(&self) -> String {
-        format!("the kubelet at {}", sanitize(self.url.as_str().trim_end_matches('/')))
+    /// Returns a client of a read-only port.
+    pub(crate) fn of_read_only_port(url: Url) -> Self {
+        Self { url, token: None, identity: None, authority: None, interval: Duration::from_secs(10) }
+    }
+
+    /// Returns the address of the kubelet for messages.
+    pub(crate) fn place(&self) -> String {
+        sanitize(self.url.as_str().trim_end_matches('/'))
     }
 }

@@ -6,6 +6,7 @@
 //! kubelet's /pods ─►    └──────► reader::spec ─► PodSpec ────────────► Manifests (pods to probe)
 //! ```
 
+pub(crate) mod api_pods;
 mod config_object;
 pub(crate) mod cursor;
 pub(crate) mod docker_config;

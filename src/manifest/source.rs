@@ -3,16 +3,23 @@
 use crate::manifest::cursor::Level;
 
 /// Source of a probe or hook, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A rule of the configuration.
     Config,
     /// An annotation of the pod for probeshim.
     Annotation,
     /// A file that `--manifests` names.
+    #[default]
     Manifest,
-    /// The kubelet's `/pods`.
+    /// `/pods` of the kubelet that the configuration names.
     Kubelet,
+    /// The API server that the configuration names.
+    ApiServer,
+    /// The read-only port of the local kubelet, which was found. It gives names only.
+    ReadOnlyPort,
+    /// The static pods of the local kubelet, which were found. They give names only.
+    StaticPods,
     /// The annotation `kubectl.kubernetes.io/last-applied-configuration` of the pod.
     LastApplied,
     /// An annotation of the container that the kubelet wrote.
@@ -20,11 +27,14 @@ pub enum Source {
 }
 
 impl Source {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Config,
         Self::Annotation,
         Self::Manifest,
         Self::Kubelet,
+        Self::ApiServer,
+        Self::ReadOnlyPort,
+        Self::StaticPods,
         Self::LastApplied,
         Self::KubeletAnnotation,
     ];
@@ -43,6 +53,9 @@ impl Source {
             Self::Annotation => "annotation",
             Self::Manifest => "manifest",
             Self::Kubelet => "kubelet",
+            Self::ApiServer => "api-server",
+            Self::ReadOnlyPort => "read-only-port",
+            Self::StaticPods => "static-pods",
             Self::LastApplied => "last-applied",
             Self::KubeletAnnotation => "kubelet-annotation",
         }
@@ -53,7 +66,13 @@ impl Source {
     pub(crate) fn level(self) -> Level {
         match self {
             Self::Config | Self::Annotation | Self::Manifest => Level::Strict,
-            Self::Kubelet | Self::LastApplied | Self::KubeletAnnotation => Level::Lenient,
+            _ => Level::Lenient,
         }
+    }
+
+    /// Returns whether documents of this source are objects of a server, whose lists have another
+    /// order each time.
+    pub(crate) fn is_server(self) -> bool {
+        matches!(self, Self::Kubelet | Self::ApiServer | Self::ReadOnlyPort)
     }
 }

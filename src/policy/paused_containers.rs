@@ -100,7 +100,7 @@ fn paused(
     readiness: bool,
 ) -> PausedContainer {
     let name = container.container_ref.name.clone();
-    let pod = specs.resolve_pod(sandbox, [container]);
+    let pod = specs.describe_pod(sandbox, [container]);
     let spec = name.as_deref().and_then(|name| pod.container(name));
     let probes: Vec<(ProbeType, &Arc<Probe>)> = spec.into_iter().flat_map(|spec| spec.all_probes()).collect();
     let treated = probes.iter().map(|(probe_type, probe)| TreatedProbe {
@@ -115,7 +115,7 @@ fn paused(
     PausedContainer {
         pod: sandbox.pod.clone(),
         container: name,
-        probes_known: !probes.is_empty() || specs.specifies_pod(sandbox),
+        probes_known: !probes.is_empty() || specs.source_of_pod(sandbox).is_some(),
         probes: treated.collect(),
     }
 }

@@ -3,24 +3,36 @@
 //! ```text
 //! rules of the config ────┐
 //! --manifests files ──────┼──► SpecResolver ──► a pod with its probes
-//! the kubelet's /pods ────┤                └──► what is executed in which container, and why
-//! annotations ────────────┘
+//! the API server ─────────┤                └──► what is executed in which container, and why
+//! the kubelet's /pods ────┤                                              │
+//! annotations ────────────┘                                              │ names only
+//! static pods, read-only port of the kubelet that was found ─────────────┘
 //! ```
 
 mod annotation;
+mod api_source;
+mod described_probe;
 mod expand;
+mod found_source;
 pub(crate) mod kubelet_annotations;
+mod name_sources;
+mod names_only;
 mod matching;
 mod resolver;
 mod rule;
 mod selector;
+mod source_update;
 mod watch;
 
 pub use annotation::annotation_problems;
 pub(crate) use expand::{expand, expand_with};
-pub use resolver::{DescribedProbe, SpecResolver};
+pub use api_source::ApiPodSource;
+pub use described_probe::DescribedProbe;
+pub use found_source::KubeletSearch;
+pub use name_sources::{LocalKubelet, NameRemedy, NameSources, SourceState, config_line};
+pub use resolver::SpecResolver;
 pub use rule::{Rule, Selector};
 pub use selector::SelectorError;
 pub(crate) use selector::matches;
 pub(crate) use watch::{ProblemTracker, record_problem, rescan_blocking};
-pub use watch::{RefreshTrigger, SpecSources};
+pub use watch::{KubeletSource, RefreshTrigger, SpecSources, WatchedSpecs};

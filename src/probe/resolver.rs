@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::annotation;
 use super::expand::expand;
 use super::kubelet_annotations;
+use super::names_only::NamesOnly;
 use super::rule::Rule;
 use crate::inventory::{Container, Sandbox};
 use crate::manifest::Hook;
@@ -31,19 +32,9 @@ pub struct SpecResolver {
     pub(super) rules: Arc<[Rule]>,
     pub(super) manifests: Arc<Manifests>,
     pub(super) kubelet_manifests: Arc<Manifests>,
-}
-
-/// A probe with its owner.
-#[derive(Clone, Debug)]
-pub struct DescribedProbe {
-    /// Rule, pod or workload that specifies the probe.
-    pub owner: String,
-    /// Name of the container; a pattern if a rule specifies the probe.
-    pub container: String,
-    /// Type of the probe.
-    pub probe_type: ProbeType,
-    /// Specification of the probe; `None` if a rule removes it.
-    pub probe: Option<Arc<Probe>>,
+    pub(super) api_server_manifests: Arc<Manifests>,
+    /// Specifications that only name calls.
+    pub(super) names: NamesOnly,
 }
 
 impl SpecResolver {
@@ -84,11 +75,16 @@ impl SpecResolver {
         Self { manifests: Arc::new(manifests), ..self }
     }
 
-    /// Replaces the pods of the kubelet. Returns whether they have changed.
-    pub(super) fn set_kubelet_pods(&mut self, pods: Manifests) -> bool {
-        let is_new = *self.kubelet_manifests != pods;
+    /// Replaces the pods of a source. Returns whether they have changed.
+    pub(super) fn set_pods(&mut self, source: Source, pods: Manifests) -> bool {
+        let manifests = match source {
+            Source::Kubelet => &mut self.kubelet_manifests,
+            Source::ApiServer => &mut self.api_server_manifests,
+            _ => return self.names.set_pods(source, pods),
+        };
+        let is_new = **manifests != pods;
         if is_new {
-            self.kubelet_manifests = Arc::new(pods);
+            *manifests = Arc::new(pods);
         }
         is_new
     }
@@ -96,9 +92,8 @@ impl SpecResolver {
     /// Replaces the pods of the kubelet with those of its `PodList`.
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
-        self.set_kubelet_pods(
-            read_manifests(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
-        );
+        let pods = read_manifests(list, Source::Kubelet, false, &mut Vec::new());
+        self.set_pods(Source::Kubelet, pods.into_iter().collect());
     }
 
     /// Returns the specification of the pod of a sandbox. `containers` are the existing containers
@@ -115,16 +110,42 @@ impl SpecResolver {
         self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
-    /// Returns whether a manifest, the kubelet or an annotation of kubectl specifies the pod of a
-    /// sandbox. Rules and annotations of probeshim specify single probes.
+    /// Returns the specification of the pod of a sandbox as [`resolve_pod`](Self::resolve_pod) does,
+    /// with the probes of all sources. It describes the probes of a client; probeshim must not run
+    /// them.
     #[must_use]
-    pub fn specifies_pod(&self, sandbox: &Sandbox) -> bool {
-        !self.specs_by_source(sandbox).is_empty()
+    pub fn describe_pod<'a>(
+        &self,
+        sandbox: &Sandbox,
+        containers: impl IntoIterator<Item = &'a Arc<Container>>,
+    ) -> PodSpec {
+        self.merge(&self.specs_for_names(sandbox), sandbox, containers)
     }
 
-    /// Returns the specifications of a pod with their sources, in the order of precedence.
+    /// Returns the first source that specifies the pod of a sandbox. Rules and annotations of
+    /// probeshim specify single probes.
+    #[must_use]
+    pub fn source_of_pod(&self, sandbox: &Sandbox) -> Option<Source> {
+        self.specs_for_names(sandbox).first().map(|(source, _)| *source)
+    }
+
+    /// Returns the specifications of a pod that name its calls, with their sources, in the order of
+    /// precedence.
+    fn specs_for_names(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
+        let mut specs = self.specs_by_source(sandbox);
+        specs.extend(self.names.specs_by_source(sandbox));
+        specs.sort_by_key(|(source, _)| *source);
+        specs
+    }
+
+    /// Returns the specifications of a pod whose probes may be run, with their sources, in the
+    /// order of precedence.
     fn specs_by_source(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
-        let manifests = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];
+        let manifests = [
+            (Source::Manifest, &self.manifests),
+            (Source::Kubelet, &self.kubelet_manifests),
+            (Source::ApiServer, &self.api_server_manifests),
+        ];
         let specs = manifests
             .into_iter()
             .filter_map(|(source, all)| Some((source, all.for_sandbox(sandbox)?.pod.clone())));
@@ -187,44 +208,11 @@ impl SpecResolver {
         pod
     }
 
-    /// Returns all probes of rules and manifests, except those that a rule always overrides.
-    #[must_use]
-    pub fn describe_all(&self) -> Vec<DescribedProbe> {
-        let rules = self.rules.iter().flat_map(|rule| {
-            let (owner, container) = (format!("rule: {}", rule.selector.pods()), rule.selector.container());
-            rule.probes.iter().map(move |(probe_type, probe)| DescribedProbe {
-                owner: owner.clone(),
-                container: container.clone(),
-                probe_type: *probe_type,
-                probe: probe.clone(),
-            })
-        });
-        let manifests = self.manifests.iter().flat_map(|Manifest { owner, pod }| {
-            pod.containers.iter().flat_map(move |container| {
-                let has_rule = |probe_type| {
-                    let of_type =
-                        |rule: &&Rule| rule.probes.iter().any(|(rule_type, _)| *rule_type == probe_type);
-                    let mut rules = self.rules.iter().filter(of_type);
-                    rules.any(|rule| rule.selector.matches_all(&owner.namespace, &container.name))
-                };
-                container.all_probes().filter(move |(probe_type, _)| !has_rule(*probe_type)).map(
-                    move |(probe_type, probe)| DescribedProbe {
-                        owner: owner.to_string(),
-                        container: container.name.clone(),
-                        probe_type,
-                        probe: Some(probe.clone()),
-                    },
-                )
-            })
-        });
-        rules.chain(manifests).collect()
-    }
-
     /// Returns the exec probes and exec hooks of a container.
     #[must_use]
     pub fn known_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
         let Some(name) = container.container_ref.name.as_deref() else { return Vec::new() };
-        let specs = self.specs_by_source(sandbox);
+        let specs = self.specs_for_names(sandbox);
         let pod = self.merge(&specs, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {

@@ -1,17 +1,23 @@
-//! Watches manifests and the kubelet's pods for changes.
+//! Watches all sources of specifications for changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
-use tracing::error;
+use tracing::{error, info};
 
+use super::api_source::ApiPodSource;
+use super::found_source::KubeletSearch;
+use super::name_sources::{NameSources, SourceState};
 use super::resolver::SpecResolver;
+use super::source_update::{FoundPods, SourceUpdate};
 use crate::events::{Event, EventRecorder, reason};
-use crate::manifest::{Files, KubeletClient};
+use crate::manifest::{Files, KubeletClient, Source};
+use crate::terminal::sanitize;
 
 /// Minimum interval between two scans of the files.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,21 +36,45 @@ const UPDATE_QUEUE_CAPACITY: usize = 64;
 pub struct SpecSources {
     /// Files and directories of manifests.
     pub files: Files,
-    /// Kubelet whose pods are requested, if there is one.
-    pub kubelet: Option<KubeletClient>,
+    /// Source of all pods of the node that the configuration names, if there is one.
+    pub kubelet: Option<KubeletSource>,
+    /// Search for a kubelet whose pods name calls; `None` if there is none.
+    pub search: Option<KubeletSearch>,
+    /// Configuration file to which a source can be added.
+    pub config_file: Option<PathBuf>,
     /// Whether commands are omitted from problems.
     pub redacts: bool,
 }
 
-/// Requests the kubelet's pods before the next interval, because there is a new pod. Clones trigger
-/// the same watch.
+/// Source of all pods of the node that the configuration names.
+#[derive(Clone, Debug)]
+pub enum KubeletSource {
+    /// A kubelet whose pods are requested.
+    Pods(KubeletClient),
+    /// An API server whose pods are listed and watched.
+    ApiServer(ApiPodSource),
+}
+
+/// The specifications of sources that are watched.
+#[derive(Debug)]
+pub struct WatchedSpecs {
+    /// Changed specifications.
+    pub updates: mpsc::Receiver<SpecResolver>,
+    /// Requests a look at the sources.
+    pub refresh: RefreshTrigger,
+    /// The sources, as users see them.
+    pub names: watch::Receiver<Arc<NameSources>>,
+}
+
+/// Requests a look at the sources before the next interval, because there is a new pod. Clones
+/// trigger the same watch.
 #[derive(Clone, Debug, Default)]
-pub struct RefreshTrigger(Arc<Notify>);
+pub struct RefreshTrigger(Arc<watch::Sender<()>>);
 
 impl RefreshTrigger {
-    /// Requests the kubelet's pods soon.
+    /// Requests a look at the sources soon.
     pub fn trigger(&self) {
-        self.0.notify_one();
+        self.0.send_replace(());
     }
 }
 
@@ -52,70 +82,176 @@ impl SpecSources {
     /// Watches the sources until the receiver of the specifications is dropped. Problems are
     /// recorded as events.
     #[must_use]
-    pub fn watch(
-        self,
-        specs: SpecResolver,
-        events: Arc<EventRecorder>,
-    ) -> (mpsc::Receiver<SpecResolver>, RefreshTrigger) {
+    pub fn watch(self, specs: SpecResolver, events: Arc<EventRecorder>) -> WatchedSpecs {
         let (update_sender, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
-        let (refresh, sources) = (RefreshTrigger::default(), self);
+        let refresh = RefreshTrigger::default();
+        let config_file = self.config_file.clone();
+        let (name_sender, names) =
+            watch::channel(Arc::new(NameSources { config_file, ..NameSources::default() }));
         let triggered = refresh.clone();
         tokio::spawn(async move {
             let closed = update_sender.clone();
             tokio::select! {
-                () = sources.run(specs, update_sender, &events, triggered) => {}
+                () = self.run(specs, update_sender, name_sender, &events, triggered) => {}
                 () = closed.closed() => {}
             }
         });
-        (updates, refresh)
+        WatchedSpecs { updates, refresh, names }
     }
 
     async fn run(
         self,
-        mut specs: SpecResolver,
+        specs: SpecResolver,
         update_sender: mpsc::Sender<SpecResolver>,
+        names: watch::Sender<Arc<NameSources>>,
         events: &EventRecorder,
         refresh: RefreshTrigger,
     ) {
-        let Self { mut files, kubelet, redacts } = self;
-        let (mut file_problems, mut kubelet_problems) =
-            (ProblemTracker::default(), ProblemTracker::default());
-        file_problems.report(files.problems().into_iter().collect(), events);
-        let (mut next_rescan, mut next_request) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
-        let mut last_request = next_request;
+        let Self { mut files, kubelet, search, redacts, .. } = self;
+        let (source_sender, mut source_updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
+        if let Some(search) = search {
+            tokio::spawn(search.run(redacts, refresh.0.subscribe(), source_sender.clone()));
+        }
+        match kubelet {
+            Some(KubeletSource::ApiServer(source)) => drop(tokio::spawn(source.run(redacts, source_sender))),
+            Some(KubeletSource::Pods(client)) => {
+                tokio::spawn(request_pods(client, redacts, refresh.0.subscribe(), source_sender));
+            }
+            None => drop(source_sender),
+        }
+        let mut state = WatchState { specs, update_sender, names, problems: BTreeMap::new() };
+        let mut next_rescan = Instant::now() + MIN_RESCAN_INTERVAL;
+        state.on_files(&files, events);
         loop {
             tokio::select! {
                 () = sleep_until(next_rescan), if !files.is_empty() => {
                     let started = Instant::now();
                     let has_changed;
                     (files, has_changed) = rescan_blocking(files).await;
-                    file_problems.report(files.problems().into_iter().collect(), events);
+                    state.on_files(&files, events);
                     if has_changed {
-                        specs = specs.with_manifests(files.manifests());
-                        let _ = update_sender.send(specs.clone()).await;
+                        state.specs = state.specs.clone().with_manifests(files.manifests());
+                        state.publish().await;
                     }
                     next_rescan = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * started.elapsed());
                 }
-                () = refresh.0.notified(), if kubelet.is_some() => next_request = next_request.min(last_request + KUBELET_REFRESH_INTERVAL),
-                () = sleep_until(next_request), if kubelet.is_some() => {
-                    let Some(kubelet) = &kubelet else { continue };
-                    let problems = match kubelet.pods(redacts).await {
-                        Ok((pods, problems)) => {
-                            if specs.set_kubelet_pods(pods) {
-                                let _ = update_sender.send(specs.clone()).await;
-                            }
-                            problems
-                        }
-                        Err(error) => vec![error.to_string()],
-                    };
-                    let with_source = |problem| format!("{}: {problem}", kubelet.name());
-                    kubelet_problems.report(problems.into_iter().map(with_source).collect(), events);
-                    last_request = Instant::now();
-                    next_request = last_request + kubelet.interval;
-                }
+                Some(update) = source_updates.recv() => state.on_update(update, events).await,
                 else => return,
             }
         }
+    }
+}
+
+/// Requests the pods of a kubelet at its interval, and when there is a new pod, until the receiver
+/// of the updates is dropped.
+async fn request_pods(
+    client: KubeletClient,
+    redact: bool,
+    mut triggers: watch::Receiver<()>,
+    updates: mpsc::Sender<SourceUpdate>,
+) {
+    let mut known = 0;
+    while !updates.is_closed() {
+        let (pods, problem, problems) = match client.pods(Source::Kubelet, redact).await {
+            Ok((pods, problems)) => (Some(pods), None, problems),
+            Err(error) => (None, Some(error.to_string()), vec![error.to_string()]),
+        };
+        known = pods.as_ref().map_or(known, |pods| pods.iter().count());
+        let state = SourceState { source: Source::Kubelet, place: client.place(), pods: known, problem };
+        if updates.send(SourceUpdate::Pods { state, pods, problems }).await.is_err() {
+            return;
+        }
+        let ended = Instant::now();
+        tokio::select! {
+            () = sleep_until(ended + client.interval) => {}
+            () = async {
+                let _ = triggers.changed().await;
+                sleep_until(ended + KUBELET_REFRESH_INTERVAL).await;
+            } => {}
+        }
+    }
+}
+
+/// The specifications and the state of all sources.
+struct WatchState {
+    specs: SpecResolver,
+    update_sender: mpsc::Sender<SpecResolver>,
+    names: watch::Sender<Arc<NameSources>>,
+    /// Problems by source.
+    problems: BTreeMap<Source, ProblemTracker>,
+}
+
+impl WatchState {
+    async fn publish(&self) {
+        let _ = self.update_sender.send(self.specs.clone()).await;
+    }
+
+    fn on_files(&mut self, files: &Files, events: &EventRecorder) {
+        let problems = files.problems();
+        if !files.is_empty() {
+            let problem = problems.first().cloned();
+            let pods = files.manifests().iter().count();
+            let place = files.paths().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+            self.set_states(vec![(Source::Manifest, Some(SourceState { source: Source::Manifest, place, pods, problem }))]);
+        }
+        self.problems.entry(Source::Manifest).or_default().report(problems.into_iter().collect(), events);
+    }
+
+    async fn on_update(&mut self, update: SourceUpdate, events: &EventRecorder) {
+        match update {
+            SourceUpdate::Pods { state, pods, problems } => {
+                let with_source = |problem| format!("{}: {problem}", state.describe());
+                let problems = problems.into_iter().map(with_source).collect();
+                self.problems.entry(state.source).or_default().report(problems, events);
+                let source = state.source;
+                self.set_states(vec![(source, Some(state))]);
+                if pods.is_some_and(|pods| self.specs.set_pods(source, pods)) {
+                    self.publish().await;
+                }
+            }
+            SourceUpdate::Found { found, kubelet, installed_kubeconfig } => {
+                let mut has_changed = false;
+                let mut states = Vec::new();
+                for FoundPods { source, state, pods } in found {
+                    has_changed |= pods.is_some_and(|pods| self.specs.set_pods(source, pods));
+                    states.push((source, state));
+                }
+                self.set_states(states);
+                self.names.send_if_modified(|names| {
+                    if (&names.kubelet, &names.installed_kubeconfig) == (&kubelet, &installed_kubeconfig) {
+                        return false;
+                    }
+                    *names = Arc::new(NameSources { kubelet, installed_kubeconfig, ..(**names).clone() });
+                    true
+                });
+                if has_changed {
+                    self.publish().await;
+                }
+            }
+        }
+    }
+
+    /// Replaces the states of sources, and logs those that were found and have changed. `None` if a
+    /// source does not exist.
+    fn set_states(&self, states: Vec<(Source, Option<SourceState>)>) {
+        self.names.send_if_modified(|names| {
+            let mut all = names.sources.clone();
+            for (source, state) in states {
+                all.retain(|known| known.source != source);
+                all.extend(state);
+            }
+            all.sort_by_key(|state| state.source);
+            if all == names.sources {
+                return false;
+            }
+            let known = |state: &&SourceState| !names.sources.iter().any(|it| it.is_same_but_pods(state));
+            for state in all.iter().filter(known) {
+                let problem = state.problem.as_deref().map(sanitize);
+                info!(problem, "names of probes: {}", sanitize(&state.describe()));
+            }
+            *names = Arc::new(NameSources { sources: all, ..(**names).clone() });
+            true
+        });
     }
 }
 

@@ -1,5 +1,5 @@
 //! TLS for internal connections: to probed servers, whose certificates are not verified, to a
-//! kubelet and to an API server; and for clients of the metrics.
+//! kubelet and to an API server; and for clients of the metrics. Names in certificates.
 
 mod server;
 
@@ -172,6 +172,17 @@ fn certificates(source: PemSource<'_>) -> Result<Vec<CertificateDer<'static>>, T
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
     let found = found.map_err(|error| source.error(error))?;
     if found.is_empty() { Err(source.error(pem::Error::NoItemsFound)) } else { Ok(found) }
+}
+
+/// Returns the common name in the subject of the first certificate; `None` if it has none, or is no
+/// X.509 certificate.
+pub fn common_name(source: PemSource<'_>) -> Result<Option<String>, TlsError> {
+    let first = certificates(source)?.into_iter().next();
+    Ok(first.and_then(|certificate| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+        let name = certificate.subject().iter_common_name().next()?;
+        Some(name.as_str().ok()?.to_owned())
+    }))
 }
 
 fn private_key(source: PemSource<'_>) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -74,7 +74,9 @@ pub(super) async fn call(
     let PageRequest { admin, headers, selection, .. } = request;
     let in_memory = admin.state.calls.get(id).filter(|_| selection.is_live || covers(&admin, selection.from));
     if let Some(record) = in_memory {
-        return json(&headers, &ExplainedCall::of(&shown(&admin, &record)));
+        let mut call = ExplainedCall::of(&shown(&admin, &record));
+        call.sentences.extend(admin.explain_unknown(&record));
+        return json(&headers, &call);
     }
     let recorded = with_period(admin, selection.from, selection.to, move |period| {
         period.calls.iter().find(|record| record.call.id == id).map(|record| ExplainedCall::of(record))

@@ -14,7 +14,7 @@ use super::state::PageState;
 use super::strip_text::mark;
 use super::updates::UpdateId;
 use crate::admin::Admin;
-use crate::admin::api::{StatusContainer, StatusPod};
+use crate::admin::api::{ProbeNames, StatusContainer, StatusPod};
 use crate::history::json::{milliseconds, time};
 use crate::history::timeline::{NodeFacts, Period};
 use crate::lint::LintFinding;
@@ -54,6 +54,8 @@ struct PageView {
     slowest_calls: Vec<SlowCall>,
     gaps: Vec<Gap>,
     node: Option<NodeFacts>,
+    /// Sources of the names of probes, and containers without names.
+    probe_names: ProbeNames,
     state: PageState,
 }
 
@@ -163,6 +165,7 @@ fn build(admin: &Admin, selection: &PageSelection, mut period: Period, updates: 
         slowest_calls: report.slowest_calls,
         gaps: report.gaps,
         node: report.node,
+        probe_names: admin.probe_names(),
         state: PageState::of(admin),
     }
 }

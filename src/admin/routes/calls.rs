@@ -83,7 +83,8 @@ pub(super) async fn explain(
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
     let Some(record) = admin.state.calls.get(id) else { return explain_in_flight(&admin, id).await };
-    let sentences = execsync::explain(&record);
+    let mut sentences = execsync::explain(&record);
+    sentences.extend(admin.explain_unknown(&record));
     let call = api::ListedCall::Ended(Box::new((&*record).into()));
     Ok(Json(api::Explanation { call, sentences }).into_response())
 }

@@ -69,6 +69,11 @@ fn attention(app: &TopApp, screen: TopScreen) -> Line<'static> {
         if !status.stuck.is_empty() {
             add(counted(status.stuck.len(), "stuck exec"), screen.style(Color::Red));
         }
+        let unnamed = status.probe_names.unnamed_containers;
+        if unnamed > 0 {
+            let text = format!("no names in {}: see `probeshim status`", counted(unnamed, "container"));
+            add(text, screen.style(Color::Yellow));
+        }
         let missed = status.calls.dropped.saturating_add(app.missed);
         if missed > 0 {
             add(format!("missed {missed}"), screen.style(Color::Red));

@@ -74,6 +74,13 @@ export function policies({ faults, pauses, execPolicies, paused, kills }) {
   return active.length === 0 ? [] : [element('ul', { class: 'policies' }, active.map((item) => element('li', null, item)))];
 }
 
+// Creates the sentence about containers whose probes have no names.
+function missingNames({ namedContainers, unnamedContainers, remedy }) {
+  if (unnamedContainers === 0) return [];
+  const all = counted(namedContainers + unnamedContainers, 'container');
+  return [element('p', { class: 'notice' }, element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', name(remedy)] : '', '.')];
+}
+
 function recent(query, events) {
   if (events.length === 0) return element('p', { class: 'minor' }, 'Nothing has changed since the page was opened.');
   return element('ol', { class: 'changes' }, events.map((event) =>
@@ -105,6 +112,7 @@ function node(view) {
   const facts = view.node ? [
     ['Host', view.node.host], ['Runtime', view.node.runtime], ['Kernel', view.node.kernel],
     ['Processors', view.node.processors], ['Memory', view.node.memoryBytes && `${Math.round(view.node.memoryBytes / 2 ** 20)} MiB`],
+    ['Names of probes', view.probeNames.sources.map(({ description, problem }) => (problem ? `${description}: ${problem}` : description)).join('; ')],
     ['Start of probeshim', time(view.node.started)], ...Object.entries(view.node.settings),
   ] : [];
   const list = [['Version', view.version], ...facts].filter(([, value]) => value).flatMap(([title, value]) => [element('dt', null, title), element('dd', null, name(String(value)))]);
@@ -159,6 +167,7 @@ export class OverviewPage {
       part({ class: 'period' }, ([from, to, isLive]) => [element('p', null, `${time(from)} – ${isLive ? 'now' : time(to)}, ${zone()}`)], ({ from, to, isLive }) => [from.slice(0, 16), isLive ? '' : to, isLive]),
       part({ class: 'tiles' }, (value) => tiles(value, query), ({ totals, findings: found }) => ({ totals, findings: found }), 'dl'),
       this.policies.root,
+      part(null, missingNames, ({ probeNames }) => probeNames),
       view.showsCommands ? null : element('p', { class: 'minor' }, 'Commands, output and messages are not shown, because every user of this machine can open this page. ', element('code', null, '--http-pods'), ' shows them.'),
       ...(view.isLive ? [section('changes', 'Recent changes', command('events'), this.changes.root)] : []),
       section('findings', 'Findings', command('lint'), part(null, (value) => findings(query, value), ({ findings: found }) => found)),
@@ -171,7 +180,7 @@ export class OverviewPage {
       section('slowest', 'Slowest calls', commandLine('calls', { ...common(currentQuery()), method: 'ExecSync', slowest: 12 }, admin),
         element('p', { class: 'minor' }, 'The slowest of the slow and failed ExecSyncs that are kept, at most 16 per minute and three per container.'),
         part(null, (calls) => slowest(query, calls), ({ slowestCalls }) => slowestCalls)),
-      section('node', 'Node', commandLine('status', {}, admin), part(null, node, ({ node: facts, version }) => ({ node: facts, version }))));
+      section('node', 'Node', commandLine('status', {}, admin), part(null, node, ({ node: facts, version, probeNames }) => ({ node: facts, version, probeNames }))));
     this.changes.update([]);
   }
 

@@ -1,5 +1,9 @@
-//! Client of an API server, for reviews. The crate kube is not used for them: it would add thirty
-//! crates for two requests.
+//! Client of an API server: reviews, and a list and a watch of pods. The crate kube is not used for
+//! them: it would add thirty crates and a second HTTP client for four requests.
+
+mod credentials;
+mod kubeconfig;
+mod lines;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,17 +17,25 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::credentials::{Content, Credentials, CredentialsError};
-use super::kubeconfig::{self, KubeconfigError};
+use credentials::{Content, Credentials};
+use lines::Lines;
+
+pub use credentials::CredentialsError;
+pub use kubeconfig::KubeconfigError;
+
 use crate::https::{self, HttpsError};
 use crate::terminal::sanitize;
-use crate::tls::TlsError;
+use crate::tls::{Tls, TlsError};
 
 /// Directory of the credentials of a pod's service account.
 const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Maximum length of a response body.
+/// Maximum length of the response to a review, or of a refusal.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
+
+/// Begin of the name of the user that a node's kubelet is (`pkg/auth/nodeidentifier/default.go`:
+/// `nodeUserNamePrefix`).
+const NODE_USER_PREFIX: &str = "system:node:";
 
 /// Address of an API server, and the credentials for requests to it.
 #[derive(Clone, Debug)]
@@ -45,15 +57,18 @@ pub enum ApiServerError {
     #[error("{path}: status {status}: {message}")]
     Refused {
         /// Path of the request.
-        path: &'static str,
+        path: String,
         /// Status of the response.
         status: StatusCode,
         /// Message of the API server, sanitized.
         message: String,
     },
     /// The request cannot be written, or the response cannot be read, as JSON.
-    #[error("no review in the response: {0}")]
+    #[error("the request or the response is not valid: {0}")]
     Json(#[from] serde_json::Error),
+    /// A line of a watch exceeds the limit, in bytes.
+    #[error("a line of the watch is longer than {} MiB", .0 >> 20)]
+    LineTooLong(usize),
     /// The API server did not respond within the timeout.
     #[error("no response within {0:?}")]
     TimedOut(Duration),
@@ -86,36 +101,80 @@ impl ApiServer {
         Ok(self)
     }
 
+    /// Returns the address of the API server.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns the name of the node whose kubelet has these credentials: that of the user
+    /// `system:node:NAME` in the subject of the client certificate. `None` for another user, and
+    /// without a client certificate.
+    pub(crate) fn node_name(&self) -> Result<Option<String>, CredentialsError> {
+        let user = self.credentials.common_name()?;
+        let name = user.as_deref().and_then(|user| user.strip_prefix(NODE_USER_PREFIX));
+        Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
+    }
+
     /// Creates an object, such as a review, and returns it as the API server completed it.
-    pub(super) async fn create<T: Serialize + DeserializeOwned>(
+    pub(crate) async fn create<T: Serialize + DeserializeOwned>(
         &self,
-        path: &'static str,
+        path: &str,
         object: &T,
     ) -> Result<T, ApiServerError> {
-        let request = self.request(path, serde_json::to_vec(object)?)?;
-        let tls = self.credentials.tls().map_err(CredentialsError::from)?;
-        let response = https::send(&self.url, Some(tls), request, MAX_RESPONSE_BYTES).await?;
+        let mut request = self.request(path, serde_json::to_vec(object)?)?;
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = https::send(&self.url, Some(self.tls()?), request, MAX_RESPONSE_BYTES).await?;
         let (status, body) = (response.status(), response.into_body());
         if !status.is_success() {
-            return Err(ApiServerError::Refused { path, status, message: message(&body) });
+            return Err(refused(path, status, &body));
         }
         Ok(serde_json::from_slice(&body)?)
     }
 
+    /// Returns the body of the response to a GET request, of at most `max_bytes`.
+    pub(crate) async fn get(&self, path: &str, max_bytes: usize) -> Result<Bytes, ApiServerError> {
+        let request = self.request(path, Vec::new())?;
+        let response = https::send(&self.url, Some(self.tls()?), request, max_bytes).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            status => Err(refused(path, status, response.body())),
+        }
+    }
+
+    /// Returns the lines of the response to a GET request as they arrive.
+    pub(crate) async fn lines(&self, path: &str) -> Result<Lines, ApiServerError> {
+        let request = self.request(path, Vec::new())?;
+        let (head, mut body) = https::open(&self.url, Some(self.tls()?), request).await?.into_parts();
+        if head.status != StatusCode::OK {
+            let message = body.collect(MAX_RESPONSE_BYTES).await?;
+            return Err(refused(path, head.status, &message));
+        }
+        Ok(Lines::new(body))
+    }
+
+    fn tls(&self) -> Result<Tls, CredentialsError> {
+        Ok(self.credentials.tls()?)
+    }
+
     fn request(&self, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, CredentialsError> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
-        *request.method_mut() = Method::POST;
         // A proxy may serve the API server below a path.
         let path = format!("{}{path}", self.url.path().trim_end_matches('/'));
         *request.uri_mut() = path.parse().unwrap_or_default();
         let headers = request.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(authorization) = self.credentials.authorization()? {
             headers.insert(AUTHORIZATION, authorization);
         }
         Ok(request)
     }
+}
+
+fn refused(path: &str, status: StatusCode, body: &[u8]) -> ApiServerError {
+    let path = path.split('?').next().unwrap_or_default().to_owned();
+    ApiServerError::Refused { path, status, message: message(body) }
 }
 
 /// Returns the message of a `Status` object, or the begin of another body.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use http::HeaderValue;
 
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
-use crate::tls::{PemSource, ServerTrust, Tls, TlsError};
+use crate::tls::{self, PemSource, ServerTrust, Tls, TlsError};
 
 /// A text that is in a file, or that the kubeconfig itself contains.
 #[derive(Clone, PartialEq, Eq)]
@@ -54,6 +54,14 @@ impl Credentials {
         let authority = self.authority.as_ref().map(Content::pem);
         let identity = self.identity.as_ref().map(|(certificate, key)| (certificate.pem(), key.pem()));
         Tls::client(authority.map_or(ServerTrust::Insecure, ServerTrust::Ca), identity)
+    }
+
+    /// Returns the common name in the subject of the client certificate; `None` without one.
+    pub(super) fn common_name(&self) -> Result<Option<String>, TlsError> {
+        match &self.identity {
+            Some((certificate, _)) => tls::common_name(certificate.pem()),
+            None => Ok(None),
+        }
     }
 
     /// Returns the value of the header `Authorization`; `None` without a token.

@@ -1,0 +1,231 @@
+//! The sources of the names of probes, as users see them, and what helps if names are missing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::manifest::Source;
+
+/// Page that explains the sources of names.
+const GUIDE: &str = "docs/guides/execsync.md";
+
+/// A source that is read or watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// The kind of source.
+    pub source: Source,
+    /// Address or directory of the source.
+    pub place: String,
+    /// Number of pods and workloads that the source specifies.
+    pub pods: usize,
+    /// Reason why the source is not read, or not complete.
+    pub problem: Option<String>,
+}
+
+/// A kubelet that runs on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalKubelet {
+    /// Process id.
+    pub pid: u32,
+    /// Kubeconfig of the kubelet; `None` if it has no API server.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// All sources that are read or watched, and the facts from which a remedy follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameSources {
+    /// The sources, in the order of precedence.
+    pub sources: Vec<SourceState>,
+    /// The kubelet of this node that uses the runtime, if one was found.
+    pub kubelet: Option<LocalKubelet>,
+    /// Kubeconfig that a distribution has written for a kubelet of this node.
+    pub installed_kubeconfig: Option<PathBuf>,
+    /// Configuration file to which a line can be added; `None` if probeshim runs the pods itself.
+    pub config_file: Option<PathBuf>,
+}
+
+/// What helps if the probes of a pod are unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameRemedy {
+    /// A line for the configuration file.
+    AddLine {
+        /// The line.
+        line: String,
+        /// The configuration file.
+        file: PathBuf,
+    },
+    /// A source has a problem.
+    Solve(String),
+    /// Manifests have to be given: no kubelet was found.
+    GiveManifests,
+}
+
+impl SourceState {
+    /// Returns whether two states differ in the number of pods only.
+    pub(super) fn is_same_but_pods(&self, other: &Self) -> bool {
+        (self.source, &self.place, &self.problem) == (other.source, &other.place, &other.problem)
+    }
+
+    /// Returns the name of the source with its place.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let place = &self.place;
+        match self.source {
+            Source::Manifest => format!("manifests in {place}"),
+            Source::Kubelet => format!("the kubelet at {place}"),
+            Source::ApiServer => format!("the API server {place}"),
+            Source::ReadOnlyPort => format!("the kubelet's read-only port {place}"),
+            Source::StaticPods => format!("static pods in {place}"),
+            other => format!("{} {place}", other.name()),
+        }
+    }
+}
+
+impl NameSources {
+    /// Returns what helps if the probes of a pod are unknown; `None` if every pod of the kubelet is
+    /// known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<NameRemedy> {
+        let of_all_pods = [Source::Kubelet, Source::ApiServer, Source::ReadOnlyPort];
+        let mut complete = self.sources.iter().filter(|state| of_all_pods.contains(&state.source));
+        let is_configured = |state: &&SourceState| state.source != Source::ReadOnlyPort;
+        if let Some(state) = complete.clone().find(is_configured) {
+            let problem = state.problem.as_ref()?;
+            return Some(NameRemedy::Solve(format!("{}: {problem}", state.describe())));
+        }
+        if complete.any(|state| state.problem.is_none()) {
+            return None;
+        }
+        let file = self.config_file.clone()?;
+        let of_kubelet = self.kubelet.as_ref().and_then(|kubelet| kubelet.kubeconfig.as_ref());
+        let kubeconfig = match &self.kubelet {
+            Some(_) => of_kubelet,
+            None => self.installed_kubeconfig.as_ref(),
+        };
+        match (kubeconfig, &self.kubelet) {
+            (Some(kubeconfig), _) => Some(NameRemedy::AddLine { line: config_line(kubeconfig), file }),
+            // A kubelet without an API server has only static pods.
+            (None, Some(_)) => {
+                let with_problem = self.sources.iter().find(|state| state.problem.is_some())?;
+                let problem = with_problem.problem.as_deref().unwrap_or_default();
+                Some(NameRemedy::Solve(format!("{}: {problem}", with_problem.describe())))
+            }
+            (None, None) => Some(NameRemedy::GiveManifests),
+        }
+    }
+
+    /// Returns a sentence about a call of a pod that has no known probe. `known_from` is the source
+    /// that specifies the pod.
+    #[must_use]
+    pub fn explain_unknown(&self, known_from: Option<Source>) -> Option<String> {
+        if let Some(source) = known_from {
+            return Some(format!(
+                "The probes of this pod are known (source: {}), and none of its probes and hooks has this command and \
+                 timeout.",
+                source.name()
+            ));
+        }
+        self.config_file.as_ref()?;
+        Some(match self.remedy() {
+            Some(remedy) => format!("The probes of this pod are not known: {remedy} ({GUIDE})."),
+            None => {
+                let known: Vec<String> = self.sources.iter().map(SourceState::describe).collect();
+                format!("No source of probes has this pod: {}.", known.join(", "))
+            }
+        })
+    }
+}
+
+/// Returns the line of the configuration that names a kubeconfig.
+#[must_use]
+pub fn config_line(kubeconfig: &Path) -> String {
+    format!("kubelet: {{kubeconfig: {}}}", kubeconfig.display())
+}
+
+impl NameRemedy {
+    /// Returns the line for the configuration file, if that is the remedy.
+    #[must_use]
+    pub fn line(&self) -> Option<&str> {
+        match self {
+            Self::AddLine { line, .. } => Some(line),
+            Self::Solve(_) | Self::GiveManifests => None,
+        }
+    }
+}
+
+impl fmt::Display for NameRemedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddLine { line, file } => {
+                write!(f, "add `{line}` to {}, and restart or reload probeshim", file.display())
+            }
+            Self::Solve(problem) => f.write_str(problem),
+            Self::GiveManifests => {
+                f.write_str("no kubelet was found on this node; --manifests DIR names the probes of manifests")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(states: &[(Source, Option<&str>)]) -> NameSources {
+        let state = |(source, problem): &(Source, Option<&str>)| SourceState {
+            source: *source,
+            place: "X".to_owned(),
+            pods: 2,
+            problem: problem.map(str::to_owned),
+        };
+        let config_file = Some(PathBuf::from("/etc/probeshim/config.yaml"));
+        NameSources { sources: states.iter().map(state).collect(), config_file, ..NameSources::default() }
+    }
+
+    fn shown(sources: &NameSources) -> Option<String> {
+        sources.remedy().map(|remedy| remedy.to_string())
+    }
+
+    #[test]
+    fn the_remedy_for_missing_names_is_the_line_with_the_kubeconfig_of_the_kubelet() {
+        let kubelet = |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(Into::into) });
+        let found = NameSources {
+            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
+            ..sources(&[(Source::StaticPods, None)])
+        };
+        let line = "add `kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}` to /etc/probeshim/config.yaml, and \
+                    restart or reload probeshim";
+        assert_eq!(shown(&found), Some(line.to_owned()));
+        let port = NameSources {
+            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
+            ..sources(&[(Source::ReadOnlyPort, None), (Source::StaticPods, None)])
+        };
+        assert_eq!(shown(&port), None, "the read-only port has all pods");
+        let foreign = NameSources {
+            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
+            ..sources(&[(Source::ReadOnlyPort, Some("is ignored"))])
+        };
+        assert_eq!(shown(&foreign), Some(line.to_owned()));
+        let standalone = NameSources { kubelet: kubelet(None), ..sources(&[(Source::StaticPods, None)]) };
+        assert_eq!(shown(&standalone), None, "it has only static pods");
+        let k3s = NameSources { installed_kubeconfig: Some("/k3s".into()), ..sources(&[]) };
+        assert!(shown(&k3s).unwrap().starts_with("add `kubelet: {kubeconfig: /k3s}` to "));
+        assert_eq!(sources(&[]).remedy(), Some(NameRemedy::GiveManifests));
+    }
+
+    #[test]
+    fn a_configured_source_with_a_problem_is_named_instead_of_a_line() {
+        let broken = sources(&[(Source::ApiServer, Some("status 403")), (Source::StaticPods, None)]);
+        assert_eq!(shown(&broken).as_deref(), Some("the API server X: status 403"));
+        assert_eq!(shown(&sources(&[(Source::ApiServer, None)])), None);
+    }
+
+    #[test]
+    fn a_call_without_a_name_is_explained_by_what_is_known_of_its_pod() {
+        let all = sources(&[(Source::ApiServer, None)]);
+        assert!(all.explain_unknown(Some(Source::ApiServer)).unwrap().contains("(source: api-server)"));
+        assert_eq!(all.explain_unknown(None).unwrap(), "No source of probes has this pod: the API server X.");
+        let none = sources(&[]).explain_unknown(None).unwrap();
+        assert!(none.starts_with("The probes of this pod are not known: no kubelet was found"), "{none}");
+        assert_eq!(NameSources::default().explain_unknown(None), None, "probeshim runs the pods");
+    }
+}
