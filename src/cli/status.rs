@@ -230,9 +230,9 @@ fn names(names: &api::ProbeNames) -> Vec<(&'static str, String, Style)> {
     let yellow = AnsiColor::Yellow.on_default();
     let has_problem = names.sources.iter().any(|source| source.problem.is_some());
     let style = if has_problem { yellow } else { Style::new() };
-    let sources = ("names", names.describe_sources(), style);
+    let sources = names.describe_sources().map(|sources| ("names", sources, style));
     let missing = names.describe_missing().map(|missing| ("", missing, yellow));
-    [sources].into_iter().chain(missing).collect()
+    sources.into_iter().chain(missing).collect()
 }
 
 fn rows(status: &api::Status, now: Timestamp) -> Vec<Vec<Cell>> {
@@ -365,7 +365,9 @@ mod tests {
         let mut status = status(&json!([]), &json!([]));
         let plain = Screen { width: None, colour: false, utf8: true };
         let shown = |status: &api::Status| table(status, "2026-11-24T13:00:00Z".parse().unwrap(), plain);
-        assert!(shown(&status).contains("names        no source\n"), "{}", shown(&status));
+        assert!(!shown(&status).contains("names "), "{}", shown(&status));
+        status.probe_names.remedy = Some("no kubelet was found".to_owned());
+        assert!(shown(&status).contains("names        none: no kubelet was found\n"), "{}", shown(&status));
         let source = |source: &str, description: &str, problem: Option<&str>| api::ProbeNameSource {
             source: source.to_owned(),
             place: String::new(),

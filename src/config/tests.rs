@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::*;
+use crate::probe::KubeletSource;
 use crate::manifest::ProbeType;
 
 /// Parses flags in the form of a command line.
@@ -220,7 +221,8 @@ fn flags_take_precedence_over_the_configuration_file() {
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
     assert_eq!((shim.enforcement.mode, shim.http), (EnforcementMode::DryRun, None));
-    let kubelet = shim.sources.kubelet.unwrap();
+    assert!(!shim.sources.search.unwrap().uses_read_only_port, "the kubelet is queried as configured");
+    let Some(KubeletSource::Pods(kubelet)) = shim.sources.kubelet else { panic!("the kubelet is not queried") };
     assert_eq!(
         (kubelet.url.as_str(), kubelet.interval),
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
@@ -231,6 +233,36 @@ fn flags_take_precedence_over_the_configuration_file() {
     assert_eq!(described, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
     let (_dir, flags) = file("");
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file sets nothing");
+}
+
+#[test]
+fn the_kubeconfig_of_the_kubelet_comes_from_the_file_or_from_the_flag() {
+    let source = |text: &str, flag: Option<&str>| {
+        let (_dir, flags) = file(text);
+        let flag = flag.map(|path| path.parse().unwrap());
+        let flags = Flags { kubelet_kubeconfig: flag, ..flags };
+        let sources = Settings::new(&flags, &around(true, None)).unwrap().shim.sources;
+        sources.kubelet.map(|source| match source {
+            KubeletSource::ApiServer(source) => (source.kubeconfig.display().to_string(), source.node_name),
+            KubeletSource::Pods(client) => panic!("{client:?}"),
+        })
+    };
+    let of = |path: &str, node: Option<&str>| Some((path.to_owned(), node.map(str::to_owned)));
+    assert_eq!(source("", None), None);
+    assert_eq!(source("kubelet: {kubeconfig: /a}", None), of("/a", None));
+    assert_eq!(source("kubelet: {kubeconfig: /a, nodeName: node-1.example}", None), of("/a", Some("node-1.example")));
+    assert_eq!(source("kubelet: {kubeconfig: /a, nodeName: node}", Some("/b")), of("/b", Some("node")));
+    assert_eq!(source("kubelet: {url: 'http://127.0.0.1:10255'}", Some("/b")), of("/b", None));
+    for (text, expected) in [
+        ("kubelet: {}", "kubelet.url: Required value: must be http://HOST:PORT"),
+        ("kubelet: {kubeconfig: /a, interval: 5s}", "kubelet.interval: Invalid value: \"5s\": must not be set together with kubeconfig"),
+        ("kubelet: {kubeconfig: /a, nodeName: A_b}", "kubelet.nodeName: Invalid value: \"A_b\""),
+        ("kubelet: {url: 'http://127.0.0.1:1', nodeName: a}", "kubelet.nodeName: Invalid value: \"a\": must be set together with kubeconfig"),
+    ] {
+        let (_dir, flags) = file(text);
+        let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected} is not in {error}");
+    }
 }
 
 #[test]

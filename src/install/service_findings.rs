@@ -109,7 +109,8 @@ async fn status(running: &RunningService, config: &ServerConfig) -> Vec<Finding>
         let detail = "the running program has a status of another format";
         return vec![Finding::warning(CHECK, detail, REINSTALL)];
     };
-    vec![compare_status(running, config, &status), names(&status.probe_names)]
+    let compared = compare_status(running, config, &status);
+    [compared].into_iter().chain(names(&status.probe_names)).collect()
 }
 
 /// Returns the finding about the names of probes of a probeshim that answers at this socket; `None`
@@ -117,23 +118,24 @@ async fn status(running: &RunningService, config: &ServerConfig) -> Vec<Finding>
 pub(super) async fn running_names(admin: &SocketPath) -> Option<Finding> {
     let status = Client::new(admin.clone()).status().await.ok()?;
     let status: Status = serde_json::from_slice(&status).ok()?;
-    Some(names(&status.probe_names))
+    names(&status.probe_names)
 }
 
-/// Reports where the names of probes come from, and where they are missing.
-fn names(names: &ProbeNames) -> Finding {
+/// Reports where the names of probes come from, and where they are missing. `None` if probeshim runs
+/// the pods itself.
+fn names(names: &ProbeNames) -> Option<Finding> {
     const CHECK: &str = "names";
-    let sources = names.describe_sources();
+    let sources = names.describe_sources()?;
     let remedy = || names.remedy.clone().unwrap_or_else(|| NAMES_REMEDY.to_owned());
     let (unnamed, all) = (names.unnamed_containers, names.named_containers + names.unnamed_containers);
     if unnamed > 0 {
         let detail = format!("{sources}; names are missing in {unnamed} of {all} containers with exec calls");
-        return Finding::warning(CHECK, detail, remedy());
+        return Some(Finding::warning(CHECK, detail, remedy()));
     }
     if names.sources.iter().any(|source| source.problem.is_some()) {
-        return Finding::warning(CHECK, sources, remedy());
+        return Some(Finding::warning(CHECK, sources, remedy()));
     }
-    Finding::ok(CHECK, sources)
+    Some(Finding::ok(CHECK, sources))
 }
 
 fn compare_status(running: &RunningService, config: &ServerConfig, status: &Status) -> Finding {

@@ -29,6 +29,22 @@ impl Authority {
     }
 }
 
+#[test]
+fn the_common_name_of_a_certificate_is_that_of_its_subject() {
+    let authority = Authority::new("some authority");
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, "system:node:node-1");
+    let pem = params.signed_by(&key, &authority.1).unwrap().pem();
+    let name = |pem: &str| common_name(PemSource::Text { name: "test", content: pem.as_bytes() });
+    assert_eq!(name(&pem).unwrap().as_deref(), Some("system:node:node-1"));
+    // The kubelet's file has the key before or after the certificate.
+    let with_key = format!("{}{pem}", key.serialize_pem());
+    assert_eq!(name(&with_key).unwrap().as_deref(), Some("system:node:node-1"));
+    assert!(name("no certificate").is_err());
+}
+
 /// Returns a server named `node` that accepts only clients with a certificate signed by this
 /// authority.
 fn server(authority: &Authority) -> TlsAcceptor {

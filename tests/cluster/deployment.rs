@@ -2,6 +2,7 @@
 
 use fixtures::cluster::{Cluster, is_true};
 use fixtures::image::BUSYBOX;
+use fixtures::kubelet::manifest;
 use fixtures::need;
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
@@ -50,10 +51,31 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
         }
     }
 
+    for (file, probe) in [("/tmp/ready", "readiness"), ("/tmp/live", "liveness")] {
+        let named = last_named(&cluster, file);
+        assert_eq!((&named["type"], &named["source"]), (&json!(probe), &json!("api-server")), "{named:#}");
+    }
+    // A static pod has another uid at the API server than at the runtime.
+    let probe = json!({"exec": {"command": ["cat", "/tmp/static"]}, "periodSeconds": 1, "timeoutSeconds": 10});
+    cluster.kubelet.run(&manifest("mirrored", "touch /tmp/static; sleep 100000", &probe));
+    wait_for("the probe of the mirror pod has a name", || {
+        (last_named(&cluster, "/tmp/static")["source"] == "api-server").then_some(())
+    });
+    let names = cluster.shim.json(&["status"])["probeNames"].clone();
+    assert_eq!(names["unnamedContainers"], 0, "{names:#}");
+    cluster.kubelet.forget("mirrored");
+
     cluster.kubectl(&["delete", "deployment", "probed"]);
     wait_for("the pod is gone", || {
         cluster.get(&["pods"]).is_some_and(|pods| pods["items"] == json!([])).then_some(())
     });
+}
+
+/// Returns the probe of the last ExecSync of a file.
+fn last_named(cluster: &Cluster, file: &str) -> Value {
+    let calls = cluster.shim.list(&["calls", "--method", "ExecSync"]);
+    let is_it = |call: &&Value| call["exec"]["command"].to_string().contains(file);
+    calls.iter().rev().find(is_it).map_or(Value::Null, |call| call["exec"]["probe"].clone())
 }
 
 /// Returns a deployment of one container, which is ready while /tmp/ready exists and live while

@@ -18,6 +18,7 @@ mod limits;
 mod objects;
 mod page;
 mod pauses;
+mod probe_names;
 mod probing;
 mod procrun;
 mod prometheus;

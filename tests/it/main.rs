@@ -19,6 +19,7 @@ mod memory;
 mod names;
 mod pauses;
 mod playing;
+mod probe_names;
 mod probing;
 mod procrun;
 mod program;

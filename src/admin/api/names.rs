@@ -50,16 +50,17 @@ impl ProbeNames {
         }
     }
 
-    /// Describes the sources in a line.
+    /// Describes the sources in a line; `None` if probeshim runs the pods itself.
     #[must_use]
-    pub fn describe_sources(&self) -> String {
+    pub fn describe_sources(&self) -> Option<String> {
         let counted = |count| if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
         let describe = |it: &ProbeNameSource| match &it.problem {
             Some(problem) => format!("{}: {problem}", it.description),
             None => format!("{} ({})", it.description, counted(it.pods)),
         };
         let all: Vec<String> = self.sources.iter().map(describe).collect();
-        if all.is_empty() { "no source".to_owned() } else { all.join("; ") }
+        let none = || self.remedy.as_ref().map(|remedy| format!("none: {remedy}"));
+        if all.is_empty() { none() } else { Some(all.join("; ")) }
     }
 
     /// Describes the containers without names, and what helps; `None` if names are not missing.

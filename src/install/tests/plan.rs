@@ -86,6 +86,38 @@ async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
 }
 
 #[tokio::test]
+async fn an_installation_in_front_of_a_kubelet_sets_its_kubeconfig_and_a_removal_takes_it_back() {
+    let node = TestNode::new();
+    let write = |path: &str, text: &str| {
+        let path = node.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("etc/kubernetes/kubelet.conf", "");
+    let before = node.tree();
+    let text = node.dry_run().await;
+    let line = "    kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}";
+    assert!(text.contains("write /etc/probeshim/config.yaml") && text.lines().any(|shown| shown == line), "{text}");
+    let finding = node.plan().await.unwrap().findings().iter().find(|it| it.check == "names").cloned().unwrap();
+    assert!(finding.detail.contains("/etc/kubernetes/kubelet.conf (kubeadm)"), "{finding:?}");
+    node.install().await.unwrap();
+    let config = node.paths.at(Paths::config_file());
+    assert!(fs::read_to_string(&config).unwrap().contains(line.trim()));
+    // A repetition keeps it, and still removes it later.
+    node.install().await.unwrap();
+    node.uninstall_with(false).await.unwrap();
+    assert_eq!(node.tree(), before);
+    // The configuration of a user gets the line, and stays.
+    write("etc/probeshim/config.yaml", "enforce: off\n");
+    node.install().await.unwrap();
+    node.uninstall_with(false).await.unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), format!("enforce: off\n{}\n", line.trim()));
+    write("etc/probeshim/config.yaml", "kubelet: {url: 'http://127.0.0.1:10255'}\n");
+    node.install().await.unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), "kubelet: {url: 'http://127.0.0.1:10255'}\n");
+}
+
+#[tokio::test]
 async fn a_program_that_was_installed_otherwise_is_replaced_in_that_way() {
     let node = TestNode::new();
     let program = node.paths.at(Paths::program());

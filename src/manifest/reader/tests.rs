@@ -16,7 +16,7 @@ use crate::manifest::pod::{
     VolumeSource,
 };
 use crate::manifest::reader::pod;
-use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions};
+use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions, Source};
 
 /// Returns the pod of a valid spec.
 pub(crate) fn pod(spec: &str) -> Pod {

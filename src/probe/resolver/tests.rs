@@ -1,4 +1,5 @@
 mod files;
+mod names;
 mod validation;
 
 use std::sync::Arc;
