@@ -56,6 +56,7 @@ impl NodeEngine {
             prober.changed(&self.inventory, changes);
         }
         for change in changes {
+            self.observe_change(change);
             if (is_mutating || before.covers(change))
                 && !self.recorded_by_kubelet(change)
                 && let Some(event) = change.event(&self.inventory)

@@ -9,6 +9,8 @@
 
 mod changes;
 mod in_flight;
+mod stop_events;
+mod stops;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -39,6 +41,7 @@ pub use in_flight::InFlightReader;
 
 use changes::InitialLists;
 use in_flight::RequestsInFlight;
+use stops::StopObserver;
 
 /// Interval between searches for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -89,6 +92,8 @@ pub(crate) struct NodeEngine {
     /// Recorder of the clients' actions on their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
     requests_in_flight: RequestsInFlight,
+    /// The stops of containers by clients.
+    stops: StopObserver,
     outputs: Outputs,
     initial_lists: InitialLists,
 }
@@ -103,7 +108,8 @@ impl NodeEngine {
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
         let requests_in_flight = RequestsInFlight::default();
-        Self { inventory, analyzer, prober, kubelet, recorder, requests_in_flight, outputs, initial_lists }
+        let stops = StopObserver::default();
+        Self { inventory, analyzer, prober, kubelet, recorder, requests_in_flight, stops, outputs, initial_lists }
     }
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.
@@ -172,6 +178,7 @@ impl NodeEngine {
                 if let Some(prober) = &self.prober {
                     on_untimed_kubelet_exec(prober, &request);
                 }
+                self.observe_exec_request(&request);
                 self.analyzer.on_request(&self.inventory, *request);
             }
             TapEvent::StopRequested(request) => {
@@ -181,6 +188,7 @@ impl NodeEngine {
                 if let Some(prober) = self.prober.as_ref().filter(|_| !request.is_removal) {
                     prober.on_stop_requested(&request);
                 }
+                self.observe_stop_request(&request);
                 self.requests_in_flight.stop(request);
             }
             TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
@@ -200,6 +208,7 @@ impl NodeEngine {
                     recorder.on_call_ended(&self.inventory, &mut call);
                 }
                 if call.info.is_from_kubelet() {
+                    self.observe_call_end(&call);
                     if let Some(kubelet) = self.kubelet.get() {
                         kubelet.on_kubelet_seen();
                     }
@@ -268,6 +277,7 @@ impl NodeEngine {
     /// and for each one that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
+        self.record_stops();
         self.outputs.timeline.tick(SystemTime::now(), now);
         self.analyzer.tick(now);
         let (before, stuck) = (self.outputs.stuck.borrow().clone(), self.analyzer.stuck());
@@ -313,7 +323,7 @@ impl NodeEngine {
         }
     }
 
-    fn store(&self, record: CallRecord) {
+    fn store(&mut self, record: CallRecord) {
         if let Some(traces) = &self.outputs.traces
             && is_object_call(&record.call.method)
             && !record.is_amended
@@ -323,6 +333,7 @@ impl NodeEngine {
         let record = self.outputs.calls.push(record.strip_trace());
         let threshold = self.analyzer.failure_threshold(&self.inventory, &record);
         self.outputs.timeline.add_call(&record, threshold);
+        self.observe_record(&record, threshold);
         self.outputs.captures.on_record(&record);
         if let Some(journal) = &self.outputs.journal {
             journal.write(record);

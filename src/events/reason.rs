@@ -134,6 +134,10 @@ pub const CONTAINER_EXITED: &str = "ContainerExited";
 pub const CONTAINER_REMOVED: &str = "ContainerRemoved";
 /// The kernel killed a process of a container because its memory was used up.
 pub const CONTAINER_OUT_OF_MEMORY: &str = "ContainerOutOfMemory";
+/// A container that was ready is no longer ready, because its readiness probe failed.
+pub const CONTAINER_NOT_READY: &str = "ContainerNotReady";
+/// A container that was not ready is ready again.
+pub const CONTAINER_READY: &str = "ContainerReady";
 /// A pod or container of a client has ended and cannot be restarted.
 pub const NOT_RESTARTABLE: &str = "NotRestartable";
 /// The built-in kubelet pauses, because another kubelet uses the runtime.
@@ -176,7 +180,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 77] = [
+pub const ALL: [&str; 79] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -233,6 +237,8 @@ pub const ALL: [&str; 77] = [
     CONTAINER_EXITED,
     CONTAINER_REMOVED,
     CONTAINER_OUT_OF_MEMORY,
+    CONTAINER_NOT_READY,
+    CONTAINER_READY,
     NOT_RESTARTABLE,
     PAUSED_FOR_KUBELET,
     MOUNTS_UNREACHABLE,

@@ -3,6 +3,7 @@
 //! the built-in kubelet share this module.
 
 pub(crate) mod message;
+mod observed;
 mod plan;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
 pub(crate) use message::KillCause;
+pub use observed::ObservedKill;
 pub(crate) use plan::KillPlan;
 
 /// Delay before a failed kill is repeated. It equals the delay after a failed sync of the kubelet

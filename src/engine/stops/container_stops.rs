@@ -1,0 +1,199 @@
+//! A container with the results of its exec probes, and its stop by a client.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::probe_run::{ProbeRun, ReadinessChange};
+use crate::events::{Event, reason};
+use crate::execsync::CallRecord;
+use crate::kill::{ObservedKill, message};
+use crate::tap::ExecCall;
+
+/// Maximum number of exec probes, and of calls in flight, of a container.
+const MAX_CALLS: usize = 64;
+
+/// Maximum time to wait for the record of an attempt that has ended.
+const RECORD_DELAY: Duration = Duration::from_secs(3);
+
+/// Time after the exit of a stopped container in which a kubelet that ends the pod stops its
+/// sandbox.
+const SANDBOX_DELAY: Duration = Duration::from_secs(2);
+
+/// Minimum duration of a hook that has used up the grace period.
+const MIN_HOOK: Duration = Duration::from_secs(1);
+
+/// Time after the start of a container in which a command without a timeout may be its postStart
+/// hook.
+const POST_START: Duration = Duration::from_secs(3);
+
+/// A container with the results of its exec probes, and its stop by a client.
+#[derive(Debug, Default)]
+pub(super) struct ContainerStops {
+    /// Time of the start, if it was observed.
+    pub(super) started: Option<SystemTime>,
+    /// Time at which the exit was observed.
+    pub(super) exited: Option<Instant>,
+    probes: Vec<ProbeRun>,
+    /// ExecSyncs that have ended, and that are not recorded yet.
+    unrecorded: HashSet<u64>,
+    /// Hooks in flight, with their starts.
+    hooks: HashMap<u64, SystemTime>,
+    /// Start of the last hook.
+    last_hook: Option<SystemTime>,
+    /// Maximum duration of the preStop hook; zero without one.
+    max_hook: Duration,
+    /// Time of the stop.
+    stop: Option<(SystemTime, Instant)>,
+}
+
+/// State of a pod after the stop of one of its containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodAfterStop {
+    /// It is not known at this time whether the pod continues.
+    Unclear(Instant),
+    /// The pod has its other containers, or a new container of the name.
+    Continues,
+    /// The sandbox is stopped.
+    Ends,
+}
+
+impl ContainerStops {
+    /// Adds the start of a hook.
+    pub(super) fn start_hook(&mut self, call: u64, start: SystemTime) {
+        if self.hooks.len() < MAX_CALLS {
+            self.hooks.insert(call, start);
+        }
+        self.last_hook = Some(start);
+    }
+
+    /// Adds the end of an ExecSync, whose record follows.
+    pub(super) fn end_exec(&mut self, call: u64) {
+        self.hooks.remove(&call);
+        if self.unrecorded.len() < MAX_CALLS {
+            self.unrecorded.insert(call);
+        }
+    }
+
+    /// Adds the result of an ExecSync. An attempt that ended after the stop has the stop as its
+    /// reason.
+    pub(super) fn add(
+        &mut self,
+        record: &CallRecord,
+        exec: &ExecCall,
+        failure_threshold: Option<u32>,
+    ) -> Option<ReadinessChange> {
+        self.unrecorded.remove(&record.call.id);
+        let end = record.call.start.checked_add(record.call.duration)?;
+        if exec.timeout().is_none() || self.stop.is_some_and(|(at, _)| at < end) {
+            return None;
+        }
+        let known = self.probes.iter().position(|probe| probe.is_for(exec));
+        let index = match known {
+            Some(index) => index,
+            None if self.probes.len() >= MAX_CALLS => return None,
+            None => {
+                self.probes.push(ProbeRun::new(exec));
+                self.probes.len() - 1
+            }
+        };
+        self.probes[index].add(record, exec, failure_threshold)
+    }
+
+    /// Sets the time of the stop, and the maximum duration of the preStop hook before it. Returns
+    /// whether it is the first stop.
+    pub(super) fn stop(&mut self, at: SystemTime, monotonic: Instant, max_hook: Duration) -> bool {
+        let is_first = self.stop.is_none();
+        self.max_hook = max_hook;
+        self.stop.get_or_insert((at, monotonic));
+        is_first
+    }
+
+    /// Returns whether the container is not being stopped, or exited some time ago.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        match self.exited {
+            Some(exited) => now.saturating_duration_since(exited) >= SANDBOX_DELAY,
+            None => self.stop.is_none(),
+        }
+    }
+
+    /// Returns an event if a preStop hook is in flight although the container is stopped: the hook
+    /// has used up the grace period.
+    pub(super) fn unfinished_hook(&self) -> Option<Event> {
+        let (at, _) = self.stop?;
+        let took = |start: &SystemTime| at.duration_since(*start).ok();
+        let is_pre_stop = |start: &&SystemTime| {
+            let since_start = self.started.and_then(|started| start.duration_since(started).ok());
+            since_start.is_none_or(|since_start| since_start >= POST_START)
+        };
+        let longest = self.hooks.values().filter(is_pre_stop).filter_map(took).max()?;
+        (longest >= MIN_HOOK).then(|| {
+            let message = format!(
+                "PreStop hook not completed in grace period, after {:.1}s",
+                longest.as_secs_f64()
+            );
+            at_time(Event::warning(reason::FAILED_PRE_STOP_HOOK, message), at)
+        })
+    }
+
+    /// Returns the event about the stop of the container with this name; `None` while its reason is
+    /// not certain.
+    pub(super) fn event(&self, name: &str, pod: &PodAfterStop) -> Option<Event> {
+        let (at, since) = self.stop?;
+        if let PodAfterStop::Unclear(now) = pod
+            && !self.unrecorded.is_empty()
+            && now.saturating_duration_since(since) < RECORD_DELAY
+        {
+            return None;
+        }
+        let (begin, hook) = self.begin_of_stop(at);
+        let certain = self.probes.iter().filter(|probe| probe.is_reason(begin, hook));
+        let killing = |text: String| Some(at_time(Event::normal(reason::KILLING, text), at));
+        if let Some(probe) = certain.max_by_key(|probe| probe.last_failure()) {
+            return killing(self.kill(name, probe, at).to_string());
+        }
+        match pod {
+            PodAfterStop::Unclear(_) => None,
+            PodAfterStop::Ends => killing(message::stopping(name)),
+            PodAfterStop::Continues => {
+                let possible: Vec<&ProbeRun> =
+                    self.probes.iter().filter(|probe| probe.may_be_reason(begin, hook)).collect();
+                killing(match possible[..] {
+                    [] => ObservedKill::without_failure(name),
+                    [only] => self.kill(name, only, at).to_string(),
+                    [first, ..] => {
+                        let kill = self.kill(name, first, at);
+                        ObservedKill { probe: None, command: None, ..kill }.to_string()
+                    }
+                })
+            }
+        }
+    }
+
+    fn kill(&self, name: &str, probe: &ProbeRun, at: SystemTime) -> ObservedKill {
+        let purpose = probe.probe();
+        ObservedKill {
+            container: name.to_owned(),
+            probe: purpose.map(|purpose| purpose.name().to_owned()),
+            failures: probe.failures,
+            lifetime: self.started.and_then(|started| at.duration_since(started).ok()),
+            has_succeeded: probe.has_succeeded,
+            command: purpose.is_none().then(|| probe.command()),
+        }
+    }
+
+    /// Returns the time at which the kubelet began to stop the container, and the time that a hook
+    /// before the request may have taken. Only the start of a hook with a command is observed.
+    fn begin_of_stop(&self, at: SystemTime) -> (SystemTime, Duration) {
+        let last_failure = self.probes.iter().map(ProbeRun::last_failure).max();
+        match self.last_hook.filter(|hook| last_failure.is_some_and(|failure| failure <= *hook)) {
+            Some(hook) => (hook, Duration::ZERO),
+            None => (at, self.max_hook),
+        }
+    }
+}
+
+fn at_time(event: Event, time: SystemTime) -> Event {
+    Event { time, first_time: time, ..event }
+}
