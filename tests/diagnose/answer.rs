@@ -1,0 +1,128 @@
+//! Answers of probeshim to the questions about an incident, and the score.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::incident::{About, Expected, Incident};
+
+/// A program that answers questions: a command line of probeshim, and its output.
+pub(crate) type Ask<'a> = &'a dyn Fn(&[&str]) -> Result<String, String>;
+
+/// Diagnosis of an incident.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    incident: String,
+    cause: String,
+    /// Condition that was not reached.
+    missed: Option<String>,
+    answers: Vec<Answer>,
+}
+
+/// An answer of a command.
+#[derive(Debug)]
+struct Answer {
+    command: &'static str,
+    text: String,
+    unmet: Vec<String>,
+}
+
+/// Number of right answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Score {
+    right: usize,
+    all: usize,
+}
+
+impl Diagnosis {
+    /// Reads the answers about an incident. `pod` is the name of its pod.
+    pub(crate) fn read(incident: &Incident, pod: &str, missed: Option<String>, ask: Ask<'_>) -> Self {
+        let mut answers = Vec::new();
+        let mut answer = |command, text: Result<String, String>, expected: &Expected| {
+            let text = text.unwrap_or_else(|error| error);
+            let unmet = expected.unmet_by(&text);
+            answers.push(Answer { command, text, unmet });
+        };
+        let of_pod = ["--namespace", "e2e", "--pod", pod];
+        if let Some(explained) = &incident.explain {
+            let flags: Vec<&str> = explained.call.split_whitespace().collect();
+            answer("explain", ask(&[&["explain"], &flags[..], &of_pod].concat()), &explained.expected);
+        }
+        if let Some(linted) = &incident.lint {
+            let found = ask(&["lint"]).map(|text| findings_about(&text, linted.about, pod));
+            answer("lint", found, &linted.expected);
+        }
+        if let Some(expected) = &incident.describe {
+            answer("describe", ask(&["describe", &format!("pod/{pod}"), "--namespace", "e2e"]), expected);
+        }
+        Self { incident: incident.name.clone(), cause: incident.cause.clone(), missed, answers }
+    }
+
+    /// Returns the number of right answers.
+    pub(crate) fn score(&self) -> Score {
+        let right = self.answers.iter().filter(|answer| self.missed.is_none() && answer.unmet.is_empty());
+        Score { right: right.count(), all: self.answers.len() }
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    /// Writes a line with the results, and the complete answers that are wrong.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<24}", self.incident)?;
+        for Answer { command, unmet, .. } in &self.answers {
+            write!(f, " {command} {:<6}", if unmet.is_empty() { "ok" } else { "WRONG" })?;
+        }
+        if let Some(missed) = &self.missed {
+            write!(f, " NOT REACHED: {missed}")?;
+        }
+        if !self.score().is_full() {
+            write!(f, "\n    cause: {}", self.cause)?;
+        }
+        for Answer { command, text, unmet } in &self.answers {
+            if !unmet.is_empty() {
+                let unmet: String = unmet.iter().map(|it| format!("\n    {command} {it}")).collect();
+                let text: String = text.lines().map(|line| format!("\n    | {line}")).collect();
+                write!(f, "{unmet}{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Score {
+    pub(crate) fn is_full(self) -> bool {
+        self.right == self.all
+    }
+}
+
+impl std::iter::Sum for Score {
+    fn sum<I: Iterator<Item = Self>>(scores: I) -> Self {
+        scores.fold(Self::default(), |sum, score| Self {
+            right: sum.right + score.right,
+            all: sum.all + score.all,
+        })
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} right", self.right, self.all)
+    }
+}
+
+/// Returns the findings, in the output of `lint`, that name a pod, or those about the node.
+fn findings_about(text: &str, about: About, pod: &str) -> String {
+    let mut findings: BTreeMap<usize, String> = BTreeMap::new();
+    for line in text.lines() {
+        let is_first = ["error ", "warning ", "info "].iter().any(|severity| line.starts_with(severity));
+        let nth = findings.len() - usize::from(!is_first && !findings.is_empty());
+        let finding = findings.entry(nth).or_default();
+        finding.push_str(line);
+        finding.push('\n');
+    }
+    let name = regex::Regex::new(&format!(r"\be2e/{}(\W|$)", regex::escape(pod))).unwrap();
+    let is_about = |finding: &String| match about {
+        About::Pod => name.is_match(finding),
+        About::Node => finding.lines().next().is_some_and(|line| line.contains(": node")),
+    };
+    findings.into_values().filter(is_about).collect()
+}
