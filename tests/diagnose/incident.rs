@@ -88,8 +88,10 @@ pub(crate) struct Until {
     pub(crate) restarts: u64,
     /// Reason of an event of the pod.
     pub(crate) event: Option<String>,
-    /// Part of the message of an event of the pod.
-    pub(crate) message: Option<String>,
+    /// Number of these events, if more than one is awaited.
+    pub(crate) times: u64,
+    /// Whether the first container is ready.
+    pub(crate) ready: bool,
     /// Lint with a finding. It is awaited before the intervention ends, the rest afterwards.
     pub(crate) finding: Option<String>,
 }
@@ -149,8 +151,8 @@ impl Incident {
         files.iter().map(read).collect()
     }
 
-    /// Returns the manifest of the pod.
-    pub(crate) fn manifest(&self) -> Value {
+    /// Returns the manifest of the pod. `unused` is an address that replaces the word `UNUSED`.
+    pub(crate) fn manifest(&self, unused: &str) -> Value {
         let mut container = json!({"image": BUSYBOX, "imagePullPolicy": "Never", "command": COMMAND});
         extend(&mut container, &self.container);
         let named = |nth: usize| {
@@ -161,7 +163,8 @@ impl Incident {
         let containers: Vec<Value> = (0..self.containers).map(named).collect();
         let mut spec = json!({"terminationGracePeriodSeconds": 1, "containers": containers});
         extend(&mut spec, &self.pod);
-        manifest_of(&self.name, &spec)
+        let spec = spec.to_string().replace("UNUSED", unused);
+        manifest_of(&self.name, &serde_json::from_str(&spec).unwrap())
     }
 }
 

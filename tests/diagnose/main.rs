@@ -6,15 +6,47 @@
 #![allow(clippy::print_stderr, reason = "the score is shown")]
 
 mod answer;
+mod condition;
 mod incident;
 mod observed;
 mod played;
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::thread;
 
 use fixtures::containerd::Version;
 use fixtures::need;
 
 use self::answer::{Diagnosis, Score};
 use self::incident::{Incident, Prober};
+
+/// Number of incidents at the same time. More would disturb each other on two processors.
+const AT_ONCE: usize = 5;
+
+/// Returns the diagnoses of incidents. A few incidents run at the same time, and each diagnosis is
+/// shown when it has been read.
+fn side_by_side(incidents: &[&Incident], run: impl Fn(&Incident) -> Diagnosis + Sync) -> Vec<Diagnosis> {
+    let (queue, diagnoses) = (Mutex::new(VecDeque::from(incidents.to_vec())), Mutex::new(Vec::new()));
+    let next = || queue.lock().unwrap().pop_front();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(incident) = next() {
+                    let diagnosis = shown(run(incident));
+                    diagnoses.lock().unwrap().push(diagnosis);
+                }
+            });
+        }
+    });
+    diagnoses.into_inner().unwrap()
+}
+
+/// Shows a diagnosis and returns it.
+fn shown(diagnosis: Diagnosis) -> Diagnosis {
+    eprintln!("{diagnosis}");
+    diagnosis
+}
 
 /// Returns the selected incidents: those that the variable `DIAGNOSE_INCIDENTS` names, separated by
 /// blanks, the short form if its value is `short`, or else all.
