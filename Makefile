@@ -1,9 +1,9 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install exec-chaos cluster-test soak attack bench generate pictures fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
-SUITES = conformance parity differential equivalence image ui vm cluster soak attack
+SUITES = conformance parity differential equivalence image ui vm cluster diagnose soak attack
 
 # The program, in target/release/probeshim.
 build:
@@ -140,6 +140,12 @@ exec-chaos:
 # probes, pods that refer to objects beside `play`, and upstream's 46 probe tests. About ten minutes; the first time thirty, to build Kubernetes.
 cluster-test:
 	@tests/run cluster
+
+# Incidents with a known cause behind a real kubelet, on containerd 2.2 and 1.6: what `explain`, `lint` and `describe` must say and
+# must not say. Prints a score. About a quarter of an hour. DIAGNOSE_INCIDENTS="kills frozen" selects incidents by name,
+# DIAGNOSE_CONTAINERD=2.2 a version.
+diagnose:
+	@tests/run diagnose -- --nocapture
 
 # Latency, throughput and memory, compared with a direct connection and socat. PARTS="pace memory" selects parts.
 bench:

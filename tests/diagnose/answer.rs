@@ -1,6 +1,5 @@
 //! Answers of probeshim to the questions about an incident, and the score.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::incident::{About, Expected, Incident};
@@ -111,18 +110,11 @@ impl fmt::Display for Score {
 
 /// Returns the findings, in the output of `lint`, that name a pod, or those about the node.
 fn findings_about(text: &str, about: About, pod: &str) -> String {
-    let mut findings: BTreeMap<usize, String> = BTreeMap::new();
-    for line in text.lines() {
-        let is_first = ["error ", "warning ", "info "].iter().any(|severity| line.starts_with(severity));
-        let nth = findings.len() - usize::from(!is_first && !findings.is_empty());
-        let finding = findings.entry(nth).or_default();
-        finding.push_str(line);
-        finding.push('\n');
-    }
     let name = regex::Regex::new(&format!(r"\be2e/{}(\W|$)", regex::escape(pod))).unwrap();
-    let is_about = |finding: &String| match about {
+    let is_about = |finding: &&str| match about {
         About::Pod => name.is_match(finding),
         About::Node => finding.lines().next().is_some_and(|line| line.contains(": node")),
     };
-    findings.into_values().filter(is_about).collect()
+    // Blank lines separate the findings.
+    text.split("\n\n").filter(is_about).collect::<Vec<_>>().join("\n\n")
 }

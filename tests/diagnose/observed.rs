@@ -41,12 +41,23 @@ impl Drop for Intervention {
 
 /// Runs the incidents, and returns their diagnoses. Fails if a program is missing.
 pub(crate) fn diagnose(version: Version, incidents: &[&Incident]) -> Result<Vec<Diagnosis>, String> {
+    let (alone, others): (Vec<&Incident>, Vec<&Incident>) = incidents.iter().partition(|it| it.alone);
+    let mut diagnoses = Vec::new();
+    if !others.is_empty() {
+        let node = start(version)?;
+        diagnoses = side_by_side(&others, |incident| run(&node, incident));
+    }
+    // Findings about a node are about all incidents on it.
+    for incident in alone {
+        diagnoses.push(shown(run(&start(version)?, incident)));
+    }
+    Ok(diagnoses)
+}
+
+fn start(version: Version) -> Result<Node, String> {
     let node = Node::start_observed(version, WRAPPER)?;
     fs::create_dir(node.containerd.folder().join("slow")).unwrap();
-    let (alone, others): (Vec<&Incident>, Vec<&Incident>) = incidents.iter().partition(|it| it.alone);
-    let mut diagnoses = side_by_side(&others, |incident| run(&node, incident));
-    diagnoses.extend(alone.into_iter().map(|incident| shown(run(&node, incident))));
-    Ok(diagnoses)
+    Ok(node)
 }
 
 /// Runs the pod of an incident until its condition holds, and reads the answers.
