@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::*;
-use crate::probe::KubeletSource;
 use crate::manifest::ProbeType;
+use crate::probe::KubeletSource;
 
 /// Parses flags in the form of a command line.
 fn parsed<T: Args>(arguments: &[&str]) -> Result<T, clap::Error> {
@@ -222,7 +222,9 @@ fn flags_take_precedence_over_the_configuration_file() {
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
     assert_eq!((shim.enforcement.mode, shim.http), (EnforcementMode::DryRun, None));
     assert!(!shim.sources.search.unwrap().uses_read_only_port, "the kubelet is queried as configured");
-    let Some(KubeletSource::Pods(kubelet)) = shim.sources.kubelet else { panic!("the kubelet is not queried") };
+    let Some(KubeletSource::Pods(kubelet)) = shim.sources.kubelet else {
+        panic!("the kubelet is not queried")
+    };
     assert_eq!(
         (kubelet.url.as_str(), kubelet.interval),
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
@@ -250,14 +252,23 @@ fn the_kubeconfig_of_the_kubelet_comes_from_the_file_or_from_the_flag() {
     let of = |path: &str, node: Option<&str>| Some((path.to_owned(), node.map(str::to_owned)));
     assert_eq!(source("", None), None);
     assert_eq!(source("kubelet: {kubeconfig: /a}", None), of("/a", None));
-    assert_eq!(source("kubelet: {kubeconfig: /a, nodeName: node-1.example}", None), of("/a", Some("node-1.example")));
+    assert_eq!(
+        source("kubelet: {kubeconfig: /a, nodeName: node-1.example}", None),
+        of("/a", Some("node-1.example"))
+    );
     assert_eq!(source("kubelet: {kubeconfig: /a, nodeName: node}", Some("/b")), of("/b", Some("node")));
     assert_eq!(source("kubelet: {url: 'http://127.0.0.1:10255'}", Some("/b")), of("/b", None));
     for (text, expected) in [
         ("kubelet: {}", "kubelet.url: Required value: must be http://HOST:PORT"),
-        ("kubelet: {kubeconfig: /a, interval: 5s}", "kubelet.interval: Invalid value: \"5s\": must not be set together with kubeconfig"),
+        (
+            "kubelet: {kubeconfig: /a, interval: 5s}",
+            "kubelet.interval: Invalid value: \"5s\": must not be set together with kubeconfig",
+        ),
         ("kubelet: {kubeconfig: /a, nodeName: A_b}", "kubelet.nodeName: Invalid value: \"A_b\""),
-        ("kubelet: {url: 'http://127.0.0.1:1', nodeName: a}", "kubelet.nodeName: Invalid value: \"a\": must be set together with kubeconfig"),
+        (
+            "kubelet: {url: 'http://127.0.0.1:1', nodeName: a}",
+            "kubelet.nodeName: Invalid value: \"a\": must be set together with kubeconfig",
+        ),
     ] {
         let (_dir, flags) = file(text);
         let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();

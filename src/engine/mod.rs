@@ -109,7 +109,17 @@ impl NodeEngine {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
         let requests_in_flight = RequestsInFlight::default();
         let stops = StopObserver::default();
-        Self { inventory, analyzer, prober, kubelet, recorder, requests_in_flight, stops, outputs, initial_lists }
+        Self {
+            inventory,
+            analyzer,
+            prober,
+            kubelet,
+            recorder,
+            requests_in_flight,
+            stops,
+            outputs,
+            initial_lists,
+        }
     }
 
     /// Handles all inputs, until the tap is closed and its last events have been handled.

@@ -80,17 +80,24 @@ impl KubeconfigSetting {
 
     /// Returns the finding about the setting.
     pub(super) fn finding(&self) -> Finding {
-        let (path, file, line) = (self.kubeconfig.display(), Paths::config_file(), config_line(&self.kubeconfig));
+        let (path, file, line) =
+            (self.kubeconfig.display(), Paths::config_file(), config_line(&self.kubeconfig));
         let (file, origin) = (file.display(), self.origin);
         match &self.change {
             ConfigChange::Write | ConfigChange::Append(..) => {
                 Finding::ok(CHECK, format!("from the API server of {path} ({origin}): `{line}` in {file}"))
             }
-            ConfigChange::Keep => Finding::ok(CHECK, format!("from the API server of {path} ({origin}), as {file} says")),
-            ConfigChange::OtherSource => Finding::ok(CHECK, format!("{file} has a source, which stays as it is")),
+            ConfigChange::Keep => {
+                Finding::ok(CHECK, format!("from the API server of {path} ({origin}), as {file} says"))
+            }
+            ConfigChange::OtherSource => {
+                Finding::ok(CHECK, format!("{file} has a source, which stays as it is"))
+            }
             ConfigChange::Manual => Finding::warning(
                 CHECK,
-                format!("the kubeconfig {path} ({origin}) cannot be set in {file}, which is not a plain list of fields"),
+                format!(
+                    "the kubeconfig {path} ({origin}) cannot be set in {file}, which is not a plain list of fields"
+                ),
                 format!("add this line: {line}"),
             ),
         }

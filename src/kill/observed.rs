@@ -124,7 +124,9 @@ mod tests {
     fn messages_about_other_stops_report_no_kill_for_a_probe() {
         let message = ObservedKill::without_failure("main");
         assert!(ObservedKill::is_without_failure(&message));
-        for message in [&message, "Stopping container main", "Container main failed liveness probe, will be restarted"] {
+        for message in
+            [&message, "Stopping container main", "Container main failed liveness probe, will be restarted"]
+        {
             assert_eq!(ObservedKill::of_message(message), None);
         }
     }

@@ -129,7 +129,8 @@ pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
 
 /// Returns the files of `--config-dir`, in the order in which the kubelet merges them.
 fn drop_ins(dir: &Path, root: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
-    let failed = |error: std::io::Error| ConfigurationError { path: dir.to_owned(), reason: error.to_string() };
+    let failed =
+        |error: std::io::Error| ConfigurationError { path: dir.to_owned(), reason: error.to_string() };
     let mut files = Vec::new();
     for entry in fs::read_dir(below(root, dir)).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
@@ -162,7 +163,8 @@ mod tests {
             let path = config.static_pod_path.clone().map(|path| path.display().to_string());
             (path, config.read_only_port, config.read_only_address().to_string())
         };
-        let expected = |path: &str, port, address: &str| (Some(path.to_owned()), Some(port), address.to_owned());
+        let expected =
+            |path: &str, port, address: &str| (Some(path.to_owned()), Some(port), address.to_owned());
         assert_eq!(paths("kubelet"), (None, Some(LEGACY_READ_ONLY_PORT), "127.0.0.1".to_owned()));
         assert_eq!(paths("kubelet --config /config.yaml"), expected("/a", 1, "127.0.0.1"));
         let with_dir = "kubelet --config=/config.yaml --config-dir=/kubelet.d";

@@ -20,8 +20,11 @@ use std::path::{Path, PathBuf};
 const KUBEADM_MANIFESTS: &str = "/etc/kubernetes/manifests";
 
 /// Directories of static pods of distributions whose kubelet may have no process of its own.
-const KNOWN_MANIFESTS: [&str; 3] =
-    [KUBEADM_MANIFESTS, "/var/lib/rancher/k3s/agent/pod-manifests", "/var/lib/rancher/rke2/agent/pod-manifests"];
+const KNOWN_MANIFESTS: [&str; 3] = [
+    KUBEADM_MANIFESTS,
+    "/var/lib/rancher/k3s/agent/pod-manifests",
+    "/var/lib/rancher/rke2/agent/pod-manifests",
+];
 
 /// Returns the directories of static pods that exist on a node without a kubelet's process.
 pub(crate) fn known_manifest_dirs() -> Vec<PathBuf> {

@@ -35,7 +35,8 @@ impl KubeletProcess {
         let entries = fs::read_dir(proc).into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_named = |pid: &u32| {
-            fs::read_to_string(proc.join(pid.to_string()).join("comm")).is_ok_and(|name| name.trim() == PROGRAM)
+            fs::read_to_string(proc.join(pid.to_string()).join("comm"))
+                .is_ok_and(|name| name.trim() == PROGRAM)
         };
         let mut pids: Vec<u32> = pids.filter(is_named).collect();
         pids.sort_unstable();
@@ -129,7 +130,14 @@ pub(super) mod tests {
             self.0.path()
         }
 
-        pub(in super::super) fn add(&self, pid: u32, name: &str, uid: u32, namespace: &str, arguments: &[&str]) {
+        pub(in super::super) fn add(
+            &self,
+            pid: u32,
+            name: &str,
+            uid: u32,
+            namespace: &str,
+            arguments: &[&str],
+        ) {
             let dir = self.path().join(pid.to_string());
             fs::create_dir_all(dir.join("ns")).unwrap();
             fs::create_dir_all(dir.join("fd")).unwrap();
@@ -160,7 +168,10 @@ pub(super) mod tests {
         assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), [23]);
         assert_eq!(found[0].kubeconfig(), Some("/etc/kubernetes/kubelet.conf".into()));
         assert_eq!(found[0].path(Path::new("/etc/x")), Path::new("/etc/x"));
-        assert_eq!(found[0].configuration().unwrap().container_runtime_endpoint.as_deref(), Some(DEFAULT_ENDPOINT));
+        assert_eq!(
+            found[0].configuration().unwrap().container_runtime_endpoint.as_deref(),
+            Some(DEFAULT_ENDPOINT)
+        );
     }
 
     #[test]

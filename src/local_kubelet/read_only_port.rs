@@ -82,11 +82,14 @@ mod tests {
     use super::super::process::tests::FakeProc;
     use super::*;
 
-    const HEAD: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+    const HEAD: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
     /// Returns the line of a socket that listens on `address`, in hexadecimal digits, at port 10255.
     fn line(address: &str, uid: u32, inode: u64) -> String {
-        format!("   0: {address}:280F 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid} 0 {inode} 1 0\n")
+        format!(
+            "   0: {address}:280F 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid} 0 {inode} 1 0\n"
+        )
     }
 
     fn verified(lines: &[String], six: &[String]) -> Result<ListeningSocket, PortError> {
@@ -107,10 +110,18 @@ mod tests {
         assert_eq!(verified(&[line("0100007F", 0, 77)], &[]), Ok(ListeningSocket { inode: 77 }));
         assert_eq!(verified(&[], &[line(&any6, 0, 77)]), Ok(ListeningSocket { inode: 77 }));
         let foreign = |uid| Err(PortError::Foreign { port: 10255, uid, kubelet: 23 });
-        assert_eq!(verified(&[line("0100007F", 1000, 88)], &[]), foreign(1000), "a user has bound the free port");
+        assert_eq!(
+            verified(&[line("0100007F", 1000, 88)], &[]),
+            foreign(1000),
+            "a user has bound the free port"
+        );
         assert_eq!(verified(&[line("00000000", 0, 88)], &[]), foreign(0), "another process of root");
         let both = verified(&[line("0100007F", 1000, 88)], &[line(&any6, 0, 77)]);
         assert_eq!(both, foreign(1000), "a user has bound the more specific address");
-        assert_eq!(verified(&[line("0200007F", 1000, 88)], &[]), Err(PortError::Closed(10255)), "another address");
+        assert_eq!(
+            verified(&[line("0200007F", 1000, 88)], &[]),
+            Err(PortError::Closed(10255)),
+            "another address"
+        );
     }
 }

@@ -121,7 +121,8 @@ impl ApiPods {
     /// Returns the path and query of a watch from the last known version, which the API server ends
     /// after a number of seconds.
     pub(crate) fn watch_path(&self, node: &str, seconds: u64) -> String {
-        let parameters = [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", &self.resource_version)];
+        let parameters =
+            [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", &self.resource_version)];
         let parameters = serde_urlencoded::to_string(parameters).unwrap_or_default();
         format!("/api/v1/pods?{}&{parameters}&timeoutSeconds={seconds}", selector(node))
     }
@@ -154,7 +155,8 @@ impl ApiPods {
                 is_new
             }
             "DELETED" => {
-                let PodMetadata { uid, resource_version, .. } = serde_json::from_str::<ApiPod>(object)?.metadata;
+                let PodMetadata { uid, resource_version, .. } =
+                    serde_json::from_str::<ApiPod>(object)?.metadata;
                 self.resource_version = resource_version;
                 self.pods.remove(&uid).is_some()
             }
@@ -235,7 +237,11 @@ mod tests {
     fn events_of_a_watch_change_the_listed_pods_and_the_version_of_the_next_watch() {
         let mut pods = listed(&[pod("a", 3, "x"), pod("b", 4, "x")]);
         assert!(pods.watch_path("node-1", 300).contains("resourceVersion=10&timeoutSeconds=300"));
-        assert_eq!(applied(&mut pods, "MODIFIED", &pod("a", 11, "x")), WatchEffect::Unchanged, "only its status");
+        assert_eq!(
+            applied(&mut pods, "MODIFIED", &pod("a", 11, "x")),
+            WatchEffect::Unchanged,
+            "only its status"
+        );
         assert_eq!(applied(&mut pods, "MODIFIED", &pod("a", 12, "y")), WatchEffect::Changed);
         assert_eq!(applied(&mut pods, "ADDED", &pod("c", 13, "x")), WatchEffect::Changed);
         assert_eq!(applied(&mut pods, "DELETED", &pod("b", 14, "x")), WatchEffect::Changed);
@@ -262,7 +268,10 @@ mod tests {
         let pods = listed(&[wrong, pod("b", 4, "x")]);
         assert_eq!(names(&pods).len(), 1);
         let problems = pods.problems();
-        assert!(problems[0].starts_with("Pod shop/a: spec.containers[0].livenessProbe.periodSeconds"), "{problems:?}");
+        assert!(
+            problems[0].starts_with("Pod shop/a: spec.containers[0].livenessProbe.periodSeconds"),
+            "{problems:?}"
+        );
     }
 
     #[test]

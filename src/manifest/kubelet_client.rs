@@ -63,8 +63,10 @@ pub(crate) enum KubeletError {
     #[error(transparent)]
     Http(#[from] HttpsError),
     /// The kubelet returned another status than 200.
-    #[error("status {0}; the credentials must have permission to get nodes/pods (kubelet 1.33 and later) or nodes/proxy; \
-             with `kubelet: {{kubeconfig: FILE}}` the pods are read from the API server instead")]
+    #[error(
+        "status {0}; the credentials must have permission to get nodes/pods (kubelet 1.33 and later) or nodes/proxy; \
+             with `kubelet: {{kubeconfig: FILE}}` the pods are read from the API server instead"
+    )]
     Refused(StatusCode),
     /// The response is not JSON.
     #[error("the response is not a list of pods: {0}")]
@@ -85,8 +87,7 @@ impl KubeletClient {
         let answer = timeout(REQUEST_TIMEOUT, self.fetch()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
-        let manifests =
-            document::read_manifests(&list, source, redact, &mut problems).into_iter().collect();
+        let manifests = document::read_manifests(&list, source, redact, &mut problems).into_iter().collect();
         Ok((manifests, problems.iter().map(ToString::to_string).collect()))
     }
 

@@ -111,7 +111,11 @@ impl ApiPodSource {
 
 impl PodWatch {
     /// Lists the pods, and watches them until they must be listed again.
-    async fn list_and_watch(&mut self, is_cached: bool, delay: &mut Duration) -> Result<Relist, ApiSourceError> {
+    async fn list_and_watch(
+        &mut self,
+        is_cached: bool,
+        delay: &mut Duration,
+    ) -> Result<Relist, ApiSourceError> {
         let (server, node) = self.server()?;
         let list = timeout(REQUEST_TIMEOUT, server.get(&list_path(&node, is_cached), MAX_LIST_BYTES)).await;
         let list = list.map_err(|_| ApiSourceError::TimedOut)??;
@@ -139,7 +143,9 @@ impl PodWatch {
         let deadline = Instant::now() + Duration::from_secs(seconds) + WATCH_GRACE;
         let lines = timeout(REQUEST_TIMEOUT, server.lines(&self.pods.watch_path(&node, seconds))).await;
         let mut lines = match lines.map_err(|_| ApiSourceError::TimedOut)? {
-            Err(ApiServerError::Refused { status, .. }) if status == GONE => return Ok(Some(Relist::Expired)),
+            Err(ApiServerError::Refused { status, .. }) if status == GONE => {
+                return Ok(Some(Relist::Expired));
+            }
             lines => lines?,
         };
         loop {

@@ -13,7 +13,8 @@ use url::Url;
 use super::name_sources::{LocalKubelet, SourceState};
 use super::source_update::{FoundPods, SourceUpdate};
 use crate::local_kubelet::{
-    KubeletConfiguration, KubeletProcess, ListeningSocket, PortError, installed_kubeconfig, known_manifest_dirs,
+    KubeletConfiguration, KubeletProcess, ListeningSocket, PortError, installed_kubeconfig,
+    known_manifest_dirs,
 };
 use crate::manifest::{Files, KubeletClient, ReadOptions, Source};
 use crate::socket::SocketPath;
@@ -97,7 +98,15 @@ impl KubeletSearch {
 impl NodeLook {
     fn new(search: KubeletSearch, redact: bool) -> Self {
         let (kubelet, static_pods, port) = (None, Vec::new(), None);
-        Self { search, proc: PathBuf::from("/proc"), kubelet, static_pods, files: Files::default(), port, redact }
+        Self {
+            search,
+            proc: PathBuf::from("/proc"),
+            kubelet,
+            static_pods,
+            files: Files::default(),
+            port,
+            redact,
+        }
     }
 
     /// Looks at processes, files and sockets. A kubelet reads its configuration when it starts.
@@ -111,7 +120,8 @@ impl NodeLook {
         } else {
             let paths: Vec<PathBuf> = static_pods.iter().map(|(_, path)| path.clone()).collect();
             let source = Source::StaticPods;
-            let options = ReadOptions { redact: self.redact, level: source.level(), source, ..ReadOptions::default() };
+            let options =
+                ReadOptions { redact: self.redact, level: source.level(), source, ..ReadOptions::default() };
             (self.files, self.static_pods) = (Files::new(&paths, options), static_pods);
         }
         self.port = self.read_only_port();
@@ -122,7 +132,8 @@ impl NodeLook {
         let is_ours = |configuration: &KubeletConfiguration| {
             let endpoint = configuration.container_runtime_endpoint.as_deref().unwrap_or_default();
             let endpoint = SocketPath::parse(endpoint);
-            endpoint.is_ok_and(|endpoint| self.search.sockets.iter().any(|socket| socket.is_same_as(&endpoint)))
+            endpoint
+                .is_ok_and(|endpoint| self.search.sockets.iter().any(|socket| socket.is_same_as(&endpoint)))
         };
         let found = KubeletProcess::find(&self.proc, std::process::id()).into_iter();
         let mut found = found.map(|process| {
@@ -156,10 +167,10 @@ impl NodeLook {
     /// Requests the pods of the read-only port, and returns what was found.
     async fn update(&self) -> SourceUpdate {
         let found = vec![self.pods_of_port().await, self.static_pods()];
-        let kubelet = self.kubelet.as_ref().map(|known| LocalKubelet {
-            pid: known.process.pid,
-            kubeconfig: known.process.kubeconfig(),
-        });
+        let kubelet = self
+            .kubelet
+            .as_ref()
+            .map(|known| LocalKubelet { pid: known.process.pid, kubeconfig: known.process.kubeconfig() });
         let installed_kubeconfig = installed_kubeconfig(Path::new("/")).map(|(_, path)| path);
         SourceUpdate::Found { found, kubelet, installed_kubeconfig }
     }
@@ -167,7 +178,8 @@ impl NodeLook {
     fn static_pods(&self) -> FoundPods {
         let manifests = self.files.manifests();
         let unread = self.kubelet.as_ref().and_then(|known| known.configuration.as_ref().err().cloned());
-        let places: Vec<String> = self.static_pods.iter().map(|(path, _)| path.display().to_string()).collect();
+        let places: Vec<String> =
+            self.static_pods.iter().map(|(path, _)| path.display().to_string()).collect();
         let is_any = !places.is_empty() || unread.is_some();
         let state = SourceState {
             source: Source::StaticPods,

@@ -159,9 +159,9 @@ impl fmt::Display for NameRemedy {
                 write!(f, "add `{line}` to {}, and restart or reload probeshim", file.display())
             }
             Self::Solve(problem) => f.write_str(problem),
-            Self::GiveManifests => {
-                f.write_str("no kubelet was found on this node; --manifests DIR names the probes of manifests")
-            }
+            Self::GiveManifests => f.write_str(
+                "no kubelet was found on this node; --manifests DIR names the probes of manifests",
+            ),
         }
     }
 }
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_remedy_for_missing_names_is_the_line_with_the_kubeconfig_of_the_kubelet() {
-        let kubelet = |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(Into::into) });
+        let kubelet =
+            |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(Into::into) });
         let found = NameSources {
             kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
             ..sources(&[(Source::StaticPods, None)])

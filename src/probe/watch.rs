@@ -192,7 +192,10 @@ impl WatchState {
             let problem = problems.first().cloned();
             let pods = files.manifests().iter().count();
             let place = files.paths().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-            self.set_states(vec![(Source::Manifest, Some(SourceState { source: Source::Manifest, place, pods, problem }))]);
+            self.set_states(vec![(
+                Source::Manifest,
+                Some(SourceState { source: Source::Manifest, place, pods, problem }),
+            )]);
         }
         self.problems.entry(Source::Manifest).or_default().report(problems.into_iter().collect(), events);
     }

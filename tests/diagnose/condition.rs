@@ -68,8 +68,7 @@ fn missing_parts(until: &Until, observed: &Observed) -> String {
         (calls.len() < until.calls).then(|| format!("{} of {} calls", calls.len(), until.calls)),
         (assessed("failed") < until.failed)
             .then(|| format!("{} of {} failed calls", assessed("failed"), until.failed)),
-        (assessed("slow") < until.slow)
-            .then(|| format!("{} of {} slow calls", assessed("slow"), until.slow)),
+        (assessed("slow") < until.slow).then(|| format!("{} of {} slow calls", assessed("slow"), until.slow)),
         (restarts < until.restarts).then(|| format!("{restarts} of {} restarts", until.restarts)),
         until.code.as_ref().filter(|code| !has_code(code)).map(|code| format!("a call with {code}")),
         until

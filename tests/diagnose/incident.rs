@@ -174,7 +174,8 @@ impl Expected {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let has = |pattern: &str| pattern_of(pattern).is_match(&text);
         let missing = self.must.iter().filter(|pattern| !has(pattern)).map(|it| format!("must match {it:?}"));
-        let wrong = self.never.iter().filter(|pattern| has(pattern)).map(|it| format!("must not match {it:?}"));
+        let wrong =
+            self.never.iter().filter(|pattern| has(pattern)).map(|it| format!("must not match {it:?}"));
         missing.chain(wrong).collect()
     }
 }

@@ -91,6 +91,10 @@ fn the_cause_of_every_incident_is_named() {
     }
     let score: Score = all.iter().map(Diagnosis::score).sum();
     let is_right = |diagnosis: &&Diagnosis| diagnosis.score().is_full();
-    eprintln!("\ndiagnoses: {score}, incidents: {} of {} right", all.iter().filter(is_right).count(), all.len());
+    eprintln!(
+        "\ndiagnoses: {score}, incidents: {} of {} right",
+        all.iter().filter(is_right).count(),
+        all.len()
+    );
     assert!(score.is_full(), "{score}");
 }

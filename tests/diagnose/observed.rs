@@ -137,7 +137,8 @@ fn intervene(node: &Node, act: Act, pod: &str, ask: Ask<'_>) -> Result<Intervent
 /// or else version 2.
 fn cgroup_of(pid: &str, controller: &str) -> PathBuf {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
-    let path = text.lines().find_map(|line| line.split_once(&format!(":{controller}:"))).map(|(_, path)| path);
+    let path =
+        text.lines().find_map(|line| line.split_once(&format!(":{controller}:"))).map(|(_, path)| path);
     match path {
         Some(path) => Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/')),
         None => {

@@ -48,7 +48,8 @@ fn the_probes_of_static_pods_have_names_with_and_without_a_read_only_port() {
     assert_eq!(named(&shim, "open-node"), (json!("liveness"), json!("read-only-port")));
     let port = kubelet.read_only_port();
     let known = sources(&shim);
-    let descriptions: Vec<&str> = known.iter().map(|source| source["description"].as_str().unwrap()).collect();
+    let descriptions: Vec<&str> =
+        known.iter().map(|source| source["description"].as_str().unwrap()).collect();
     let directory = kubelet.manifests();
     let expected =
         [format!("the kubelet's read-only port {port}"), format!("static pods in {}", directory.display())];

@@ -80,7 +80,8 @@ fn list(version: u32, pods: &[Value]) -> Value {
 
 /// Writes a certificate of a node's kubelet, and returns the user of a kubeconfig with it.
 fn node_user(authority: &Authority, node: &str) -> Value {
-    let (certificate, key) = authority.issue_to("kubelet-client-current", &format!("system:node:{node}"), "system:nodes");
+    let (certificate, key) =
+        authority.issue_to("kubelet-client-current", &format!("system:node:{node}"), "system:nodes");
     json!({"client-certificate": certificate, "client-key": key})
 }
 
@@ -90,7 +91,10 @@ async fn the_pods_of_a_node_are_listed_and_watched_at_its_api_server() {
     let server = &node.api_server;
     node.has_probes(&["liveness"]).await;
     let source = node.source(|source| source["pods"] == 1).await;
-    assert!(source["description"].as_str().unwrap().starts_with("the API server https://127.0.0.1:"), "{source}");
+    assert!(
+        source["description"].as_str().unwrap().starts_with("the API server https://127.0.0.1:"),
+        "{source}"
+    );
     let watch = node.watch(0).await;
     assert!(watch.contains("resourceVersion=10&") && watch.contains("allowWatchBookmarks=true"), "{watch}");
 
@@ -118,7 +122,10 @@ async fn the_pods_of_a_node_are_listed_and_watched_at_its_api_server() {
     node.has_probes(&["liveness"]).await;
     let lists: Vec<String> =
         server.requests().into_iter().filter(|path| !path.contains("watch=true")).collect();
-    assert!(lists.last().is_some_and(|list| !list.contains("resourceVersion")), "not from the cache: {lists:?}");
+    assert!(
+        lists.last().is_some_and(|list| !list.contains("resourceVersion")),
+        "not from the cache: {lists:?}"
+    );
     node.watch(3).await;
     server.act(WatchAction::Event("DELETED", pod(41, &[])));
     node.source(|source| source["pods"] == 0).await;

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use crate::admin::api::{Call, CallInFlight, Container, Exec, Fault, ListedCall, Peer, Pod};
 use crate::cli::table::{Cell, Column, Table};
-use crate::execsync::CallRecord;
 use crate::cri::error_cause;
+use crate::execsync::CallRecord;
 use crate::history::MethodArg;
 use crate::tap::is_subscription;
 use crate::terminal::format;

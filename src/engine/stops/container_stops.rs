@@ -98,7 +98,7 @@ impl ContainerStops {
                 self.probes.len() - 1
             }
         };
-        self.probes[index].add(record, exec, failure_threshold)
+        self.probes[index].add(record, failure_threshold)
     }
 
     /// Sets the time of the stop, and the maximum duration of the preStop hook before it. Returns
@@ -129,10 +129,8 @@ impl ContainerStops {
         };
         let longest = self.hooks.values().filter(is_pre_stop).filter_map(took).max()?;
         (longest >= MIN_HOOK).then(|| {
-            let message = format!(
-                "PreStop hook not completed in grace period, after {:.1}s",
-                longest.as_secs_f64()
-            );
+            let message =
+                format!("PreStop hook not completed in grace period, after {:.1}s", longest.as_secs_f64());
             at_time(Event::warning(reason::FAILED_PRE_STOP_HOOK, message), at)
         })
     }

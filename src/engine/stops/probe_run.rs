@@ -64,18 +64,13 @@ impl ProbeRun {
     }
 
     /// Adds an attempt by the kubelet's rules: errors do not count.
-    pub(super) fn add(
-        &mut self,
-        record: &CallRecord,
-        exec: &ExecCall,
-        threshold: Option<u32>,
-    ) -> Option<ReadinessChange> {
+    pub(super) fn add(&mut self, record: &CallRecord, threshold: Option<u32>) -> Option<ReadinessChange> {
         if let Some(ProbeMatch::Matched { uses, .. }) = record.analysis.as_deref().map(|it| &it.identity) {
             self.purposes.clone_from(uses);
         }
         self.threshold = threshold.or(self.threshold);
         let decides_readiness = self.purposes.contains(&ExecPurpose::Readiness);
-        match ExecVerdict::of(&record.call, exec) {
+        match ExecVerdict::from_record(record)? {
             ExecVerdict::Success => {
                 let is_change = self.has_succeeded && !self.is_ready;
                 (self.failures, self.has_succeeded, self.is_ready) = (0, true, true);

@@ -97,8 +97,12 @@ async fn an_installation_in_front_of_a_kubelet_sets_its_kubeconfig_and_a_removal
     let before = node.tree();
     let text = node.dry_run().await;
     let line = "    kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}";
-    assert!(text.contains("write /etc/probeshim/config.yaml") && text.lines().any(|shown| shown == line), "{text}");
-    let finding = node.plan().await.unwrap().findings().iter().find(|it| it.check == "names").cloned().unwrap();
+    assert!(
+        text.contains("write /etc/probeshim/config.yaml") && text.lines().any(|shown| shown == line),
+        "{text}"
+    );
+    let finding =
+        node.plan().await.unwrap().findings().iter().find(|it| it.check == "names").cloned().unwrap();
     assert!(finding.detail.contains("/etc/kubernetes/kubelet.conf (kubeadm)"), "{finding:?}");
     node.install().await.unwrap();
     let config = node.paths.at(Paths::config_file());

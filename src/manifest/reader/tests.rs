@@ -43,14 +43,13 @@ pub(crate) fn pod_set(text: &str) -> Result<PodSet, Vec<String>> {
     if problems.is_empty() { Ok(set) } else { Err(problems) }
 }
 
-const RUN: ReadOptions =
-    ReadOptions {
-        purpose: Purpose::Run,
-        redact: false,
-        ignore_unsupported: false,
-        level: Level::Strict,
-        source: Source::Manifest,
-    };
+const RUN: ReadOptions = ReadOptions {
+    purpose: Purpose::Run,
+    redact: false,
+    ignore_unsupported: false,
+    level: Level::Strict,
+    source: Source::Manifest,
+};
 
 fn problems(text: &str) -> Vec<String> {
     play(text).unwrap_err()

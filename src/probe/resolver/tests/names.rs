@@ -21,7 +21,8 @@ fn a_source_that_was_found_names_calls_and_its_probes_are_never_run() {
         assert!(specs.set_pods(source, manifests(source, "x")));
         assert!(!specs.set_pods(source, manifests(source, "x")), "unchanged");
         let (sandbox, container) = seen("web", &[], &[], &[]);
-        let names = [("liveness", "x".to_owned(), 1, source.name()), ("preStop", "x".to_owned(), 0, source.name())];
+        let names =
+            [("liveness", "x".to_owned(), 1, source.name()), ("preStop", "x".to_owned(), 0, source.name())];
         assert_eq!(summaries(&specs.known_execs(&sandbox, &container)), names);
         assert_eq!(specs.source_of_pod(&sandbox), Some(source));
         let described = specs.describe_pod(&sandbox, [&container]);
