@@ -42,6 +42,9 @@ pub struct ExecAnalysis {
     pub margin: Option<TimeoutMargin>,
     /// The outcome of the command according to events, if the response has no exit code.
     pub command_outcome: Option<CommandOutcome>,
+    /// Whether the container exited before the call was recorded. All commands in a container end
+    /// with it.
+    pub container_exited: bool,
     /// Whether the call was slow or failed, so that evidence was requested.
     pub assessment: Assessment,
     /// Measurements of the container and the node during the call. Only slow and failed calls have
@@ -58,6 +61,7 @@ impl ExecAnalysis {
             phases: Phases::Unsupported(PhaseDurations::default()),
             margin: None,
             command_outcome: None,
+            container_exited: false,
             assessment: Assessment::Failed,
             evidence: None,
         }

@@ -23,11 +23,11 @@ use command_end::is_drain_timeout;
 pub(super) use command_end::is_killed_at_timeout;
 
 /// Exit code of a command that SIGKILL ended.
-const KILLED: i32 = 128 + 9;
+pub(super) const KILLED: i32 = 128 + 9;
 
-/// Text of containerd about a container that is paused
-/// (`cmd/containerd-shim-runc-v2/process/init_state.go`).
-const PAUSED_MESSAGE: &str = "cannot exec in a paused state";
+/// Text of containerd and runc about a container that is paused
+/// (`cmd/containerd-shim-runc-v2/process/init_state.go`; runc: `exec.go`).
+const PAUSED_MESSAGE: &str = "cannot exec in a paused ";
 
 /// Minimum duration of a drain phase that is a cause in addition to the exit code of the command.
 const NOTABLE_DRAIN: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub enum Cause {
     Rejected(Code),
     /// The runtime, or its connection, ended the call without a status.
     RuntimeLost,
-    /// The container had exited.
+    /// The container had exited, or exited while the command ran.
     ContainerExited,
     /// The command exited with this code.
     ExitCode(i32),
@@ -160,6 +160,8 @@ impl Cause {
         let says_killed = exec.output.as_deref().is_some_and(|output| output.trim_end().ends_with("Killed"));
         let own = if has_oom_kills(analysis) && (code == KILLED || says_killed) {
             Self::OutOfMemory
+        } else if code == KILLED && analysis.container_exited {
+            Self::ContainerExited
         } else if cannot_fork && is_full {
             Self::PidsLimit
         } else {

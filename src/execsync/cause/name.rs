@@ -154,6 +154,7 @@ mod tests {
             phases: Phases::Complete(PhaseDurations { run: Some(second), ..PhaseDurations::default() }),
             margin: None,
             command_outcome: None,
+            container_exited: false,
             assessment: Assessment::Slow(Slow::Threshold),
             evidence: None,
         };

@@ -213,9 +213,12 @@ impl Subject<'_> {
         Some(format!("the {} {}", only.name(), if only.is_probe() { "probe" } else { "hook" }))
     }
 
-    /// Returns the advice to raise the timeout, if the call has one.
+    /// Returns the advice to raise the timeout, if the call has one and took at least half of it.
     fn or_raise_timeout(&self) -> String {
         let seconds = self.exec.timeout_seconds;
+        if self.exec.timeout().is_some_and(|timeout| self.call.duration < timeout / 2) {
+            return String::new();
+        }
         match (self.exec.timeout(), self.owner()) {
             (None, _) => String::new(),
             (Some(_), Some(owner)) => format!(", or raise timeoutSeconds of {owner} (now {seconds})"),

@@ -67,6 +67,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     sentences.extend(verdict::verdict(record));
     sentences.extend(ending::describe_command(exec, insight, command_end));
     sentences.extend(phases::describe(record, command_end));
+    sentences.extend(container_exit(exec, &causes));
     sentences.extend(evidence(insight, &causes));
     sentences.extend(advice::advice(record, exec, insight, &causes));
     sentences
@@ -116,6 +117,12 @@ fn policies(record: &CallRecord) -> Vec<String> {
     let forwarded =
         forwarded.map(|reason| format!("The runtime executed the command, and not probeshim: {reason}."));
     policies.chain(forwarded).collect()
+}
+
+/// Describes the exit of the container if it ended the command.
+fn container_exit(exec: &ExecCall, causes: &[Cause]) -> Option<String> {
+    let is_it = exec.result.is_some() && causes.contains(&Cause::ContainerExited);
+    is_it.then(|| "The container exited while the command ran, and its processes ended with it.".to_owned())
 }
 
 /// Quotes the output of a command that probeshim executed.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::CallContext;
 use crate::cri::Code;
+use crate::execsync::cause::KILLED;
 use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::evidence::Evidence;
 use crate::execsync::exec_instance::ExecInstance;
@@ -96,12 +97,20 @@ impl EndedCall {
         !self.evidence_pending || now >= self.deadline
     }
 
+    /// Returns whether SIGKILL ended the command. The exit of the container may be the reason, and
+    /// its event may arrive later.
+    pub(super) fn is_killed(&self) -> bool {
+        let exec = self.decoded.call.exec.as_deref();
+        exec.and_then(|exec| exec.result).is_some_and(|result| result.exit_code == KILLED)
+    }
+
     /// Returns the record of the call, and its exec instance if that may still exit.
     pub(super) fn finish(
         self,
         call: ExecInFlight,
         phases: Phases,
         instance: Option<ExecInstance>,
+        container_exited: bool,
     ) -> (CallRecord, Option<DetachedExec>) {
         let (timeline, end) = (call.timeline(&self), self.end);
         let ExecInFlight { exec, context, is_sent, .. } = call;
@@ -123,6 +132,7 @@ impl EndedCall {
             margin: timeout
                 .map(|timeout| TimeoutMargin::between(timeout, call.duration.saturating_sub(held))),
             command_outcome: CommandOutcome::from_call(&call, instance.as_ref(), timeline.started_at),
+            container_exited,
             assessment: self.assessment,
             evidence: self.evidence,
         };

@@ -97,7 +97,12 @@ impl ContainerExecs {
 
     /// Removes and returns the next call that can be recorded.
     pub(super) fn next_resolved(&mut self, events: EventCoverage, now: Instant) -> Option<ResolvedCall> {
-        let is_ready = |call: &ExecInFlight| call.ended.as_ref().is_some_and(|ended| ended.is_ready(now));
+        let is_ready = |call: &ExecInFlight| {
+            call.ended.as_ref().is_some_and(|ended| {
+                let awaits_exit = ended.is_killed() && self.exited_at.is_none() && now < ended.deadline;
+                ended.is_ready(now) && !awaits_exit
+            })
+        };
         let mut ready = (0..self.calls.len()).filter(|call| is_ready(&self.calls[*call])).peekable();
         ready.peek()?;
         let (call, Resolution { phases, instance }) = {

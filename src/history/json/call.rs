@@ -135,6 +135,9 @@ pub struct Exec {
     pub exit_status: Option<u32>,
     /// Whether the exit status is that of SIGKILL.
     pub killed: Option<bool>,
+    /// Whether the container exited before the call was recorded.
+    #[serde(default)]
+    pub container_exited: bool,
     pub evidence: Option<Evidence>,
 }
 
@@ -231,6 +234,7 @@ impl Exec {
             exited_ms: command_outcome.and_then(|outcome| outcome.exited).map(milliseconds),
             exit_status: command_outcome.and_then(|outcome| outcome.status),
             killed: command_outcome.and_then(|outcome| outcome.is_killed()),
+            container_exited: insight.is_some_and(|insight| insight.container_exited),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
         }
     }

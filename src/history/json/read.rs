@@ -120,6 +120,7 @@ fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, RecordError> {
         phases: read_phases(phases)?,
         margin: exec.margin_ms.map(margin).transpose()?,
         command_outcome: has_command_outcome.then_some(command_outcome),
+        container_exited: exec.container_exited,
         assessment,
         evidence: exec.evidence.as_ref().map(evidence).transpose()?.map(Arc::new),
     }))

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::execsync::analysis::TimeoutMargin;
+use crate::execsync::cause::Cause;
 use crate::execsync::phases::{MissingEvents, PhaseDurations};
 use crate::manifest::{ExecPurpose, Source};
 use crate::object_ref::ContainerRef;
@@ -212,4 +213,27 @@ fn exec_instances_are_forgotten_after_their_container_exits() {
     scenario.tracker.container_exited("c0ffee", now);
     scenario.tracker.tick(scenario.at(103_000));
     assert_eq!(scenario.tracker.containers().count(), 0);
+}
+
+#[test]
+fn a_command_that_ended_with_its_container_is_recorded_with_that_cause() {
+    let recorded = |exits: bool| {
+        let mut scenario = Scenario::new();
+        scenario.request(1, 0, 5);
+        scenario.added(ONE, 3);
+        scenario.started(ONE, 33, 77);
+        scenario.exited(ONE, 40, 77, 137);
+        scenario.ended(1, 45, 5, Some(137));
+        scenario.evidence(1, 46);
+        assert!(scenario.tracker.records.is_empty(), "the event of the container may be late");
+        if exits {
+            let now = scenario.at(60);
+            scenario.tracker.container_exited("c0ffee", now);
+        }
+        let end = scenario.at(if exits { 61 } else { 1045 });
+        scenario.tracker.tick(end);
+        scenario.record()
+    };
+    assert_eq!(Cause::all(&recorded(true)), [Cause::ContainerExited]);
+    assert_eq!(Cause::all(&recorded(false)), [Cause::ExitCode(137)]);
 }
