@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::commands::is_shell;
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
+use super::failed_attempts::event_output;
 use super::finding::{LintFinding, Severity};
 use crate::cri::error_cause;
-use crate::execsync::{CallRecord, ExecVerdict, cause_name};
+use crate::execsync::{CallRecord, Cause, ExecVerdict, cause_name, cause_names};
 use crate::terminal::format;
 
 /// Maximum number of kinds of errors that are named.
@@ -14,15 +15,24 @@ const MAX_KINDS: usize = 3;
 
 /// Returns the findings about errors.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let findings = |probe| [discarded_errors(probe), missing_program(probe), not_executable(probe)];
+    let findings = |probe| [discarded_errors(facts, probe), missing_program(probe), not_executable(probe)];
     facts.probes.iter().flat_map(findings).flatten().collect()
 }
 
 /// Attempts ended with an error, which the kubelet does not count.
-fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    let errors = total.errors.saturating_sub(attempts.with_cause(cause_name::OWN_ERROR));
+    // An attempt finds its container stopped between a kill and the restart. Programs that cannot
+    // be started have findings of their own.
+    let others = [
+        cause_name::OWN_ERROR,
+        Cause::ContainerExited.name(),
+        cause_name::MISSING_PROGRAM,
+        cause_name::NOT_EXECUTABLE,
+    ];
+    let others = others.map(|cause| attempts.with_cause(cause)).into_iter().fold(0, u32::saturating_add);
+    let errors = total.errors.saturating_sub(others);
     let has_result = [total.successes, total.failures, total.timeouts].into_iter().any(|count| count > 0);
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
@@ -31,7 +41,7 @@ fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         .calls
         .iter()
         .copied()
-        .filter(|call| has_verdict(call, ExecVerdict::Error) && !is_own(call))
+        .filter(|call| has_verdict(call, ExecVerdict::Error) && !is_own(call) && !is_explained(call))
         .collect();
     let (severity, sentence) = if has_result {
         let errors = part(errors, total.attempts(), "attempts");
@@ -56,7 +66,7 @@ fn discarded_errors(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         severity,
         subject: attempts.subject.clone(),
         sentence,
-        evidence: kinds(&calls).into_iter().collect(),
+        evidence: kinds(&calls).or_else(|| event_error(facts, probe)).into_iter().collect(),
         remedy:
             "Remove the cause of the errors; `probeshim explain` names it for each call. The kubelet tries \
                  three times before it discards an attempt."
@@ -131,6 +141,15 @@ fn has_exited(probe: &ProbeFacts<'_>, cause: &str) -> bool {
     2 * exited > calls.len()
 }
 
+/// Returns whether most of the failed attempts of a probe failed because a program is missing or
+/// cannot be executed.
+pub(super) fn cannot_start(probe: &ProbeFacts<'_>) -> bool {
+    let attempts = &probe.attempts;
+    let affected =
+        [cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE].map(|cause| attempts.with_cause(cause));
+    2 * affected[0].max(affected[1]) > attempts.total.failed()
+}
+
 /// Returns the program of a command, quoted.
 fn program(probe: &ProbeFacts<'_>) -> String {
     format::command(probe.series.command.get(..1).unwrap_or_default())
@@ -156,6 +175,11 @@ fn kinds(calls: &[&CallRecord]) -> Option<String> {
     (!named.is_empty()).then(|| format!("Results of the calls that are kept: {}{more}.", named.join("; ")))
 }
 
+/// Returns a sentence with the last error of a handler that is no command.
+fn event_error(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<String> {
+    Some(format!("The last error: {}.", event_output(facts, probe, "errored")?))
+}
+
 /// Returns the consequence of a probe without results.
 fn consequence(probe: &str) -> &'static str {
     match probe {
@@ -169,6 +193,12 @@ fn consequence(probe: &str) -> &'static str {
 /// Returns whether probeshim itself caused the error.
 fn is_own(record: &CallRecord) -> bool {
     cause_name::own_result(record, ExecVerdict::Error).is_some()
+}
+
+/// Returns whether another finding, or the end of the container, explains the error.
+fn is_explained(record: &CallRecord) -> bool {
+    let explained = [Cause::ContainerExited.name(), cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE];
+    cause_names(record).iter().any(|cause| explained.contains(cause))
 }
 
 fn exit_code(record: &CallRecord) -> Option<i32> {

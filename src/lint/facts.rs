@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::finding::LintSubject;
+use super::lifetimes::{Lifetimes, lifetimes};
 use crate::execsync::{CallRecord, Evidence, ExecVerdict, ProbeMatch, cause_names};
 use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
+
+/// Type of a probe that was learned from the times of its attempts.
+const LEARNED: &str = "probe";
 
 /// Maximum number of ids of calls of a finding.
 pub(super) const MAX_IDS: usize = 10;
@@ -26,6 +30,8 @@ pub(super) struct PeriodFacts<'a> {
     pub(super) probes: Vec<ProbeFacts<'a>>,
     /// The attempts of each container.
     pub(super) containers: Vec<Attempts<'a>>,
+    /// Starts, kills and exits of each container.
+    pub(super) lifetimes: Vec<Lifetimes>,
     /// Whether one finding about the node has the place of equal ones about several containers.
     pub(super) grouped: bool,
 }
@@ -63,7 +69,12 @@ impl<'a> PeriodFacts<'a> {
             // Only the period or the threshold of such a series differs.
             let place = *index.entry(key(&history.series)).or_insert(probes.len());
             match probes.get_mut(place) {
-                Some(known) => known.attempts.total.merge(&history.total()),
+                Some(known) => {
+                    known.attempts.total.merge(&history.total());
+                    if known.series.failure_threshold.is_none() {
+                        known.series = &history.series;
+                    }
+                }
                 None => probes.push(ProbeFacts {
                     series: &history.series,
                     attempts: Attempts::new(subject(&history.series), history.total()),
@@ -76,8 +87,9 @@ impl<'a> PeriodFacts<'a> {
                 probe.attempts.calls.push(record);
             }
         }
+        let probes = join_learned(probes);
         let containers = containers(&probes);
-        Self { period, probes, containers, grouped: true }
+        Self { period, probes, containers, lifetimes: lifetimes(&period.events), grouped: true }
     }
 
     /// Returns the number of ExecSyncs with a cause, by its name.
@@ -189,6 +201,36 @@ fn subject(series: &ProbeSeries) -> LintSubject {
         prober: text(series.prober.name()),
         learned: series.learned(),
     }
+}
+
+/// Joins the attempts of a command that were made before its probe was known or learned with those
+/// that were made afterwards.
+fn join_learned(probes: Vec<ProbeFacts<'_>>) -> Vec<ProbeFacts<'_>> {
+    let rank = |probe: &ProbeFacts<'_>| match probe.series.probe.as_str() {
+        ProbeMatch::UNKNOWN => 2,
+        LEARNED => 1,
+        _ => 0,
+    };
+    let (mut named, mut others): (Vec<ProbeFacts<'_>>, Vec<ProbeFacts<'_>>) =
+        probes.into_iter().partition(|probe| rank(probe) == 0);
+    others.sort_by_key(rank);
+    for other in others {
+        let same = |probe: &ProbeSeries| {
+            let name = probe.probe.clone();
+            key(&ProbeSeries { probe: name, ..other.series.clone() }) == key(probe)
+        };
+        let mut candidates =
+            named.iter_mut().filter(|probe| !other.series.command.is_empty() && same(probe.series));
+        match (candidates.next(), candidates.next()) {
+            (Some(probe), None) => {
+                probe.attempts.total.merge(&other.attempts.total);
+                probe.attempts.calls.extend(other.attempts.calls);
+                probe.attempts.calls.sort_by_key(|record| (record.call.start, record.call.id));
+            }
+            _ => named.push(other),
+        }
+    }
+    named
 }
 
 /// Returns the attempts of each container.

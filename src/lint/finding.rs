@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::kills::{KILLED_AT_START, KILLS};
+use super::restarts::{KUBELET_STOPS, RESTARTS};
 use crate::history::json::Event;
 use crate::history::timeline::LearnedExec;
 
@@ -112,10 +114,22 @@ impl LintSubject {
 }
 
 impl LintFinding {
-    /// Sorts findings, the worst first: by severity, then by the number of affected attempts.
+    /// Returns the rank of what happens to the container, the worst first.
+    fn harm(&self) -> u8 {
+        match (self.severity, self.lint) {
+            (Severity::Error, KILLS | KILLED_AT_START) => 0,
+            (_, RESTARTS) | (Severity::Error, KUBELET_STOPS) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Sorts findings, the worst first: kills, other restarts, then by severity and by the number
+    /// of affected attempts.
     pub(super) fn sort(findings: &mut [Self]) {
         findings.sort_by(|one, other| {
-            let key = |finding: &Self| (Reverse(finding.severity), Reverse(finding.affected), finding.lint);
+            let key = |finding: &Self| {
+                (finding.harm(), Reverse(finding.severity), Reverse(finding.affected), finding.lint)
+            };
             key(one).cmp(&key(other)).then_with(|| one.subject.cmp(&other.subject))
         });
     }
@@ -167,5 +181,15 @@ mod tests {
         LintFinding::sort(&mut findings);
         let order = findings.map(|finding| (finding.lint, finding.affected));
         assert_eq!(order, [("c", 2), ("a", 1), ("b", 1), ("d", 3), ("b", 9)]);
+        let mut harmful = [
+            finding("a", Severity::Error, 9),
+            finding(RESTARTS, Severity::Warning, 1),
+            finding(KILLS, Severity::Warning, 1),
+            finding(KILLS, Severity::Error, 1),
+        ];
+        LintFinding::sort(&mut harmful);
+        let order = harmful.map(|finding| (finding.lint, finding.severity));
+        let [error, warning] = [Severity::Error, Severity::Warning];
+        assert_eq!(order, [(KILLS, error), (RESTARTS, warning), ("a", error), (KILLS, warning)]);
     }
 }

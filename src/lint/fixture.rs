@@ -136,14 +136,24 @@ impl Fixture {
 
     /// Adds an event about container main of pod shop/web-0.
     pub(super) fn event(self, reason: &str, message: &str) -> Self {
-        self.event_of("main", reason, message)
+        self.event_at(0, reason, message)
+    }
+
+    /// Adds an event about container main of pod shop/web-0, so many seconds after the start of the
+    /// period.
+    pub(super) fn event_at(self, seconds: u64, reason: &str, message: &str) -> Self {
+        self.add_event("main", seconds, reason, message)
     }
 
     /// Adds an event about a container of the pod.
-    pub(super) fn event_of(mut self, container: &str, reason: &str, message: &str) -> Self {
+    pub(super) fn event_of(self, container: &str, reason: &str, message: &str) -> Self {
+        self.add_event(container, 0, reason, message)
+    }
+
+    fn add_event(mut self, container: &str, seconds: u64, reason: &str, message: &str) -> Self {
         let text = |text: &str| Some(text.to_owned());
         self.builder.add_event(Event {
-            time: "2001-09-09T01:46:40Z".to_owned(),
+            time: crate::history::json::time(Self::start() + Duration::from_secs(seconds)),
             r#type: "Warning".to_owned(),
             reason: reason.to_owned(),
             namespace: text("shop"),

@@ -8,13 +8,19 @@ mod cost;
 mod coverage;
 mod errors;
 mod facts;
+mod failed_attempts;
+mod failures;
 mod finding;
 #[cfg(test)]
 mod fixture;
+mod kills;
+mod lifetimes;
 mod load;
 mod output;
 mod resources;
+mod restarts;
 mod runtime;
+mod same_cause;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -25,7 +31,15 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 27] = [
+pub const LINTS: [&str; 35] = [
+    "kills",
+    "killed-at-start",
+    "restarts",
+    "kubelet-stops",
+    "flapping",
+    "failures",
+    "long-pre-stop",
+    "large-output",
     "timeout",
     "thin-margin",
     "default-timeout",
@@ -72,6 +86,9 @@ pub fn lint_selected(period: &Period, is_selected: impl Fn(&LintSubject) -> bool
 
 fn findings(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let topics = [
+        kills::lint,
+        restarts::lint,
+        failures::lint,
         timing::lint,
         output::lint,
         resources::lint,
@@ -83,6 +100,7 @@ fn findings(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
         coverage::lint,
     ];
     let mut findings: Vec<LintFinding> = topics.into_iter().flat_map(|topic| topic(facts)).collect();
+    same_cause::merge(facts, &mut findings);
     LintFinding::sort(&mut findings);
     findings
 }

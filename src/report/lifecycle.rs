@@ -9,6 +9,8 @@ use serde::Serialize;
 use super::serialize::{name, rfc3339};
 use crate::events::reason;
 use crate::history::json;
+use crate::history::timeline::ProbeSeries;
+use crate::kill::ObservedKill;
 
 /// Maximum time between two reports of the same start.
 const SAME_START: Duration = Duration::from_secs(3);
@@ -88,7 +90,8 @@ impl LifecycleKind {
     pub fn of_event(event: &json::Event) -> Option<Self> {
         let is_for_probe = event.message.contains("failed liveness probe")
             || event.message.contains("failed startup probe")
-            || event.message.contains("failed readiness probe");
+            || event.message.contains("failed readiness probe")
+            || event.message.contains("failed a probe");
         Some(match event.reason.as_str() {
             reason::KILLING if is_for_probe => Self::Killed,
             reason::KILL_UNPREDICTED | reason::KILL_PREDICTED => Self::Killed,
@@ -114,6 +117,16 @@ impl LifecycleEvent {
     #[must_use]
     pub fn is_because_of(&self, probe: &str) -> bool {
         probe.split(" or ").any(|probe| self.kind.is_because_of(&self.message, probe))
+    }
+}
+
+impl LifecycleEvent {
+    /// Returns whether a kill was because of the probe of a series, which may have no known type.
+    pub(super) fn is_because_of_series(&self, series: &ProbeSeries) -> bool {
+        let kill = ObservedKill::of_message(&self.message);
+        let is_command =
+            |kill: &ObservedKill| kill.probe.is_none() && kill.command.as_ref() == Some(&series.handler);
+        self.is_because_of(&series.probe) || kill.as_ref().is_some_and(is_command)
     }
 }
 
@@ -215,6 +228,8 @@ mod tests {
         let kind = |reason, message| lifecycle(&[event(0, reason, message)])[0].kind;
         let failed = "Container main failed liveness probe, will be restarted";
         assert_eq!(kind(reason::KILLING, failed), LifecycleKind::Killed);
+        let unknown = "Container main failed a probe, and the kubelet stopped it (1 failure in a row): check";
+        assert_eq!(kind(reason::KILLING, unknown), LifecycleKind::Killed);
         assert_eq!(kind(reason::KILLING, "Stopping container main"), LifecycleKind::Stopped);
         assert_eq!(kind(reason::WOULD_KILL, failed), LifecycleKind::WouldBeKilled);
         let kill = &lifecycle(&[event(0, reason::KILLING, failed)])[0];

@@ -95,7 +95,7 @@ impl ProbeReport {
             let its = lifecycle.iter().filter(|event| {
                 event.kind == kind
                     && event.is_about(&series.namespace, &series.pod, &series.container)
-                    && event.is_because_of(&series.probe)
+                    && event.is_because_of_series(series)
             });
             its.map(|event| event.count).fold(0, u64::saturating_add)
         };

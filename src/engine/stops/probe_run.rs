@@ -15,7 +15,7 @@ const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 const MAX_DELAY: Duration = Duration::from_secs(10);
 
 /// The same for a probe whose threshold is unknown.
-const MAX_DELAY_UNKNOWN: Duration = Duration::from_secs(2);
+const MAX_DELAY_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// Results of one exec probe in one container.
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! Rows of minutes that have not ended, and the calls of them that are kept.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use crate::execsync::{Assessment, CallRecord, ProbeMatch};
+use crate::execsync::{Assessment, CallRecord, ExecVerdict, ProbeMatch};
 use crate::history::timeline::{Minute, ProbeSeries, SeriesMinute};
 use crate::prober::ProbeAttempt;
 
@@ -26,6 +27,9 @@ const MAX_AMENDABLE: usize = 256;
 /// Number of minutes for which it is remembered that a call of a series was kept.
 const REMEMBERED_MINUTES: u64 = 60;
 
+/// Maximum number of probes of containers of which a success is remembered.
+const MAX_SUCCEEDED: usize = 20_000;
+
 /// Rows of minutes that have not ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenRows {
@@ -41,6 +45,8 @@ pub(super) struct OpenRows {
     amended: Vec<Arc<CallRecord>>,
     /// Last minute in which a call of a series was kept.
     kept_at: HashMap<Arc<ProbeSeries>, u64>,
+    /// Probes that have succeeded, by the container and a hash of the probe.
+    succeeded: HashSet<(Box<str>, u64)>,
     /// Number of attempts without a row, because there are too many series.
     overflow: u64,
 }
@@ -65,8 +71,13 @@ impl OpenRows {
         let series = ProbeSeries { failure_threshold, ..series };
         let number = Minute::number(record.call.start + record.call.duration);
         let has_room = self.notable < MAX_NOTABLE;
+        let container = record.call.container.as_ref().and_then(|container| container.id.as_deref());
+        let is_discarded = record.call.exec.as_ref().is_some_and(|exec| exec.is_discarded);
+        let verdict = ExecVerdict::from_record(record).filter(|_| !is_discarded);
+        let is_after_success = self.is_failure_after_success(&series, container, verdict);
         let Some(row) = self.row(&series, number) else { return };
         row.minute.add_call(record);
+        row.minute.failures_after_success += u32::from(is_after_success);
         let before = row.notable();
         row.add_notable(record, has_room);
         let added = row.notable() - before;
@@ -78,8 +89,11 @@ impl OpenRows {
     pub(super) fn add_attempt(&mut self, attempt: &ProbeAttempt, redact: bool) {
         let number = Minute::number(attempt.ended);
         let series = ProbeSeries::of_attempt(attempt, redact);
+        let verdict = (!attempt.is_discarded).then(|| attempt.verdict.into());
+        let is_after_success = self.is_failure_after_success(&series, attempt.container.id.as_deref(), verdict);
         let Some(row) = self.row(&series, number) else { return };
         row.minute.add_attempt(attempt);
+        row.minute.failures_after_success += u32::from(is_after_success);
     }
 
     /// Removes the rows whose minutes `is_closed` selects, and the calls to be kept.
@@ -156,6 +170,30 @@ impl OpenRows {
             (&mut self.other_bytes, MAX_OTHER_BYTES)
         } else {
             (&mut self.probe_bytes, MAX_PROBE_BYTES)
+        }
+    }
+
+    /// Returns whether a result is a failure of a probe that has succeeded in the same container.
+    fn is_failure_after_success(
+        &mut self,
+        series: &ProbeSeries,
+        container: Option<&str>,
+        verdict: Option<ExecVerdict>,
+    ) -> bool {
+        let Some(container) = container.filter(|_| series.probe != ProbeMatch::UNKNOWN) else { return false };
+        let mut hasher = DefaultHasher::new();
+        (&series.handler, series.timeout, &series.prober).hash(&mut hasher);
+        let key = (container.into(), hasher.finish());
+        match verdict {
+            Some(ExecVerdict::Failure | ExecVerdict::TimedOut) => self.succeeded.contains(&key),
+            Some(ExecVerdict::Success) => {
+                if self.succeeded.len() >= MAX_SUCCEEDED {
+                    self.succeeded.clear();
+                }
+                self.succeeded.insert(key);
+                false
+            }
+            _ => false,
         }
     }
 

@@ -10,6 +10,9 @@ use crate::prober::{AttemptVerdict, ProbeAttempt};
 /// Maximum number of ids of failed calls in a row.
 const MAX_FAILED: usize = 3;
 
+/// Number of bytes of the output that a kubelet keeps (`pkg/probe/exec/exec.go`: `maxReadLength`).
+const KUBELET_OUTPUT_BYTES: usize = 10 << 10;
+
 /// Results of one probe in one minute, or in several that were merged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Minute {
@@ -33,6 +36,10 @@ pub struct Minute {
     pub slow: u32,
     /// Number of slow attempts that succeeded after their timeout.
     pub late: u32,
+    /// Number of failures and timeouts after a success in the same container.
+    pub failures_after_success: u32,
+    /// Number of ExecSyncs with more output than a kubelet keeps.
+    pub large_outputs: u32,
     /// Durations of all attempts.
     pub durations: Durations,
     /// Time in each phase of the ExecSyncs whose phases are known, as
@@ -131,6 +138,8 @@ impl Minute {
         }
         let verdict = ExecVerdict::from_record(record).unwrap_or(ExecVerdict::Unknown);
         *self.count_mut(verdict) += 1;
+        let output = exec.result.map(|result| result.stdout_bytes.saturating_add(result.stderr_bytes));
+        self.large_outputs += u32::from(output.is_some_and(|bytes| bytes > KUBELET_OUTPUT_BYTES));
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);
         }
@@ -142,8 +151,8 @@ impl Minute {
             self.not_sent += 1;
             return;
         }
-        let is_late = record.is_late();
-        self.late += u32::from(is_late);
+        let is_after_success = record.is_late();
+        self.late += u32::from(is_after_success);
         self.slow += u32::from(is_late || matches!(analysis.assessment, Assessment::Slow(_)));
         if let Some(parts) = record.counted_phases() {
             self.phases.calls += 1;
@@ -186,6 +195,8 @@ impl Minute {
             not_sent,
             slow,
             late,
+            failures_after_success,
+            large_outputs,
             durations,
             phases,
             causes,
@@ -203,6 +214,8 @@ impl Minute {
             (&mut self.not_sent, not_sent),
             (&mut self.slow, slow),
             (&mut self.late, late),
+            (&mut self.failures_after_success, failures_after_success),
+            (&mut self.large_outputs, large_outputs),
         ] {
             *count = count.saturating_add(*more);
         }

@@ -40,6 +40,8 @@ impl Serialize for ResultRow {
             not_sent,
             slow,
             late,
+            failures_after_success,
+            large_outputs,
             durations,
             phases: PhaseSums { calls, sums },
             causes,
@@ -68,6 +70,8 @@ impl Serialize for ResultRow {
             *not_sent > 0,
             *discarded > 0,
             *late > 0,
+            *failures_after_success > 0,
+            *large_outputs > 0,
         ];
         let length = values.iter().rposition(|has_value| *has_value).map_or(0, |last| last + 1);
         let mut row = serializer.serialize_seq(Some(length))?;
@@ -88,7 +92,9 @@ impl Serialize for ResultRow {
                 12 => row.serialize_element(unknown),
                 13 => row.serialize_element(not_sent),
                 14 => row.serialize_element(discarded),
-                _ => row.serialize_element(late),
+                15 => row.serialize_element(late),
+                16 => row.serialize_element(failures_after_success),
+                _ => row.serialize_element(large_outputs),
             }?;
         }
         row.end()
@@ -133,6 +139,8 @@ impl<'de> Visitor<'de> for RowVisitor {
         minute.not_sent = row.next_element()?.unwrap_or_default();
         minute.discarded = row.next_element()?.unwrap_or_default();
         minute.late = row.next_element()?.unwrap_or_default();
+        minute.failures_after_success = row.next_element()?.unwrap_or_default();
+        minute.large_outputs = row.next_element()?.unwrap_or_default();
         // A later probeshim may write more values.
         while row.next_element::<de::IgnoredAny>()?.is_some() {}
         Ok(ResultRow { series, minute })
@@ -156,7 +164,7 @@ pub(super) mod tests {
 
     /// Returns any row of minute 0, with durations in whole units.
     pub(in crate::history::timeline) fn any_minute() -> impl Strategy<Value = Minute> {
-        let counts = prop::array::uniform9(0..4_u32);
+        let counts = prop::array::uniform11(0..4_u32);
         let units = || (0..100_000_u64).prop_map(duration);
         let phases = (0..9_u32, prop::array::uniform6(units()));
         let causes = prop::collection::btree_map("[a-z-]{1,9}", 1..9_u32, 0..3);
@@ -165,8 +173,19 @@ pub(super) mod tests {
         let durations = prop::collection::vec(units(), 0..9);
         (counts, phases, causes, prop::array::uniform3(0..3_u32), slowest, failed, durations).prop_map(
             |(counts, (calls, sums), causes, stalls, slowest, failed_calls, added)| {
-                let [successes, failures, timeouts, errors, discarded, unknown, not_sent, slow, late] =
-                    counts;
+                let [
+                    successes,
+                    failures,
+                    timeouts,
+                    errors,
+                    discarded,
+                    unknown,
+                    not_sent,
+                    slow,
+                    late,
+                    failures_after_success,
+                    large_outputs,
+                ] = counts;
                 let mut durations = Durations::default();
                 for duration in added {
                     durations.add(duration);
@@ -184,6 +203,8 @@ pub(super) mod tests {
                     not_sent,
                     slow,
                     late,
+                    failures_after_success,
+                    large_outputs,
                     durations,
                     phases,
                     causes,
@@ -210,7 +231,7 @@ pub(super) mod tests {
         minute.durations.add(Duration::from_millis(90));
         assert_eq!(serde_json::to_string(&ResultRow { series: 7, minute }).unwrap(), "[7,6,[26,1]]");
         let longer: ResultRow =
-            serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,1,\"new\"]").unwrap();
+            serde_json::from_str("[7,6,[],null,null,0,0,0,[],{},[0,0,0],0,0,0,2,1,1,1,\"new\"]").unwrap();
         assert_eq!((longer.series, longer.minute.successes, longer.minute.discarded), (7, 6, 2));
     }
 }

@@ -13,8 +13,8 @@ pub(super) fn write(page: &mut Page, report: &Report, max_rows: usize) {
     page.markup("<section aria-labelledby=\"calls\">\n<h2 id=\"calls\">Slowest kept calls</h2>\n");
     page.markup(
         "<p>probeshim keeps some of the slow and failed ExecSyncs: of each probe and minute the first failed and the \
-         slowest one, and at most 16 each time it writes results. These are the slowest of those that it kept; \
-         others may have been slower.</p>\n",
+         slowest one, and at most 16 each time it writes results. This is the slowest kept one of each probe; others \
+         may have been slower.</p>\n",
     );
     if report.slowest_calls.is_empty() {
         page.markup("<p class=\"fine\">No slow or failed ExecSync was kept in this period.</p>\n");
@@ -25,12 +25,16 @@ pub(super) fn write(page: &mut Page, report: &Report, max_rows: usize) {
     page.markup("</section>\n");
 }
 
-fn one(page: &mut Page, SlowCall { call, sentences }: &SlowCall) {
+fn one(page: &mut Page, SlowCall { call, sentences, similar }: &SlowCall) {
     page.markup("<article class=\"call\" id=\"call-").text(call.id).markup("\"><h3>");
     page.text(format_args!("{} · call {} · ", format::milliseconds(call.duration_ms), call.id));
     page.name(&subject(call)).markup("</h3>\n");
     page.markup("<p class=\"about minor\"><span>").text(time(&call.start)).markup("</span> <span>");
-    page.text(outcome(call)).markup("</span></p>\n");
+    page.text(outcome(call)).markup("</span>");
+    if *similar > 0 {
+        page.markup(" <span>").text(format_args!("{similar} more like this")).markup("</span>");
+    }
+    page.markup("</p>\n");
     if let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) {
         phases::write(page, "Phases", &phases.named());
     }

@@ -81,8 +81,17 @@ function missingNames({ namedContainers, unnamedContainers, remedy }) {
   return [element('p', { class: 'notice' }, element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', name(remedy)] : '', '.')];
 }
 
+// Returns the last changes of a period as events, the most recent first. Kills come before others,
+// so that none is hidden by its restart.
+function lastOf(lifecycle) {
+  const last = (events, count) => (count > 0 ? events.slice(-count) : []);
+  const kills = last(lifecycle.filter(isKill), lastChanges);
+  const others = last(lifecycle.filter((event) => !isKill(event)), lastChanges - kills.length);
+  return [...kills.reverse(), ...others.reverse()];
+}
+
 function recent(query, events) {
-  if (events.length === 0) return element('p', { class: 'minor' }, 'Nothing has changed since the page was opened.');
+  if (events.length === 0) return element('p', { class: 'minor' }, 'Nothing has changed in this period.');
   return element('ol', { class: 'changes' }, events.map((event) =>
     element('li', { class: isKill(event) ? 'bad' : null },
       element('time', { datetime: event.time }, time(event.time)), ' ',
@@ -99,6 +108,7 @@ function slowest(query, calls) {
     return element('article', null,
       element('h3', null, element('a', { href: callAddress(query, call.id) }, `Call ${call.id}`), ` ${duration(call.durationMs)} `, name(pod), ' ', call.container ? name(call.container.name ?? '') : null, ' ', element('b', null, call.exec?.probe?.type ?? 'unknown')),
       explained.call.exec?.phases ? phaseBar(explained.call.exec.phases) : null,
+      explained.similar > 0 ? element('p', { class: 'minor' }, element('a', { href: address({ view: 'calls', ...selection(query), namespace: call.pod?.namespace, pod: call.pod?.name, method: 'ExecSync', slowest: 50 }) }, `${number(explained.similar)} more like this`)) : null,
       element('details', { 'data-key': call.id }, element('summary', null, 'Explanation'), sentencesOf(explained)));
   });
 }
@@ -178,10 +188,11 @@ export class OverviewPage {
         part(null, gapTexts, ({ gaps }) => gaps)),
       section('latency', 'Latency', command('report'), part(null, (value) => latency({ latency: value }, query), (value) => value.latency)),
       section('slowest', 'Slowest calls', commandLine('calls', { ...common(currentQuery()), method: 'ExecSync', slowest: 12 }, admin),
-        element('p', { class: 'minor' }, 'The slowest of the slow and failed ExecSyncs that are kept, at most 16 per minute and three per container.'),
+        element('p', { class: 'minor' }, 'The slowest of the slow and failed ExecSyncs of each probe that are kept; others may have been slower.'),
         part(null, (calls) => slowest(query, calls), ({ slowestCalls }) => slowestCalls)),
       section('node', 'Node', commandLine('status', {}, admin), part(null, node, ({ node: facts, version, probeNames }) => ({ node: facts, version, probeNames }))));
-    this.changes.update([]);
+    this.recent = lastOf(view.lifecycle);
+    this.changes.update(this.recent);
   }
 
   // Adds results. Returns whether the view must be loaded again.

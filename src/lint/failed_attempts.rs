@@ -1,0 +1,159 @@
+//! How the attempts of a probe failed, in a sentence with their output.
+
+use std::collections::BTreeMap;
+
+use super::facts::{PeriodFacts, ProbeFacts, has_verdict, ids};
+use crate::events::reason;
+use crate::execsync::{CallRecord, ExecVerdict};
+use crate::terminal::format::{counted, duration};
+
+/// Maximum number of characters of the output that is quoted.
+const MAX_OUTPUT: usize = 200;
+
+/// Number of exit codes that are named.
+const MAX_CODES: usize = 3;
+
+/// How the attempts of a probe failed.
+#[derive(Debug)]
+pub(super) struct FailedAttempts {
+    /// The failures as part of a sentence: `21 of 42 attempts exited with 1: "cat: …"`.
+    pub(super) text: String,
+    /// The first line of the most frequent output.
+    pub(super) output: Option<String>,
+    /// Whether most of the failures are because of the timeout.
+    pub(super) is_timeout: bool,
+    /// Ids of some of the failed calls.
+    pub(super) calls: Vec<u64>,
+}
+
+impl FailedAttempts {
+    /// Returns how the attempts of a probe failed; `None` if none is counted.
+    pub(super) fn new(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<Self> {
+        let total = &probe.attempts.total;
+        let (failures, timeouts, all) = (total.failures, total.timeouts, total.attempts());
+        let with = |verdict| {
+            let is_it = move |call: &&CallRecord| has_verdict(call, verdict);
+            probe.attempts.calls.iter().copied().filter(is_it).collect::<Vec<_>>()
+        };
+        let (failed, timed_out) = (with(ExecVerdict::Failure), with(ExecVerdict::TimedOut));
+        let mut parts = Vec::new();
+        let output = most_frequent_output(&failed).or_else(|| event_output(facts, probe, "failed"));
+        let attempts = |part: u32| format!("{part} of {}", counted(all, "attempt"));
+        if failures > 0 {
+            let quoted = output.as_ref().map(|output| format!(": {output:?}")).unwrap_or_default();
+            parts.push(format!("{} {}{quoted}", attempts(failures), how(&failed)));
+        }
+        if timeouts > 0 {
+            let because = probe.series.timeout.map(|timeout| format!(" of {}", duration(timeout)));
+            let because = because.unwrap_or_default();
+            let is_only = parts.is_empty();
+            let number = if is_only { attempts(timeouts) } else { timeouts.to_string() };
+            parts.insert(0, format!("{number} failed because of the timeout{because}"));
+            if !is_only {
+                parts.reverse();
+            }
+        }
+        let is_timeout = timeouts > failures;
+        let calls = if is_timeout { ids(&timed_out) } else { ids(&failed) };
+        let calls = if calls.is_empty() { total.failed_calls.clone() } else { calls };
+        let text = if let [failed, late] = &parts[..] {
+            // The quoted output ends the sentence.
+            format!("{late}, and {failed}")
+        } else {
+            parts.pop()?
+        };
+        Some(Self { text, output, is_timeout, calls })
+    }
+}
+
+/// Returns the exit codes of calls as a verb with its object.
+fn how(calls: &[&CallRecord]) -> String {
+    let mut codes: BTreeMap<i32, u32> = BTreeMap::new();
+    for code in calls.iter().filter_map(|call| Some(call.call.exec.as_deref()?.result?.exit_code)) {
+        *codes.entry(code).or_default() += 1;
+    }
+    let codes: Vec<String> = codes.keys().map(ToString::to_string).collect();
+    match &codes[..] {
+        [] => "failed".to_owned(),
+        [only] => format!("exited with {only}"),
+        [first @ .., last] if codes.len() <= MAX_CODES => {
+            format!("exited with {} or {last}", first.join(", "))
+        }
+        _ => "exited with several codes".to_owned(),
+    }
+}
+
+/// Returns the first line of the output that most calls have.
+fn most_frequent_output(calls: &[&CallRecord]) -> Option<String> {
+    let mut outputs: BTreeMap<String, u32> = BTreeMap::new();
+    let outputs_of_calls = calls.iter().filter_map(|call| call.call.exec.as_deref()?.output.as_deref());
+    for line in outputs_of_calls.filter_map(first_line) {
+        *outputs.entry(line).or_default() += 1;
+    }
+    outputs.into_iter().max_by_key(|(_, count)| *count).map(|(line, _)| line)
+}
+
+/// Returns the first line of the last failure of the probe that an event reports with a verb: the
+/// output, or the error of a handler that is no command.
+pub(super) fn event_output(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, verb: &str) -> Option<String> {
+    let container = probe.attempts.subject.clone().into_container();
+    let types: Vec<String> =
+        probe.series.probe.split(" or ").map(|name| format!("{name} probe {verb}")).collect();
+    let is_it =
+        |message: &str| types.iter().any(|text| message.to_ascii_lowercase().starts_with(text.as_str()));
+    let events = facts.period.events.iter().rev();
+    let mut unhealthy = events.filter(|event| event.reason == reason::UNHEALTHY && is_it(&event.message));
+    let event = unhealthy.find(|event| super::LintSubject::for_event(event) == container)?;
+    first_line(event.message.split_once(": ")?.1)
+}
+
+fn first_line(output: &str) -> Option<String> {
+    let line = output.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let mut shown: String = line.chars().take(MAX_OUTPUT).collect();
+    if shown.len() < line.len() {
+        shown.push('…');
+    }
+    Some(shown)
+}
+
+/// Returns the remedy for a handler that is no command, by its error; otherwise that for a command.
+pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str {
+    let error = error.unwrap_or_default();
+    let has = |text: &str| error.to_ascii_lowercase().contains(text);
+    let is_network = ["httpGet ", "tcpSocket ", "grpc "].iter().any(|name| handler.starts_with(name));
+    match () {
+        () if !is_network && error.is_empty() => {
+            "Find out why the command fails by running it in the container"
+        }
+        () if !is_network => "Correct what the output names",
+        () if has("connection refused") => {
+            "Let the application listen on this port and on all addresses of the pod, or correct the port of the probe"
+        }
+        () if has("server gave http response to https client") => {
+            "Set the scheme of the probe to HTTP: the port has no TLS"
+        }
+        () if has("http request to an https server") || has("malformed http response") => {
+            "Set the scheme of the probe to HTTPS: the port expects TLS"
+        }
+        () if has("statuscode: 404") => "Correct the path of the probe: the server does not know it",
+        () if has("statuscode: 401") || has("statuscode: 403") => {
+            "Let the server answer the path of the probe without a login"
+        }
+        () if has("statuscode: 400") || has("statuscode: 421") => {
+            "Set the header Host in httpHeaders of the probe: the server refuses the address of the pod as a host"
+        }
+        () if has("statuscode: 5") => {
+            "Look in the log of the application: its server reports an error of its own"
+        }
+        () if has("unknown service") || has("unimplemented") => {
+            "Let the server implement the gRPC health service, or correct the service of the probe"
+        }
+        () if has("no such host") || has("redirect") => {
+            "Let the server answer itself, without a redirect to another host"
+        }
+        () if has("no route to host") || has("i/o timeout") => {
+            "Look for a network policy or firewall between the node and the pod"
+        }
+        () => "Correct what the error names",
+    }
+}

@@ -1,0 +1,159 @@
+//! Lints about probes that fail without a kill, and about readiness that flaps.
+
+use std::time::Duration;
+
+use super::facts::{Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, part};
+use super::failed_attempts::{FailedAttempts, handler_remedy};
+use super::finding::{LintFinding, Severity};
+use super::lifetimes::{Lifetimes, span};
+use crate::execsync::CallRecord;
+use crate::history::timeline::Prober;
+use crate::terminal::format::{counted, duration, size};
+
+/// Name of the lint about probes that fail.
+pub(super) const FAILURES: &str = "failures";
+
+/// Name of the lint about readiness that flaps.
+pub(super) const FLAPPING: &str = "flapping";
+
+/// Minimum number of losses of readiness.
+const MIN_LOSSES: usize = 3;
+
+/// Time without any success after which a probe is not just waiting for its application.
+const START_TIME: Duration = Duration::from_secs(30);
+
+/// Returns the findings about failures.
+pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    let failures = facts.probes.iter().filter_map(|probe| failures(facts, probe));
+    let flapping = facts.lifetimes.iter().filter_map(|container| flapping(facts, container));
+    flapping.chain(failures).chain(facts.probes.iter().filter_map(large_output)).collect()
+}
+
+/// Commands write more output than a kubelet keeps.
+fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let total = &probe.attempts.total;
+    let (large, all) = (total.large_outputs, total.attempts());
+    let bytes = |call: &&CallRecord| {
+        let result = call.call.exec.as_deref()?.result?;
+        Some(result.stdout_bytes.saturating_add(result.stderr_bytes))
+    };
+    let largest = probe.attempts.calls.iter().filter_map(bytes).max();
+    (probe.is_probe() && large >= MIN_AFFECTED).then(|| LintFinding {
+        lint: "large-output",
+        severity: Severity::Warning,
+        subject: probe.attempts.subject.clone(),
+        sentence: format!(
+            "The command wrote more than 10 KiB of output in {}: a kubelet reads no more, and the runtime moves all of it \
+             each time.",
+            part(large, all, "attempts")
+        ),
+        evidence: largest
+            .map(|bytes| {
+                let bytes = size(u64::try_from(bytes).unwrap_or(u64::MAX));
+                format!("The largest output of the calls that are kept had {bytes}; a response of 16 MiB is refused.")
+            })
+            .into_iter()
+            .collect(),
+        remedy: "Redirect the output of the command to /dev/null, or let it print one line.".to_owned(),
+        affected: large,
+        calls: Vec::new(),
+    })
+}
+
+/// Attempts failed, not only until the application was up.
+fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let total = &probe.attempts.total;
+    if !probe.has_kubelet_rules() || total.failures == 0 {
+        return None;
+    }
+    let failed = total.failures.saturating_add(total.timeouts);
+    let later = total.failures_after_success;
+    let never = total.successes == 0;
+    let is_starting = never && failed < MIN_ATTEMPTS && tried(&probe.attempts) < START_TIME;
+    if is_starting || failed < MIN_AFFECTED || (!never && later < MIN_AFFECTED) {
+        return None;
+    }
+    let how = FailedAttempts::new(facts, probe)?;
+    let consequence = match probe.series.probe.as_str() {
+        "readiness" if never => ": the container has never been ready",
+        "startup" if never => ": the other probes have not begun",
+        _ if never => ": the probe has never succeeded",
+        _ => "",
+    };
+    let sentence = if consequence.is_empty() {
+        format!("The probe succeeds and fails by turns; {}.", how.text)
+    } else {
+        format!("All attempts failed{consequence}; {}.", how.text)
+    };
+    Some(LintFinding {
+        lint: FAILURES,
+        severity: if never { Severity::Error } else { Severity::Warning },
+        subject: probe.attempts.subject.clone(),
+        sentence,
+        evidence: (!never)
+            .then(|| format!("{} came after a success.", part(later, failed, "failures")))
+            .into_iter()
+            .collect(),
+        remedy: remedy(probe, &how),
+        affected: failed,
+        calls: how.calls,
+    })
+}
+
+/// The container changed between ready and not ready.
+fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFinding> {
+    let losses = &container.not_ready;
+    if losses.len() < MIN_LOSSES {
+        return None;
+    }
+    let is_it = |probe: &&ProbeFacts<'_>| {
+        probe.series.probe.split(" or ").any(|probe| probe == "readiness")
+            && probe.attempts.subject.clone().into_container() == container.subject
+    };
+    let rank =
+        |probe: &&ProbeFacts<'_>| (probe.series.prober == Prober::Kubelet, probe.attempts.total.failed());
+    let probe = facts.probes.iter().filter(is_it).max_by_key(rank);
+    let how = probe.and_then(|probe| FailedAttempts::new(facts, probe));
+    let length = span(losses.iter().copied());
+    let hours = length.as_secs_f64() / 3600.0;
+    let rate = f64::from(count(losses) - 1) / hours.max(f64::MIN_POSITIVE);
+    let mut sentence = format!(
+        "The container lost its readiness {} in {} (about {rate:.0} per hour)",
+        counted(count(losses), "time"),
+        duration(length)
+    );
+    if let Some(how) = &how {
+        sentence += &format!("; {}", how.text);
+    }
+    sentence.push('.');
+    let threshold = probe.and_then(|probe| probe.series.failure_threshold);
+    let raise = threshold.map(|now| format!(" (now {now})")).unwrap_or_default();
+    let fix = probe.zip(how.as_ref()).map_or_else(
+        || "Find out why the readiness probe fails.".to_owned(),
+        |(probe, how)| remedy(probe, how),
+    );
+    Some(LintFinding {
+        lint: FLAPPING,
+        severity: Severity::Warning,
+        subject: probe.map_or_else(|| container.subject.clone(), |probe| probe.attempts.subject.clone()),
+        sentence,
+        evidence: vec!["A container gets no traffic while it is not ready.".to_owned()],
+        remedy: format!("{fix} A higher failureThreshold{raise} hides short failures from the traffic."),
+        affected: count(losses),
+        calls: how.map(|how| how.calls).unwrap_or_default(),
+    })
+}
+
+/// Returns the time from the first to the last of the calls that are kept.
+fn tried(attempts: &Attempts<'_>) -> Duration {
+    span(attempts.calls.iter().map(|record| record.call.start))
+}
+
+fn remedy(probe: &ProbeFacts<'_>, how: &FailedAttempts) -> String {
+    if how.is_timeout {
+        let now =
+            probe.series.timeout.map(|timeout| format!(" (now {})", timeout.as_secs())).unwrap_or_default();
+        return format!("Make the handler faster, or raise timeoutSeconds{now}.");
+    }
+    format!("{}.", handler_remedy(&probe.series.handler, how.output.as_deref()))
+}

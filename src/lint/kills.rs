@@ -1,0 +1,324 @@
+//! Lints about containers that were killed because of a probe.
+
+use std::time::Duration;
+
+use super::facts::{PeriodFacts, ProbeFacts};
+use super::failed_attempts::{FailedAttempts, handler_remedy};
+use super::finding::{LintFinding, LintSubject, Severity};
+use super::lifetimes::{Lifetimes, ProbeKill, span};
+use crate::history::timeline::Prober;
+use crate::terminal::format::{counted, duration};
+
+/// Name of the lint about kills of containers whose probe had succeeded.
+pub(super) const KILLS: &str = "kills";
+
+/// Name of the lint about kills of containers whose probe had never succeeded.
+pub(super) const KILLED_AT_START: &str = "killed-at-start";
+
+/// Period of a probe that does not set one.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
+
+/// Failure threshold of a probe that does not set one.
+const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
+
+/// Factor by which the time for the start exceeds the longest time that a container had.
+const STARTUP_FACTOR: u32 = 2;
+
+/// Returns the findings about kills: one for each probe.
+pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    facts.lifetimes.iter().flat_map(|container| killed(facts, container)).collect()
+}
+
+/// Returns the findings about the kills of a container.
+fn killed(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Vec<LintFinding> {
+    let mut groups: Vec<(&ProbeKill, Vec<&ProbeKill>)> = Vec::new();
+    for kill in &container.kills {
+        let is_same = |first: &ProbeKill| (&first.probe, &first.command) == (&kill.probe, &kill.command);
+        match groups.iter_mut().find(|(first, _)| is_same(first)) {
+            Some((_, kills)) => kills.push(kill),
+            None => groups.push((kill, vec![kill])),
+        }
+    }
+    let finding = |(first, kills): (&ProbeKill, Vec<&ProbeKill>)| {
+        let made: Vec<&ProbeKill> = kills.iter().copied().filter(|kill| kill.is_made).collect();
+        // Kills that another mode would have made are of interest if none was made.
+        let kills = if made.is_empty() { kills } else { made };
+        KillGroup { facts, container, probe: probe(facts, container, first), first, kills }.finding()
+    };
+    groups.into_iter().map(finding).collect()
+}
+
+/// Returns the probe that killed a container, as far as its attempts were observed.
+fn probe<'a>(
+    facts: &'a PeriodFacts<'a>,
+    container: &Lifetimes,
+    kill: &ProbeKill,
+) -> Option<&'a ProbeFacts<'a>> {
+    let is_it = |probe: &&ProbeFacts<'_>| {
+        let series = probe.series;
+        let is_named = |name: &str| series.probe.split(" or ").any(|probe| probe == name);
+        let is_command = || kill.command.as_ref().is_some_and(|command| *command == series.handler);
+        probe.attempts.subject.clone().into_container() == container.subject
+            && kill.probe.as_deref().map_or_else(is_command, is_named)
+    };
+    let failed =
+        |probe: &&ProbeFacts<'_>| (probe.series.prober == Prober::Kubelet, probe.attempts.total.failed());
+    facts.probes.iter().filter(is_it).max_by_key(failed)
+}
+
+/// Kills of a container because of one probe.
+struct KillGroup<'a> {
+    facts: &'a PeriodFacts<'a>,
+    container: &'a Lifetimes,
+    probe: Option<&'a ProbeFacts<'a>>,
+    first: &'a ProbeKill,
+    kills: Vec<&'a ProbeKill>,
+}
+
+impl KillGroup<'_> {
+    fn finding(&self) -> LintFinding {
+        let failed = self.probe.and_then(|probe| FailedAttempts::new(self.facts, probe));
+        let at_start = self.is_at_start();
+        let is_made = self.first.is_made || self.kills.iter().any(|kill| kill.is_made);
+        let subject = match self.probe {
+            Some(probe) => probe.attempts.subject.clone(),
+            None => LintSubject { probe: self.first.probe.clone(), ..self.container.subject.clone() },
+        };
+        let mut sentence = self.how_often(is_made, at_start);
+        if let Some(failed) = &failed {
+            sentence += &format!("; {}", failed.text);
+        }
+        sentence.push('.');
+        LintFinding {
+            lint: if at_start { KILLED_AT_START } else { KILLS },
+            severity: if is_made { Severity::Error } else { Severity::Warning },
+            subject,
+            sentence,
+            evidence: [self.lifetimes(), self.settings()].into_iter().flatten().collect(),
+            remedy: if at_start {
+                self.startup_remedy(failed.as_ref())
+            } else {
+                self.remedy(failed.as_ref())
+            },
+            affected: u32::try_from(self.kills.len()).unwrap_or(u32::MAX),
+            calls: failed.map(|failed| failed.calls).unwrap_or_default(),
+        }
+    }
+
+    fn how_often(&self, is_made: bool, at_start: bool) -> String {
+        let count = u32::try_from(self.kills.len()).unwrap_or(u32::MAX);
+        let killed = if is_made { "killed" } else { "would have killed" };
+        let times = match count {
+            1 => "once".to_owned(),
+            count => {
+                let span = span(self.kills.iter().map(|kill| kill.time));
+                format!("{} in {}", counted(count, "time"), duration(span))
+            }
+        };
+        let before = match (at_start, count) {
+            (false, _) => "",
+            (true, 1) => ", before the probe had ever succeeded",
+            (true, _) => ", each time before the probe had succeeded",
+        };
+        format!("The probe {killed} the container {times}{before}")
+    }
+
+    /// Returns whether each kill came before the first success of the probe, and nothing says that
+    /// the application was up: its readiness probe, or a program that is missing.
+    fn is_at_start(&self) -> bool {
+        let succeeded = self.probe.map(|probe| probe.attempts.total.successes);
+        let never = |kill: &&ProbeKill| match kill.has_succeeded {
+            Some(has_succeeded) => !has_succeeded,
+            None => succeeded == Some(0),
+        };
+        let was_up = self.facts.probes.iter().any(|other| {
+            let is_other = self.probe.is_none_or(|probe| !std::ptr::eq(probe, other));
+            is_other
+                && other.attempts.subject.clone().into_container() == self.container.subject
+                && other.is_probe()
+                && other.attempts.total.successes > 0
+        });
+        let cannot_start = self.probe.is_some_and(|probe| super::errors::cannot_start(probe));
+        self.kills.iter().all(never) && !was_up && !cannot_start
+    }
+
+    fn lifetimes(&self) -> Option<String> {
+        let known = || self.kills.iter().filter_map(|kill| kill.lifetime);
+        let (shortest, longest) = (known().min()?, known().max()?);
+        let (shortest, longest) = (duration(shortest), duration(longest));
+        let time = if shortest == longest { longest } else { format!("{shortest} to {longest}") };
+        Some(format!("The container was killed {time} after its start."))
+    }
+
+    fn settings(&self) -> Option<String> {
+        let series = self.probe?.series;
+        let seconds =
+            |name: &str, time: Option<Duration>| time.map(|time| format!("{name} {}", time.as_secs()));
+        let settings = [
+            series.failure_threshold.map(|threshold| format!("failureThreshold {threshold}")),
+            seconds("periodSeconds", series.period),
+            seconds("timeoutSeconds", series.timeout),
+        ];
+        let settings: Vec<String> = settings.into_iter().flatten().collect();
+        (!settings.is_empty())
+            .then(|| format!("The probe is {}, with {}.", series.handler, settings.join(", ")))
+    }
+
+    /// Returns the remedy for a container that had too little time to start, with numbers: at least
+    /// twice the time that it had.
+    fn startup_remedy(&self, failed: Option<&FailedAttempts>) -> String {
+        let series = self.probe.map(|probe| probe.series);
+        let period =
+            series.and_then(|series| series.period).unwrap_or(DEFAULT_PERIOD).max(Duration::from_secs(1));
+        let had = self.kills.iter().filter_map(|kill| kill.lifetime).max();
+        let threshold =
+            series.and_then(|series| series.failure_threshold).unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+        let had = had.unwrap_or(period.saturating_mul(threshold));
+        let needed = had.saturating_mul(STARTUP_FACTOR);
+        let threshold = needed.as_secs_f64() / period.as_secs_f64();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small positive number"
+        )]
+        let threshold = threshold.ceil() as u64;
+        let period = period.as_secs();
+        let budget = threshold.saturating_mul(period);
+        let time = format!("{budget} s, at least twice the {} that it had", duration(had));
+        let otherwise = failed.zip(self.probe).map_or("Find out why the probe fails", |(failed, probe)| {
+            handler_remedy(&probe.series.handler, failed.output.as_deref())
+        });
+        let otherwise = format!("if it was up already, {}{}", otherwise[..1].to_lowercase(), &otherwise[1..]);
+        if self.first.probe.as_deref() == Some("startup") {
+            return format!(
+                "If the application needs longer to start, raise the failureThreshold of the startupProbe to \
+                 {threshold} with periodSeconds {period} ({time}); {otherwise}."
+            );
+        }
+        format!(
+            "If the application needs longer to start, add a startupProbe with the same handler, periodSeconds {period} \
+             and failureThreshold {threshold} ({time}); {otherwise}."
+        )
+    }
+
+    fn remedy(&self, failed: Option<&FailedAttempts>) -> String {
+        let threshold = self.probe.and_then(|probe| probe.series.failure_threshold);
+        let slow = failed.is_some_and(|failed| failed.is_timeout);
+        let cause = match failed.zip(self.probe) {
+            _ if slow => {
+                "See with `probeshim explain` where the time of a call went, and make the handler faster"
+            }
+            Some((failed, probe)) => handler_remedy(&probe.series.handler, failed.output.as_deref()),
+            None => "Find out why the probe fails",
+        };
+        let repeated = if self.kills.len() > 1 && !slow {
+            "; the probe failed again after each restart, so a restart does not help"
+        } else {
+            ""
+        };
+        let single = match threshold {
+            Some(1) => "; with failureThreshold 1 (now), a single failed attempt kills: 3 is the default",
+            _ => "",
+        };
+        format!("{cause}{repeated}{single}.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, only};
+    use super::*;
+    use crate::events::reason;
+
+    fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
+        only(super::lint, facts, lint)
+    }
+
+    fn killed(facts: Fixture, times: u64, details: &str) -> Fixture {
+        (0..times).fold(facts, |facts, cycle| {
+            let message = format!(
+                "Container main failed liveness probe, and the kubelet stopped it (3 failures in a row{details})"
+            );
+            facts
+                .event_at(60 * cycle, reason::CONTAINER_STARTED, "Started")
+                .event_at(60 * cycle + 30, reason::KILLING, &message)
+                .event_at(60 * cycle + 31, reason::CONTAINER_EXITED, "Exited with code 137 (Error)")
+        })
+    }
+
+    fn failing(count: u32) -> Fixture {
+        Fixture::new().attempts(21, 10).calls(count, 20, |call| {
+            call.exit(1);
+            call.exec.output = Some("cat: can't open '/tmp/healthy': No such file or directory\nmore".into());
+        })
+    }
+
+    #[test]
+    fn kills_are_counted_with_the_output_of_the_failed_attempts() {
+        assert_eq!(found(failing(21), KILLS), None);
+        let found = found(killed(failing(21), 7, ", 30.0s after its start"), KILLS).unwrap();
+        assert_eq!(
+            found.sentence,
+            "The probe killed the container 7 times in 6m00s; 21 of 42 attempts exited with 1: \"cat: can't open \
+             '/tmp/healthy': No such file or directory\"."
+        );
+        assert_eq!((found.severity, found.affected), (Severity::Error, 7));
+        assert_eq!(found.subject.text(), "shop/web-0 main liveness (kubelet)");
+        assert_eq!(
+            found.evidence,
+            [
+                "The container was killed 30.0s after its start.",
+                "The probe is check, with periodSeconds 10, timeoutSeconds 5."
+            ]
+        );
+        let expected = "Correct what the output names; the probe failed again after each restart, so a restart does not \
+                        help.";
+        assert_eq!((found.remedy.as_str(), found.calls.len()), (expected, 10));
+    }
+
+    #[test]
+    fn a_container_that_is_killed_before_it_is_up_needs_a_startup_probe_with_computed_numbers() {
+        let never = Fixture::new().calls(6, 20, |call| call.exit(1));
+        let found =
+            found(killed(never, 2, ", 31.5s after its start, no success before"), KILLED_AT_START).unwrap();
+        assert_eq!(
+            (found.sentence.as_str(), found.remedy.as_str()),
+            (
+                "The probe killed the container 2 times in 60.0s, each time before the probe had succeeded; 6 of 6 \
+                 attempts exited with 1.",
+                "If the application needs longer to start, add a startupProbe with the same handler, periodSeconds 10 and \
+                 failureThreshold 7 (70 s, at least twice the 31.5s that it had); if it was up already, find out \
+                 why the command fails by running it in the container."
+            )
+        );
+    }
+
+    #[test]
+    fn a_kill_of_a_container_that_was_ready_is_not_one_at_its_start() {
+        let ready =
+            Fixture::new().probe("readiness", |probe| probe.handler = "ready".to_owned()).attempts(9, 10);
+        let facts = ready.probe("liveness", |_| {}).calls(6, 20, |call| call.exit(1));
+        let facts = killed(facts, 2, ", 31.5s after its start, no success before");
+        let period = facts.build();
+        let found = super::lint(&PeriodFacts::new(&period));
+        assert_eq!(found.iter().map(|found| found.lint).collect::<Vec<_>>(), [KILLS]);
+    }
+
+    #[test]
+    fn kills_of_a_dry_run_are_a_warning() {
+        let message = "Container main failed liveness probe, will be restarted (not stopped: dry-run)";
+        let found = found(failing(3).event_at(5, reason::WOULD_KILL, message), KILLS).unwrap();
+        assert_eq!(found.severity, Severity::Warning);
+        assert!(found.sentence.starts_with("The probe would have killed the container once; "), "{found:?}");
+    }
+
+    #[test]
+    fn a_probe_of_an_unknown_type_is_found_by_its_command() {
+        let unknown = Fixture::new().probe("unknown", |_| {}).calls(3, 20, |call| call.exit(2));
+        let message =
+            "Container main failed a probe, and the kubelet stopped it (3 failures in a row): check";
+        let found = found(unknown.event_at(5, reason::KILLING, message), KILLS).unwrap();
+        let expected = "The probe killed the container once; 3 of 3 attempts exited with 2.";
+        assert_eq!((found.sentence.as_str(), found.subject.probe.as_deref()), (expected, Some("unknown")));
+    }
+}

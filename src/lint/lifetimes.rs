@@ -1,0 +1,206 @@
+//! Starts, kills and exits of the containers of a period, from its events.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use super::finding::LintSubject;
+use crate::events::reason;
+use crate::history::json::Event;
+use crate::kill::ObservedKill;
+
+/// Maximum time between two reports of the same start.
+const SAME_START: Duration = Duration::from_secs(3);
+
+/// Reason of the runtime for an exit because of the memory limit.
+const OOM_KILLED: &str = "OOMKilled";
+
+/// Maximum number of occurrences of one event.
+const MAX_REPEATED: usize = 10_000;
+
+/// Starts, kills and exits of a container of a pod, over all restarts.
+#[derive(Clone, Debug)]
+pub(super) struct Lifetimes {
+    /// The container.
+    pub(super) subject: LintSubject,
+    /// Kills because of probes, in order.
+    pub(super) kills: Vec<ProbeKill>,
+    /// Stops by a kubelet for another reason, while the pod continued.
+    pub(super) other_stops: Vec<SystemTime>,
+    /// Exits without a stop, in order.
+    pub(super) exits: Vec<OwnExit>,
+    /// Stops for which the preStop hook had used up the grace period.
+    pub(super) unfinished_hooks: Vec<String>,
+    /// Losses of readiness because of the readiness probe.
+    pub(super) not_ready: Vec<SystemTime>,
+    /// Starts, in order.
+    pub(super) starts: Vec<SystemTime>,
+}
+
+/// A kill because of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ProbeKill {
+    /// Time of the stop.
+    pub(super) time: SystemTime,
+    /// Type of the probe, if it is known.
+    pub(super) probe: Option<String>,
+    /// Command of a probe whose type is unknown.
+    pub(super) command: Option<String>,
+    /// Time from the start of the container to the kill, if the start is known.
+    pub(super) lifetime: Option<Duration>,
+    /// Whether the probe had succeeded in this container, if that is known.
+    pub(super) has_succeeded: Option<bool>,
+    /// Whether the container was stopped. Another enforcement mode would have stopped it.
+    pub(super) is_made: bool,
+}
+
+/// An exit of a container that no client had stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OwnExit {
+    /// Time of the exit.
+    pub(super) time: SystemTime,
+    /// Exit code, if it is known.
+    pub(super) code: Option<i32>,
+    /// Whether the kernel killed the container for lack of memory.
+    pub(super) is_out_of_memory: bool,
+    /// Time from the start of the container to the exit, if the start is known.
+    pub(super) lifetime: Option<Duration>,
+    /// Time from the exit to the next start, if there was one.
+    pub(super) back_off: Option<Duration>,
+}
+
+/// What is known about the running container while events are read.
+#[derive(Default)]
+struct Running {
+    started: Option<SystemTime>,
+    is_stopped: bool,
+    is_out_of_memory: bool,
+}
+
+/// Returns the starts, kills and exits of each container. `events` are in order of time.
+pub(super) fn lifetimes(events: &[Event]) -> Vec<Lifetimes> {
+    let mut containers: Vec<(Lifetimes, Running)> = Vec::new();
+    for event in events.iter().filter(|event| event.container.is_some()) {
+        let subject = LintSubject::for_event(event);
+        let known = containers.iter().position(|(known, _)| known.subject == subject);
+        let index = known.unwrap_or_else(|| {
+            containers.push((Lifetimes::new(subject), Running::default()));
+            containers.len() - 1
+        });
+        if let Ok(time) = event.time.parse::<Timestamp>() {
+            let (lifetimes, running) = &mut containers[index];
+            lifetimes.add(event, time.into(), running);
+        }
+    }
+    containers.into_iter().map(|(lifetimes, _)| lifetimes).collect()
+}
+
+impl Lifetimes {
+    fn new(subject: LintSubject) -> Self {
+        Self {
+            subject,
+            kills: Vec::new(),
+            other_stops: Vec::new(),
+            exits: Vec::new(),
+            unfinished_hooks: Vec::new(),
+            not_ready: Vec::new(),
+            starts: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, event: &Event, time: SystemTime, running: &mut Running) {
+        let message = event.message.as_str();
+        match event.reason.as_str() {
+            reason::STARTED | reason::CONTAINER_STARTED => self.start(time, running),
+            reason::KILLING | reason::KILL_PREDICTED | reason::KILL_UNPREDICTED => {
+                running.is_stopped = true;
+                if let Some(kill) = ProbeKill::new(message, time, running, true) {
+                    self.kills.push(kill);
+                } else if event.reason == reason::KILL_UNPREDICTED
+                    || ObservedKill::is_without_failure(message)
+                {
+                    self.other_stops.push(time);
+                }
+            }
+            reason::WOULD_KILL => {
+                let kill = |time| ProbeKill::new(message, time, running, false);
+                self.kills.extend(occurrences(event, time).filter_map(kill));
+            }
+            reason::CONTAINER_OUT_OF_MEMORY => running.is_out_of_memory = true,
+            reason::CONTAINER_EXITED => self.exit(message, time, running),
+            reason::FAILED_PRE_STOP_HOOK if message.contains("not completed in grace period") => {
+                self.unfinished_hooks.push(message.to_owned());
+            }
+            reason::CONTAINER_NOT_READY => self.not_ready.extend(occurrences(event, time)),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, time: SystemTime, running: &mut Running) {
+        let before = running.started.and_then(|started| time.duration_since(started).ok());
+        if !running.is_stopped
+            && before.is_some_and(|before| before < SAME_START)
+            && running.has_no_exit(self)
+        {
+            return;
+        }
+        if let Some(last) = self.exits.last_mut().filter(|exit| exit.back_off.is_none()) {
+            last.back_off = time.duration_since(last.time).ok();
+        }
+        self.starts.push(time);
+        *running = Running { started: Some(time), ..Running::default() };
+    }
+
+    fn exit(&mut self, message: &str, time: SystemTime, running: &mut Running) {
+        let text = message.strip_prefix("Exited with code ");
+        let code = text.and_then(|text| text.split(' ').next()?.parse().ok());
+        // The runtime does not know how the container ended: it was restarted, or the node.
+        if running.is_stopped || message.ends_with("(Unknown)") {
+            return;
+        }
+        self.exits.push(OwnExit {
+            time,
+            code,
+            is_out_of_memory: running.is_out_of_memory || message.contains(OOM_KILLED),
+            lifetime: running.started.and_then(|started| time.duration_since(started).ok()),
+            back_off: None,
+        });
+    }
+}
+
+impl Running {
+    /// Returns whether the container has not exited since its start.
+    fn has_no_exit(&self, lifetimes: &Lifetimes) -> bool {
+        lifetimes.exits.last().is_none_or(|exit| self.started.is_some_and(|started| exit.time < started))
+    }
+}
+
+impl ProbeKill {
+    fn new(message: &str, time: SystemTime, running: &Running, is_made: bool) -> Option<Self> {
+        let since_start = running.started.and_then(|started| time.duration_since(started).ok());
+        if let Some(ObservedKill { probe, command, lifetime, has_succeeded, .. }) =
+            ObservedKill::of_message(message)
+        {
+            let (lifetime, has_succeeded) = (lifetime.or(since_start), Some(has_succeeded));
+            return Some(Self { time, probe, command, lifetime, has_succeeded, is_made });
+        }
+        let is_it = |probe: &&str| message.contains(&format!("{probe} probe"));
+        let probe = ["liveness", "startup"].into_iter().find(is_it)?.to_owned();
+        let (probe, lifetime) = (Some(probe), since_start);
+        Some(Self { time, probe, command: None, lifetime, has_succeeded: None, is_made })
+    }
+}
+
+/// Returns the times of the occurrences of an event: only the first and the last time are known.
+fn occurrences(event: &Event, last: SystemTime) -> impl Iterator<Item = SystemTime> + use<> {
+    let first = event.first_time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+    let first = first.map_or(last, SystemTime::from);
+    let count = usize::try_from(event.count).unwrap_or(usize::MAX).clamp(1, MAX_REPEATED);
+    std::iter::repeat_n(first, count - 1).chain([last])
+}
+
+/// Returns the time from the first to the last of several times.
+pub(super) fn span(times: impl Iterator<Item = SystemTime> + Clone) -> Duration {
+    let (first, last) = (times.clone().min(), times.max());
+    first.zip(last).and_then(|(first, last)| last.duration_since(first).ok()).unwrap_or_default()
+}
