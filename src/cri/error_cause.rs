@@ -3,9 +3,20 @@
 /// Maximum length of a short cause, in characters.
 const MAX_CAUSE_CHARS: usize = 80;
 
+/// Text of gRPC if a response is larger than its sender or its receiver permits.
+pub const LARGE_MESSAGE: &str = "message larger than max";
+
+/// Cause if the working directory of a container does not exist.
+pub const NO_WORKING_DIRECTORY: &str = "no working directory";
+
+/// Texts of errors about a working directory that does not exist (runc: `finalizeNamespace`; crun:
+/// `libcrun_run_linux_container` and `libcrun_join_process`).
+const CHANGE_DIRECTORY: [&str; 3] = ["chdir to cwd", "chdir to `", "chdir `"];
+
 /// Causes that are searched in the whole message, because runtimes wrap them in different texts.
 /// The first that occurs is the cause.
-const KNOWN_CAUSES: [&str; 10] = [
+const KNOWN_CAUSES: [&str; 11] = [
+    LARGE_MESSAGE,
     "executable file not found",
     "permission denied",
     "no such file or directory",
@@ -51,6 +62,10 @@ pub fn error_cause(message: &str) -> &str {
 /// request or of the output of a command.
 #[must_use]
 pub fn known_cause(message: &str) -> Option<&'static str> {
+    let is_missing = message.to_ascii_lowercase().contains("no such file or directory");
+    if is_missing && CHANGE_DIRECTORY.iter().any(|text| message.contains(text)) {
+        return Some(NO_WORKING_DIRECTORY);
+    }
     KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause))
 }
 
@@ -79,6 +94,16 @@ mod tests {
                 "executable file not found",
             ),
             ("rpc error: code = Unavailable desc = transport: broken pipe", "broken pipe"),
+            (
+                "OCI runtime exec failed: exec failed: unable to start container process: chdir to cwd (\"/work\") set in config.json failed: no such file or directory: unknown",
+                NO_WORKING_DIRECTORY,
+            ),
+            (
+                "crun: chdir `/work`: No such file or directory: OCI runtime attempted to invoke a command",
+                NO_WORKING_DIRECTORY,
+            ),
+            ("chdir to cwd (\"/work\") set in config.json failed: permission denied", "permission denied"),
+            ("trying to send message larger than max (16777221 vs. 16777216)", LARGE_MESSAGE),
             ("failed to exec in container: something odd: unknown", "something odd"),
             ("rpc error: code = Internal desc = ", ""),
             ("rpc error: code = Unknown desc = : : ", ":"),

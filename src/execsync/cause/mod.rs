@@ -4,12 +4,14 @@
 mod command_end;
 pub(super) mod limits;
 pub mod name;
+mod not_executable;
 mod verdict;
 
 use std::time::Duration;
 
 pub(crate) use command_end::CRIO_TIMEOUT;
 pub use command_end::CommandEnd;
+pub(crate) use not_executable::ExecFailure;
 pub use verdict::ExecVerdict;
 pub(super) use verdict::is_kubelet_deadline;
 
@@ -131,7 +133,9 @@ impl Cause {
     /// Returns the causes for which a call was slow, or failed because of its command.
     fn from_command_end(call: &Call, exec: &ExecCall, analysis: &ExecAnalysis) -> Vec<Self> {
         match CommandEnd::from_call(call, exec, analysis.into()) {
-            CommandEnd::Exited(0) if call.ending == CallOutcome::Completed(Some(Code::OK)) => {
+            CommandEnd::Exited(0) | CommandEnd::Unknown
+                if call.ending == CallOutcome::Completed(Some(Code::OK)) =>
+            {
                 let is_slow = matches!(analysis.assessment, Assessment::Slow(_));
                 is_slow.then(|| Self::from_slow_call(analysis, None)).into_iter().collect()
             }
@@ -141,10 +145,6 @@ impl Cause {
             // A child that holds the output after the timeout does not change the result.
             CommandEnd::TimedOut | CommandEnd::Cancelled => {
                 vec![Self::from_slow_call(analysis, Some("run"))]
-            }
-            CommandEnd::Unknown if call.ending == CallOutcome::Completed(Some(Code::OK)) => {
-                let is_slow = matches!(analysis.assessment, Assessment::Slow(_));
-                is_slow.then(|| Self::from_slow_call(analysis, None)).into_iter().collect()
             }
             CommandEnd::Unknown => vec![Self::from_slow_call(analysis, None)],
         }

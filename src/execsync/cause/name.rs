@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Cause, ExecVerdict};
-use crate::cri::{Code, known_cause};
+use super::{Cause, ExecFailure, ExecVerdict};
+use crate::cri::{Code, LARGE_MESSAGE, NO_WORKING_DIRECTORY, known_cause};
 use crate::execsync::analysis::{CallRecord, ExecAnalysis, TimeoutMargin};
 use crate::execsync::phases::Phases;
 use crate::relay::CallOutcome;
@@ -12,6 +12,10 @@ use crate::relay::CallOutcome;
 pub const MISSING_PROGRAM: &str = "missing-program";
 /// The program of the command, or a program that a shell calls, cannot be executed.
 pub const NOT_EXECUTABLE: &str = "not-executable";
+/// The working directory of the container does not exist.
+pub const MISSING_DIRECTORY: &str = "missing-directory";
+/// The response was larger than a message may be, because of the output of the command.
+pub const LARGE_OUTPUT: &str = "large-output";
 /// So many ExecSyncs were in flight that the node had too little CPU for them.
 pub const PROBE_STORM: &str = "probe-storm";
 /// The client gave up after the timeout, and the command is not known to have exited.
@@ -68,6 +72,9 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
         }
         Cause::ExitCode(NOT_FOUND_CODE) => MISSING_PROGRAM,
         Cause::ExitCode(NOT_EXECUTABLE_CODE) => NOT_EXECUTABLE,
+        Cause::ExitCode(_) | Cause::Rejected(_) if ExecFailure::from_record(record).is_some() => {
+            NOT_EXECUTABLE
+        }
         Cause::Rejected(Code::UNAVAILABLE) => Cause::RuntimeLost.name(),
         Cause::Rejected(_) => rejection(record).unwrap_or_else(|| cause.name()),
         _ => cause.name(),
@@ -99,6 +106,8 @@ fn policy_name(policy: &str) -> &'static str {
 /// Returns the cause in the message of a runtime that rejected a call.
 fn rejection(record: &CallRecord) -> Option<&'static str> {
     match known_cause(record.call.message.as_deref()?)? {
+        NO_WORKING_DIRECTORY => Some(MISSING_DIRECTORY),
+        LARGE_MESSAGE => Some(LARGE_OUTPUT),
         "executable file not found" | "no such file or directory" => Some(MISSING_PROGRAM),
         "permission denied" | "exec format error" => Some(NOT_EXECUTABLE),
         "resource temporarily unavailable" => Some(Cause::PidsLimit.name()),
@@ -172,12 +181,19 @@ mod tests {
             ("exec: \"bash\": executable file not found in $PATH", MISSING_PROGRAM),
             ("exec: \"/bin/sh\": stat /bin/sh: no such file or directory", MISSING_PROGRAM),
             ("exec: \"/x\": permission denied", NOT_EXECUTABLE),
+            ("exec /x: no such file or directory", NOT_EXECUTABLE),
+            (
+                "chdir to cwd (\"/work\") set in config.json failed: no such file or directory",
+                MISSING_DIRECTORY,
+            ),
+            ("trying to send message larger than max (16777221 vs. 16777216)", LARGE_OUTPUT),
             ("fork: resource temporarily unavailable", "pids-limit"),
             ("something else", "rejected"),
         ] {
             let rejected = names(|call, exec, _| {
                 call.ending = CallOutcome::Completed(Some(Code(2)));
                 call.message = Some(message.into());
+                exec.command = vec!["/x".to_owned()];
                 exec.result = None;
             });
             assert_eq!(rejected, [name], "{message}");
@@ -186,6 +202,12 @@ mod tests {
             let result = Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
             assert_eq!(names(|_, exec, _| exec.result = result), [name]);
         }
+        let without_interpreter = names(|_, exec, _| {
+            exec.result = Some(ExecResult { exit_code: 1, stdout_bytes: 0, stderr_bytes: 0 });
+            exec.command = vec!["check".to_owned()];
+            exec.output = Some("exec /bin/check: no such file or directory".into());
+        });
+        assert_eq!(without_interpreter, [NOT_EXECUTABLE]);
     }
 
     #[test]

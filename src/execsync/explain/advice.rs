@@ -2,10 +2,10 @@
 
 use super::findings::has_waited;
 use super::{CallRecord, ExecAnalysis, ProbeMatch};
-use crate::cri::{Code, error_cause};
+use crate::cri::{Code, LARGE_MESSAGE, NO_WORKING_DIRECTORY, error_cause};
 use crate::execsync::analysis::TimeoutMargin;
-use crate::execsync::cause::Cause;
 use crate::execsync::cause::limits::cpu_limit;
+use crate::execsync::cause::{Cause, ExecFailure};
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format;
 
@@ -34,7 +34,7 @@ pub(super) fn advice(
     insight: &ExecAnalysis,
     causes: &[Cause],
 ) -> Option<String> {
-    let subject = Subject { call: &record.call, exec, insight };
+    let subject = Subject { call: &record.call, exec, insight, failure: ExecFailure::from_record(record) };
     if let Some(fault) = subject.call.marks.iter().flat_map(|marks| &marks.faults).next() {
         return Some(format!("What to do: `probeshim fault clear {}` ends the fault.", fault.name));
     }
@@ -47,6 +47,8 @@ struct Subject<'a> {
     call: &'a Call,
     exec: &'a ExecCall,
     insight: &'a ExecAnalysis,
+    /// Reason why the program of the command, which exists, cannot be executed.
+    failure: Option<ExecFailure>,
 }
 
 impl Subject<'_> {
@@ -110,12 +112,18 @@ impl Subject<'_> {
     fn advice_on_rejection(&self, code: Code) -> String {
         let (container, command) = (self.container(), self.command_name());
         let message = self.call.message.as_deref().unwrap_or_default();
-        let program = self.exec.command.first().filter(|program| !program.is_empty());
-        let program = program.map_or_else(
-            || "the program".to_owned(),
-            |program| format::command(std::slice::from_ref(program)),
-        );
+        let program = self.program();
+        if let Some(failure) = self.failure {
+            return self.advice_on_exec_failure(failure);
+        }
         match error_cause(message) {
+            NO_WORKING_DIRECTORY => format!(
+                "correct workingDir of {container}, or keep that directory: the runtime starts each command in it"
+            ),
+            LARGE_MESSAGE => format!(
+                "have {command} write less: its output made the runtime's response larger than a message may be \
+                 (16 MiB), and a kubelet uses only the first 10 KiB of the output"
+            ),
             "executable file not found" | "no such file or directory" => {
                 format!("correct {command}, or add {program} to the image of {container}")
             }
@@ -141,8 +149,25 @@ impl Subject<'_> {
         }
     }
 
+    /// Returns advice about a program that exists and cannot be executed.
+    fn advice_on_exec_failure(&self, failure: ExecFailure) -> String {
+        let (container, program) = (self.container(), self.program());
+        match failure {
+            ExecFailure::NoInterpreter => format!(
+                "add the interpreter that the first line of {program} names (`#!`), or the dynamic loader of that \
+                 program, to the image of {container}: {program} itself exists"
+            ),
+            ExecFailure::UnknownFormat => {
+                format!("replace {program}: it is built for another processor, or is a script without `#!`")
+            }
+        }
+    }
+
     fn advice_on_exit(&self, code: i32) -> String {
         let (container, command) = (self.container(), self.command_name());
+        if let Some(failure) = self.failure {
+            return self.advice_on_exec_failure(failure);
+        }
         match (code, self.exec.output.as_deref().map(str::trim)) {
             (NOT_FOUND, _) => {
                 format!("correct {command}, or add the program that it calls to the image of {container}")
@@ -192,6 +217,15 @@ impl Subject<'_> {
         let command = format::command(&self.exec.command);
         let is_short = command.len() <= MAX_COMMAND_BYTES && !command.contains(char::is_control);
         (is_short && !self.exec.truncated).then(|| format!("`{exec} {command}`"))
+    }
+
+    /// Returns the program of the command.
+    fn program(&self) -> String {
+        let program = self.exec.command.first().filter(|program| !program.is_empty());
+        program.map_or_else(
+            || "the program".to_owned(),
+            |program| format::command(std::slice::from_ref(program)),
+        )
     }
 
     fn container(&self) -> String {

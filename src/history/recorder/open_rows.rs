@@ -90,7 +90,8 @@ impl OpenRows {
         let number = Minute::number(attempt.ended);
         let series = ProbeSeries::of_attempt(attempt, redact);
         let verdict = (!attempt.is_discarded).then(|| attempt.verdict.into());
-        let is_after_success = self.is_failure_after_success(&series, attempt.container.id.as_deref(), verdict);
+        let is_after_success =
+            self.is_failure_after_success(&series, attempt.container.id.as_deref(), verdict);
         let Some(row) = self.row(&series, number) else { return };
         row.minute.add_attempt(attempt);
         row.minute.failures_after_success += u32::from(is_after_success);

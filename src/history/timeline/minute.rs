@@ -151,8 +151,8 @@ impl Minute {
             self.not_sent += 1;
             return;
         }
-        let is_after_success = record.is_late();
-        self.late += u32::from(is_after_success);
+        let is_late = record.is_late();
+        self.late += u32::from(is_late);
         self.slow += u32::from(is_late || matches!(analysis.assessment, Assessment::Slow(_)));
         if let Some(parts) = record.counted_phases() {
             self.phases.calls += 1;
