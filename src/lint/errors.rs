@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::commands::is_shell;
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
-use super::failed_attempts::event_output;
+use super::failed_attempts::{event_output, handler_remedy, output_sentence, too_slow};
 use super::finding::{LintFinding, Severity};
 use crate::cri::error_cause;
 use crate::execsync::{CallRecord, Cause, ExecVerdict, cause_name, cause_names};
@@ -61,16 +61,21 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
             ),
         )
     };
+    let refused = calls.iter().filter(|call| is_output_refused(call)).count();
+    if 2 * refused > calls.len() {
+        return Some(refused_output(probe, errors, has_result, &calls));
+    }
     Some(LintFinding {
         lint: "discarded-errors",
         severity,
         subject: attempts.subject.clone(),
         sentence,
         evidence: kinds(&calls).or_else(|| event_error(facts, probe)).into_iter().collect(),
-        remedy:
+        remedy: handler_error_remedy(facts, probe).unwrap_or_else(|| {
             "Remove the cause of the errors; `probeshim explain` names it for each call. The kubelet tries \
-                 three times before it discards an attempt."
-                .to_owned(),
+             three times before it discards an attempt."
+                .to_owned()
+        }),
         affected: errors,
         calls: if calls.is_empty() { total.failed_calls.clone() } else { ids(&calls) },
     })
@@ -126,7 +131,7 @@ fn not_started(
             "{sentence}: {} failed.",
             part(affected, probe.attempts.total.attempts(), "attempts")
         ),
-        evidence: kinds(&calls).into_iter().collect(),
+        evidence: [kinds(&calls), output_sentence(&calls)].into_iter().flatten().collect(),
         remedy,
         affected,
         calls: ids(&calls),
@@ -178,6 +183,51 @@ fn kinds(calls: &[&CallRecord]) -> Option<String> {
 /// Returns a sentence with the last error of a handler that is no command.
 fn event_error(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<String> {
     Some(format!("The last error: {}.", event_output(facts, probe, "errored")?))
+}
+
+/// Returns the remedy against the last error of a handler that is no command.
+fn handler_error_remedy(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<String> {
+    let error = event_output(facts, probe, "errored").filter(|_| probe.series.command.is_empty())?;
+    let port = error.split_once("parsing \"").and_then(|(_, rest)| rest.split_once("\": invalid syntax"));
+    Some(if let Some((port, _)) = port {
+        format!(
+            "Name a port of the container {port}, or correct the port of the probe: there is no port {port}."
+        )
+    } else if error.contains("deadline exceeded") || error.contains("imeout") {
+        format!("{}.", too_slow(probe.series.timeout))
+    } else {
+        format!("{}.", handler_remedy(&probe.series.handler, Some(&error)))
+    })
+}
+
+/// Returns the finding about output that the runtime refused to send.
+fn refused_output(
+    probe: &ProbeFacts<'_>,
+    errors: u32,
+    has_result: bool,
+    calls: &[&CallRecord],
+) -> LintFinding {
+    let attempts = &probe.attempts;
+    let consequence = if has_result { "" } else { consequence(&probe.series.probe) };
+    LintFinding {
+        lint: "large-output",
+        severity: Severity::Error,
+        subject: attempts.subject.clone(),
+        sentence: format!(
+            "The command writes more output than the 16 MiB that a message of the runtime may have: {} ended with an \
+             error, which the kubelet discards{consequence}.",
+            part(errors, attempts.total.attempts(), "attempts")
+        ),
+        evidence: kinds(calls).into_iter().collect(),
+        remedy: "Let the command write less output, for example with `>/dev/null`.".to_owned(),
+        affected: errors,
+        calls: ids(calls),
+    }
+}
+
+/// Returns whether the runtime or the client refused a message because of its size.
+fn is_output_refused(record: &CallRecord) -> bool {
+    record.call.message.as_deref().is_some_and(|message| message.contains("larger than max"))
 }
 
 /// Returns the consequence of a probe without results.

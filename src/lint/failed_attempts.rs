@@ -1,6 +1,7 @@
 //! How the attempts of a probe failed, in a sentence with their output.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::facts::{PeriodFacts, ProbeFacts, has_verdict, ids};
 use crate::events::reason;
@@ -116,6 +117,17 @@ fn first_line(output: &str) -> Option<String> {
     Some(shown)
 }
 
+/// Returns the remedy for a handler that takes longer than its timeout.
+pub(super) fn too_slow(timeout: Option<Duration>) -> String {
+    let now = timeout.map(|timeout| format!(" (now {})", timeout.as_secs())).unwrap_or_default();
+    format!("Make the handler faster, or raise timeoutSeconds{now}")
+}
+
+/// Returns the most frequent first line of the output of calls as a sentence.
+pub(super) fn output_sentence(calls: &[&CallRecord]) -> Option<String> {
+    Some(format!("Their output: {:?}.", most_frequent_output(calls)?))
+}
+
 /// Returns the remedy for a handler that is no command, by its error; otherwise that for a command.
 pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str {
     let error = error.unwrap_or_default();
@@ -139,7 +151,11 @@ pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str
         () if has("statuscode: 401") || has("statuscode: 403") => {
             "Let the server answer the path of the probe without a login"
         }
-        () if has("statuscode: 400") || has("statuscode: 421") => {
+        () if has("statuscode: 400") => {
+            "Set the scheme of the probe to HTTPS if the port expects TLS, or the header Host in httpHeaders if the \
+             server refuses the address of the pod as a host"
+        }
+        () if has("statuscode: 421") => {
             "Set the header Host in httpHeaders of the probe: the server refuses the address of the pod as a host"
         }
         () if has("statuscode: 5") => {

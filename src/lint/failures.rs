@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::facts::{Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, part};
-use super::failed_attempts::{FailedAttempts, handler_remedy};
+use super::facts::{MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, part};
+use super::failed_attempts::{FailedAttempts, handler_remedy, too_slow};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
 use crate::execsync::CallRecord;
@@ -17,10 +17,7 @@ pub(super) const FAILURES: &str = "failures";
 pub(super) const FLAPPING: &str = "flapping";
 
 /// Minimum number of losses of readiness.
-const MIN_LOSSES: usize = 3;
-
-/// Time without any success after which a probe is not just waiting for its application.
-const START_TIME: Duration = Duration::from_secs(30);
+const MIN_LOSSES: usize = 2;
 
 /// Returns the findings about failures.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -40,7 +37,7 @@ fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let largest = probe.attempts.calls.iter().filter_map(bytes).max();
     (probe.is_probe() && large >= MIN_AFFECTED).then(|| LintFinding {
         lint: "large-output",
-        severity: Severity::Warning,
+        severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
             "The command wrote more than 10 KiB of output in {}: a kubelet reads no more, and the runtime moves all of it \
@@ -69,25 +66,25 @@ fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFindi
     let failed = total.failures.saturating_add(total.timeouts);
     let later = total.failures_after_success;
     let never = total.successes == 0;
-    let is_starting = never && failed < MIN_ATTEMPTS && tried(&probe.attempts) < START_TIME;
-    if is_starting || failed < MIN_AFFECTED || (!never && later < MIN_AFFECTED) {
+    // A startup probe is there to fail until the application is up.
+    let is_startup = probe.series.probe == "startup";
+    let least = if never && is_startup { MIN_ATTEMPTS } else { MIN_AFFECTED };
+    if failed < least || (!never && later < MIN_AFFECTED) {
         return None;
     }
+    let is_long = never && failed >= MIN_ATTEMPTS;
     let how = FailedAttempts::new(facts, probe)?;
     let consequence = match probe.series.probe.as_str() {
-        "readiness" if never => ": the container has never been ready",
-        "startup" if never => ": the other probes have not begun",
-        _ if never => ": the probe has never succeeded",
-        _ => "",
+        "readiness" if is_long => "The container has never been ready",
+        "startup" if is_long => "The startup probe has never succeeded, so the other probes have not begun",
+        _ if is_long => "The probe has never succeeded",
+        _ if never => "The probe has not succeeded yet",
+        _ => "The probe succeeds and fails by turns",
     };
-    let sentence = if consequence.is_empty() {
-        format!("The probe succeeds and fails by turns; {}.", how.text)
-    } else {
-        format!("All attempts failed{consequence}; {}.", how.text)
-    };
+    let sentence = format!("{consequence}; {}.", how.text);
     Some(LintFinding {
         lint: FAILURES,
-        severity: if never { Severity::Error } else { Severity::Warning },
+        severity: if is_long { Severity::Error } else { Severity::Warning },
         subject: probe.attempts.subject.clone(),
         sentence,
         evidence: (!never)
@@ -115,8 +112,8 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
     let probe = facts.probes.iter().filter(is_it).max_by_key(rank);
     let how = probe.and_then(|probe| FailedAttempts::new(facts, probe));
     let length = span(losses.iter().copied());
-    let hours = length.as_secs_f64() / 3600.0;
-    let rate = f64::from(count(losses) - 1) / hours.max(f64::MIN_POSITIVE);
+    let hours = length.max(Duration::from_secs(1)).as_secs_f64() / 3600.0;
+    let rate = f64::from(count(losses) - 1) / hours;
     let mut sentence = format!(
         "The container lost its readiness {} in {} (about {rate:.0} per hour)",
         counted(count(losses), "time"),
@@ -144,16 +141,9 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
     })
 }
 
-/// Returns the time from the first to the last of the calls that are kept.
-fn tried(attempts: &Attempts<'_>) -> Duration {
-    span(attempts.calls.iter().map(|record| record.call.start))
-}
-
 fn remedy(probe: &ProbeFacts<'_>, how: &FailedAttempts) -> String {
     if how.is_timeout {
-        let now =
-            probe.series.timeout.map(|timeout| format!(" (now {})", timeout.as_secs())).unwrap_or_default();
-        return format!("Make the handler faster, or raise timeoutSeconds{now}.");
+        return format!("{}.", too_slow(probe.series.timeout));
     }
     format!("{}.", handler_remedy(&probe.series.handler, how.output.as_deref()))
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::kills::{KILLED_AT_START, KILLS};
+use super::kills::KILLS;
 use super::restarts::{KUBELET_STOPS, RESTARTS};
 use crate::history::json::Event;
 use crate::history::timeline::LearnedExec;
@@ -117,7 +117,7 @@ impl LintFinding {
     /// Returns the rank of what happens to the container, the worst first.
     fn harm(&self) -> u8 {
         match (self.severity, self.lint) {
-            (Severity::Error, KILLS | KILLED_AT_START) => 0,
+            (Severity::Error, KILLS) => 0,
             (_, RESTARTS) | (Severity::Error, KUBELET_STOPS) => 1,
             _ => 2,
         }

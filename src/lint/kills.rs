@@ -9,11 +9,8 @@ use super::lifetimes::{Lifetimes, ProbeKill, span};
 use crate::history::timeline::Prober;
 use crate::terminal::format::{counted, duration};
 
-/// Name of the lint about kills of containers whose probe had succeeded.
+/// Name of the lint about kills.
 pub(super) const KILLS: &str = "kills";
-
-/// Name of the lint about kills of containers whose probe had never succeeded.
-pub(super) const KILLED_AT_START: &str = "killed-at-start";
 
 /// Period of a probe that does not set one.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
@@ -78,7 +75,7 @@ struct KillGroup<'a> {
 impl KillGroup<'_> {
     fn finding(&self) -> LintFinding {
         let failed = self.probe.and_then(|probe| FailedAttempts::new(self.facts, probe));
-        let at_start = self.is_at_start();
+        let at_start = self.is_at_start(failed.as_ref());
         let is_made = self.first.is_made || self.kills.iter().any(|kill| kill.is_made);
         let subject = match self.probe {
             Some(probe) => probe.attempts.subject.clone(),
@@ -90,7 +87,7 @@ impl KillGroup<'_> {
         }
         sentence.push('.');
         LintFinding {
-            lint: if at_start { KILLED_AT_START } else { KILLS },
+            lint: KILLS,
             severity: if is_made { Severity::Error } else { Severity::Warning },
             subject,
             sentence,
@@ -120,12 +117,13 @@ impl KillGroup<'_> {
             (true, 1) => ", before the probe had ever succeeded",
             (true, _) => ", each time before the probe had succeeded",
         };
-        format!("The probe {killed} the container {times}{before}")
+        let probe = self.first.probe.as_ref().map(|probe| format!("{probe} ")).unwrap_or_default();
+        format!("The {probe}probe {killed} the container {times}{before}")
     }
 
     /// Returns whether each kill came before the first success of the probe, and nothing says that
     /// the application was up: its readiness probe, or a program that is missing.
-    fn is_at_start(&self) -> bool {
+    fn is_at_start(&self, failed: Option<&FailedAttempts>) -> bool {
         let succeeded = self.probe.map(|probe| probe.attempts.total.successes);
         let never = |kill: &&ProbeKill| match kill.has_succeeded {
             Some(has_succeeded) => !has_succeeded,
@@ -138,8 +136,12 @@ impl KillGroup<'_> {
                 && other.is_probe()
                 && other.attempts.total.successes > 0
         });
+        // A server that answers is up.
+        let is_answered = failed
+            .and_then(|failed| failed.output.as_deref())
+            .is_some_and(|output| output.contains("statuscode: 4"));
         let cannot_start = self.probe.is_some_and(|probe| super::errors::cannot_start(probe));
-        self.kills.iter().all(never) && !was_up && !cannot_start
+        self.kills.iter().all(never) && !was_up && !is_answered && !cannot_start
     }
 
     fn lifetimes(&self) -> Option<String> {
@@ -259,7 +261,7 @@ mod tests {
         let found = found(killed(failing(21), 7, ", 30.0s after its start"), KILLS).unwrap();
         assert_eq!(
             found.sentence,
-            "The probe killed the container 7 times in 6m00s; 21 of 42 attempts exited with 1: \"cat: can't open \
+            "The liveness probe killed the container 7 times in 6m00s; 21 of 42 attempts exited with 1: \"cat: can't open \
              '/tmp/healthy': No such file or directory\"."
         );
         assert_eq!((found.severity, found.affected), (Severity::Error, 7));
@@ -279,12 +281,11 @@ mod tests {
     #[test]
     fn a_container_that_is_killed_before_it_is_up_needs_a_startup_probe_with_computed_numbers() {
         let never = Fixture::new().calls(6, 20, |call| call.exit(1));
-        let found =
-            found(killed(never, 2, ", 31.5s after its start, no success before"), KILLED_AT_START).unwrap();
+        let found = found(killed(never, 2, ", 31.5s after its start, no success before"), KILLS).unwrap();
         assert_eq!(
             (found.sentence.as_str(), found.remedy.as_str()),
             (
-                "The probe killed the container 2 times in 60.0s, each time before the probe had succeeded; 6 of 6 \
+                "The liveness probe killed the container 2 times in 60.0s, each time before the probe had succeeded; 6 of 6 \
                  attempts exited with 1.",
                 "If the application needs longer to start, add a startupProbe with the same handler, periodSeconds 10 and \
                  failureThreshold 7 (70 s, at least twice the 31.5s that it had); if it was up already, find out \
@@ -309,7 +310,10 @@ mod tests {
         let message = "Container main failed liveness probe, will be restarted (not stopped: dry-run)";
         let found = found(failing(3).event_at(5, reason::WOULD_KILL, message), KILLS).unwrap();
         assert_eq!(found.severity, Severity::Warning);
-        assert!(found.sentence.starts_with("The probe would have killed the container once; "), "{found:?}");
+        assert!(
+            found.sentence.starts_with("The liveness probe would have killed the container once; "),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -31,9 +31,8 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 35] = [
+pub const LINTS: [&str; 34] = [
     "kills",
-    "killed-at-start",
     "restarts",
     "kubelet-stops",
     "flapping",

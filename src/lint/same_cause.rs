@@ -5,11 +5,11 @@ use super::errors::cannot_start;
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::failures::{FAILURES, FLAPPING};
 use super::finding::{LintFinding, LintSubject};
-use super::kills::{KILLED_AT_START, KILLS};
+use super::kills::KILLS;
 use super::restarts::is_about_memory;
 
 /// Names of the lints about consequences of failures, the worst first.
-const CONSEQUENCES: [&str; 3] = [KILLS, KILLED_AT_START, FLAPPING];
+const CONSEQUENCES: [&str; 2] = [KILLS, FLAPPING];
 
 /// Names of the lints about commands that cannot be started.
 const NOT_STARTED: [&str; 2] = ["missing-program", "not-executable"];
