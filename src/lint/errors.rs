@@ -152,7 +152,7 @@ pub(super) fn cannot_start(probe: &ProbeFacts<'_>) -> bool {
     let attempts = &probe.attempts;
     let affected =
         [cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE].map(|cause| attempts.with_cause(cause));
-    2 * affected[0].max(affected[1]) > attempts.total.failed()
+    affected[0].max(affected[1]) > attempts.total.failed() / 2
 }
 
 /// Returns the program of a command, quoted.
