@@ -147,3 +147,95 @@ fn remedy(probe: &ProbeFacts<'_>, how: &FailedAttempts) -> String {
     }
     format!("{}.", handler_remedy(&probe.series.handler, how.output.as_deref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, only};
+    use super::*;
+    use crate::events::reason;
+    use crate::history::timeline::Minute;
+
+    fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
+        only(super::lint, facts, lint)
+    }
+
+    fn readiness() -> Fixture {
+        Fixture::new().probe("readiness", |_| {})
+    }
+
+    fn failing(facts: Fixture, count: u32) -> Fixture {
+        facts.calls(count, 10, |call| {
+            call.exit(1);
+            call.exec.output = Some("\npool is empty\n".into());
+        })
+    }
+
+    #[test]
+    fn failures_until_the_application_is_up_are_no_finding() {
+        assert_eq!(found(failing(readiness(), 9).attempts(9, 10), FAILURES), None);
+        let startup = Fixture::new().probe("startup", |_| {});
+        assert_eq!(found(failing(startup, 9), FAILURES), None, "a startup probe waits for the application");
+    }
+
+    #[test]
+    fn failures_after_a_success_are_found_with_their_output() {
+        let later = |count| {
+            let facts = failing(readiness().attempts(9, 10), 3);
+            facts.row(|row: &mut Minute| row.failures_after_success = count)
+        };
+        assert_eq!(found(later(2), FAILURES), None);
+        let found = found(later(3), FAILURES).unwrap();
+        assert_eq!(
+            (found.severity, found.sentence.as_str(), found.remedy.as_str()),
+            (
+                Severity::Warning,
+                "The probe succeeds and fails by turns; 3 of 12 attempts exited with 1: \"pool is empty\".",
+                "Correct what the output names."
+            )
+        );
+    }
+
+    #[test]
+    fn a_probe_that_never_succeeds_is_an_error_after_ten_attempts() {
+        let sentence = |count| {
+            let found = found(failing(readiness(), count), FAILURES);
+            found.map(|found| (found.severity, found.sentence))
+        };
+        assert_eq!(sentence(2), None);
+        let text = |text: &str| format!("{text} attempts exited with 1: \"pool is empty\".");
+        let early = text("The probe has not succeeded yet; 3 of 3");
+        assert_eq!(sentence(3), Some((Severity::Warning, early)));
+        let late = text("The container has never been ready; 10 of 10");
+        assert_eq!(sentence(10), Some((Severity::Error, late)));
+    }
+
+    #[test]
+    fn readiness_that_is_lost_twice_flaps() {
+        let lost = |times: u64| {
+            (0..times).fold(failing(readiness().attempts(9, 10), 3), |facts, nth| {
+                facts.event_at(60 * nth, reason::CONTAINER_NOT_READY, "Container main is no longer ready")
+            })
+        };
+        assert_eq!(found(lost(1), FLAPPING), None);
+        let found = found(lost(3), FLAPPING).unwrap();
+        assert_eq!(
+            found.sentence,
+            "The container lost its readiness 3 times in 2m00s (about 60 per hour); 3 of 12 attempts exited with 1: \
+             \"pool is empty\"."
+        );
+        assert_eq!((found.severity, found.subject.probe.as_deref()), (Severity::Warning, Some("readiness")));
+    }
+
+    #[test]
+    fn output_that_no_kubelet_reads_is_an_information() {
+        let large = |bytes| {
+            Fixture::new().slow_with(3, 900, move |call| {
+                call.exec.result.as_mut().unwrap().stdout_bytes = bytes;
+            })
+        };
+        assert_eq!(found(large(10 << 10), "large-output"), None);
+        let found = found(large(200 << 10), "large-output").unwrap();
+        assert_eq!(found.severity, Severity::Info);
+        assert!(found.sentence.contains(" in 3 of 3 attempts (100 %): "), "{found:?}");
+    }
+}

@@ -204,3 +204,49 @@ pub(super) fn span(times: impl Iterator<Item = SystemTime> + Clone) -> Duration 
     let (first, last) = (times.clone().min(), times.max());
     first.zip(last).and_then(|(first, last)| last.duration_since(first).ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Fixture;
+    use super::*;
+
+    fn only(facts: Fixture) -> Lifetimes {
+        let mut found = lifetimes(&facts.build().events);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
+    #[test]
+    fn a_kill_is_followed_by_an_exit_that_is_not_the_containers_own() {
+        let facts = Fixture::new().event_at(1, reason::CONTAINER_STARTED, "Started");
+        let facts =
+            facts.event_at(31, reason::KILLING, "Container main failed liveness probe, will be restarted");
+        let facts = facts.event_at(32, reason::CONTAINER_EXITED, "Exited with code 137 (Error)");
+        let facts = facts.event_at(33, reason::CONTAINER_STARTED, "Started");
+        let found = only(facts.event_at(40, reason::CONTAINER_EXITED, "Exited with code 1 (Error)"));
+        let kill = &found.kills[0];
+        assert_eq!((kill.lifetime, kill.has_succeeded), (Some(Duration::from_secs(30)), None));
+        let exit = &found.exits[..];
+        assert!(
+            matches!(exit, [OwnExit { code: Some(1), lifetime: Some(_), back_off: None, .. }]),
+            "{exit:?}"
+        );
+        assert_eq!((found.starts.len(), found.kills.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_start_that_two_parts_report_is_one() {
+        let facts = Fixture::new().event_at(1, reason::STARTED, "Container started");
+        let found = only(facts.event_at(2, reason::CONTAINER_STARTED, "Started"));
+        assert_eq!(found.starts.len(), 1);
+    }
+
+    #[test]
+    fn an_exit_of_which_the_runtime_knows_nothing_is_not_the_containers_own() {
+        let facts = Fixture::new().event_at(1, reason::CONTAINER_STARTED, "Started");
+        assert_eq!(
+            only(facts.event_at(9, reason::CONTAINER_EXITED, "Exited with code 255 (Unknown)")).exits,
+            []
+        );
+    }
+}
