@@ -1,7 +1,7 @@
 //! `probeshim fault`
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,8 +17,8 @@ use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody
 use crate::config::{BoundedDuration, Environment, read_faults};
 use crate::policy::FaultRule;
 use crate::terminal::format;
-use crate::terminal::harmless_lines;
 use crate::terminal::screen::{Screen, print};
+use crate::terminal::{harmless_lines, harmless_name};
 
 /// Minimum width of the column of rules.
 const MIN_RULE_WIDTH: usize = 40;
@@ -80,13 +80,9 @@ struct AddCommand {
     #[command(flatten)]
     rules: RuleArgs,
 
-    /// Duration after which the rule ends, 1s to 24h. It takes the place of `for` in a file
-    #[arg(
-        long = "for",
-        value_name = "DURATION",
-        allow_hyphen_values = true,
-        required_unless_present = "file"
-    )]
+    /// Duration after which the rule ends, 1s to 24h. A RULE needs it; it takes the place of `for`
+    /// in a file
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     lifetime: Option<BoundedDuration<1>>,
 }
 
@@ -152,6 +148,10 @@ impl RuleArgs {
             lifetime.map(|lifetime| u64::try_from(Duration::from(lifetime).as_millis()).unwrap_or(u64::MAX));
         let Some(file) = file else {
             let rule = rule.unwrap_or_default();
+            if Path::new(&rule).is_file() {
+                let file = harmless_name(&rule);
+                return Err(CliError::Usage(format!("RULE {rule:?} is a file; use -f {file}")));
+            }
             let parsed = FaultRule::parse(name.as_deref().unwrap_or("fault"), &rule, None, all);
             parsed.map_err(|error| CliError::Usage(error.to_string()))?;
             return Ok(FaultsBody { rules: vec![FaultBody { name, rule, for_ms, all }] });
@@ -170,7 +170,11 @@ impl RuleArgs {
 
 impl AddCommand {
     async fn run(self) -> Result<(), CliError> {
+        let needs_lifetime = self.rules.file.is_none() && self.lifetime.is_none();
         let rules = self.rules.parse(self.lifetime)?;
+        if needs_lifetime {
+            return Err(CliError::Usage("a RULE needs --for <DURATION>, such as --for 10m".to_owned()));
+        }
         let client = self.at.client()?;
         let added = faults(&client.add_faults(&rules).await?)?;
         let mut text = String::new();

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use crate::install::{Paths, ServiceManager, has_failed_service, is_installed};
 use crate::terminal::harmless_name;
 
 /// Name of the directory of an instance without a name. The others are `probeshim-NAME`.
@@ -11,6 +12,9 @@ const DIR_NAME: &str = "probeshim";
 
 /// Name of the admin socket in the directory of an instance.
 const SOCKET_NAME: &str = "admin.sock";
+
+/// Admin socket of the installed service.
+const SERVICE_SOCKET: &str = "/run/probeshim/admin.sock";
 
 /// Returns a hint at the running instances beside an admin socket on which no process listens;
 /// `None` if the socket is at no default path, or no instance runs.
@@ -22,6 +26,13 @@ pub(super) fn hint(socket: &Path) -> Option<String> {
     let mut names: Vec<String> = running.filter_map(|entry| described(&entry.path())).collect();
     names.sort();
     (!names.is_empty()).then(|| format!("hint: a probeshim runs here: query it {}", names.join(", or ")))
+}
+
+/// Returns a hint if the admin socket is that of the installed service, and the service has failed.
+pub(super) fn failed_service(socket: &Path, paths: &Paths, manager: &dyn ServiceManager) -> Option<String> {
+    let is_of_service = socket == Path::new(SERVICE_SOCKET) && is_installed(paths);
+    (is_of_service && has_failed_service(manager))
+        .then(|| "hint: probeshim.service has failed: `probeshim doctor` shows why".to_owned())
 }
 
 /// Returns how to query the instance with this directory. The directory of a demo has a random
@@ -49,6 +60,29 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::install::ServiceManagerError;
+
+    /// A service manager whose service has this state.
+    struct Service(&'static str);
+
+    impl ServiceManager for Service {
+        fn run(&self, _: &[&str]) -> Result<String, ServiceManagerError> {
+            Ok(format!("{}\n", self.0))
+        }
+    }
+
+    #[test]
+    fn a_service_that_has_failed_is_named_only_if_it_is_installed_and_queried() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::below(root.path());
+        let hint = |socket: &str, state| failed_service(Path::new(socket), &paths, &Service(state));
+        assert_eq!(hint(SERVICE_SOCKET, "failed"), None, "it is not installed");
+        fs::create_dir_all(root.path().join("etc/systemd/system")).unwrap();
+        fs::write(root.path().join("etc/systemd/system/probeshim.service"), "").unwrap();
+        assert!(hint(SERVICE_SOCKET, "failed").unwrap().contains("`probeshim doctor`"));
+        assert_eq!(hint(SERVICE_SOCKET, "active"), None);
+        assert_eq!(hint("/run/probeshim-a/admin.sock", "failed"), None);
+    }
 
     #[test]
     fn running_instances_are_named_beside_the_socket_of_one_that_does_not_run() {

@@ -62,7 +62,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::admin::ClientError;
 use crate::build_info;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
-use crate::install::InstallError;
+use crate::install::{InstallError, Paths, Systemd};
 use crate::prober::EnforcementMode;
 use crate::procrun::monitor;
 
@@ -394,7 +394,9 @@ impl From<ClientError> for CliError {
         match error {
             ClientError::Refused(reason) => Self::Usage(reason),
             ClientError::NotRunning { ref socket, .. } => {
-                let hint = instances::hint(socket.as_path()).map(|hint| format!("\n{hint}"));
+                let hint = instances::failed_service(socket.as_path(), &Paths::of_node(), &Systemd)
+                    .or_else(|| instances::hint(socket.as_path()));
+                let hint = hint.map(|hint| format!("\n{hint}"));
                 Self::from_display(format!("{error}{}", hint.unwrap_or_default()))
             }
             other => Self::from_display(other),

@@ -1,6 +1,6 @@
 //! Flags of the address at which Prometheus reads the metrics, and the settings computed from them.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -45,7 +45,7 @@ pub struct MetricsFlags {
     pub metrics_token_review: Option<TokenReviewSource>,
 }
 
-/// An address of this machine and a port, such as `0.0.0.0:9755`.
+/// An address of this machine and a port, such as `0.0.0.0:9755`, or `:9755` for every address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsAddress(pub SocketAddr);
 
@@ -146,9 +146,12 @@ impl FromStr for MetricsAddress {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        text.parse().map(Self).map_err(|_| {
+        // As in Go, a port alone stands for every address of the machine, of IPv4 and IPv6.
+        let port = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok());
+        let any = port.map(|port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+        any.map_or_else(|| text.parse(), Ok).map(Self).map_err(|_| {
             ValueError::expected(
-                "an IP address and a port, such as 0.0.0.0:9755, 192.0.2.7:9755 or [::]:9755",
+                "a port, such as :9755, or an IP address and a port, such as 0.0.0.0:9755 or [::]:9755",
             )
         })
     }
@@ -218,6 +221,16 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_every_address_of_the_machine() {
+        let settings = settings(&["--metrics-listen", ":9755"]).unwrap().unwrap();
+        assert_eq!(settings.address.to_string(), "[::]:9755");
+        for wrong in [":", ":x", "9755", ":99999"] {
+            let error = wrong.parse::<MetricsAddress>().unwrap_err().to_string();
+            assert!(error.contains("such as :9755"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
     fn conflicting_flags_of_the_metrics_are_all_reported() {
         let listen = &TLS[..2];
         for (more, expected) in [
@@ -240,9 +253,10 @@ mod tests {
         let error = settings(&TLS[2..]).unwrap_err();
         assert!(error.starts_with("--metrics-tls-cert \"/c\" must be set together with --metrics-listen"));
         assert_eq!(error.lines().count(), 2, "{error}");
-        for address in ["9755", ":9755", "host:1", "0.0.0.0", ""] {
+        for address in ["9755", "host:1", "0.0.0.0", ""] {
             let error = settings(&["--metrics-listen", address]).unwrap_err();
-            assert!(error.contains("must be an IP address and a port, such as 0.0.0.0:9755"), "{error}");
+            let expected = "must be a port, such as :9755, or an IP address and a port";
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::phases::{MissingEvents, PhaseDurations, Phases};
 use super::slowness::Assessment;
 use crate::cri::Code;
 use crate::relay::{CallOutcome, TraceContext};
-use crate::tap::Call;
+use crate::tap::{Call, is_subscription};
 
 /// A call that has ended, as it is stored, listed, counted and exported.
 #[derive(Clone, Debug)]
@@ -135,14 +135,21 @@ impl CommandOutcome {
 }
 
 impl CallRecord {
-    /// Returns whether the call failed: it has a code other than OK, or its command has an exit code
-    /// other than 0. A late exit code 0 is a success, as for a kubelet. A subscription that its
-    /// client ended did not fail.
+    /// Returns whether the call failed: it has a code other than OK, or its command has an exit
+    /// code other than 0. A late exit code 0 is a success, as for a kubelet. A subscription that
+    /// its client ended did not fail.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         let result = self.call.exec.as_ref().and_then(|exec| exec.result);
-        (self.call.ending != CallOutcome::Completed(Some(Code::OK)) && !self.call.is_ended_subscription())
+        (self.call.ending != CallOutcome::Completed(Some(Code::OK)) && !self.is_ended_subscription())
             || result.is_some_and(|result| result.exit_code != 0)
+    }
+
+    /// Returns whether the call is a subscription that its client ended, which is no failure.
+    #[must_use]
+    pub fn is_ended_subscription(&self) -> bool {
+        matches!(self.call.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
+            && is_subscription(&self.call.method)
     }
 
     /// Returns whether the command exited with code 0, and the call ended after its timeout. Such a

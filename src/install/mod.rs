@@ -47,7 +47,7 @@ pub use paths::{InstalledUnit, Paths};
 pub use plan::{InstallOptions, InstallPlan};
 pub use record::RecordError;
 pub use switch::SwitchError;
-pub use systemctl::{ServiceManager, ServiceManagerError, Systemd};
+pub use systemctl::{ServiceManager, ServiceManagerError, Systemd, has_failed_service};
 pub use trial::{FailedTrial, TrialDecision, decision_by_others};
 pub use uninstall::{Uninstaller, is_installed};
 

@@ -80,6 +80,9 @@ impl InstallRecord {
         let text = match read_to_string(&paths.at(Paths::record()), MAX_SMALL_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(failed(format!("{error}; run this command as root")));
+            }
             Err(error) => return Err(failed(error.to_string())),
         };
         let record: Self = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::process::{Command, Output};
 
+use super::paths::InstalledUnit;
+
 /// A manager of units: systemd, or that of a test.
 pub trait ServiceManager {
     /// Runs `systemctl` with arguments, and returns its standard output.
@@ -17,7 +19,7 @@ pub struct Systemd;
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceManagerError {
     /// `systemctl` could not be started.
-    #[error("cannot run systemctl: {0}; probeshim is installed as a service of systemd")]
+    #[error("cannot run systemctl: {0}")]
     Start(#[from] io::Error),
     /// `systemctl` failed.
     #[error("systemctl {arguments} failed: {message}")]
@@ -41,6 +43,12 @@ impl ServiceManager for Systemd {
         let message = if stderr.is_empty() { status.to_string() } else { stderr };
         Err(ServiceManagerError::Failed { arguments: arguments.join(" "), message })
     }
+}
+
+/// Returns whether the service of probeshim has failed.
+#[must_use]
+pub fn has_failed_service(manager: &dyn ServiceManager) -> bool {
+    property(manager, InstalledUnit::Service.name(), "ActiveState").is_ok_and(|state| state == "failed")
 }
 
 /// Returns the value of a property of a unit. Empty if the unit does not exist.

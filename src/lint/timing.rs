@@ -176,8 +176,8 @@ fn percentiles(attempts: &Attempts<'_>) -> Option<String> {
     ))
 }
 
-/// Returns bounds of the durations: the exact ones if all calls are kept, and otherwise those of the
-/// buckets and of the slowest call.
+/// Returns bounds of the durations: the exact ones if all calls are kept, and otherwise those of
+/// the buckets and of the slowest call.
 fn range(attempts: &Attempts<'_>) -> Option<(Duration, Duration)> {
     let (total, durations) = (&attempts.total, || attempts.calls.iter().map(|call| call.call.duration));
     if count(&attempts.calls) == total.durations.count() {

@@ -49,3 +49,47 @@ pub(crate) fn result_of(call: &Call) -> RowResult {
         (code, _) => bad(code.to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an ExecSync of a command that belongs to no known probe.
+    fn call(command: &str, exit_code: i32, margin_ms: f64) -> Call {
+        let samples = include_str!("../history/json/samples.jsonl").lines();
+        let mut call = samples
+            .map(|line| serde_json::from_str::<Call>(line).unwrap())
+            .find(|call| call.exec.as_ref().is_some_and(|exec| exec.phases.is_some()))
+            .unwrap();
+        call.code = "OK".to_owned();
+        if let Some(exec) = &mut call.exec {
+            exec.command = vec![command.to_owned()];
+            (exec.exit_code, exec.margin_ms, exec.probe) = (Some(exit_code), Some(margin_ms), None);
+            exec.assessment = Some("slow".to_owned());
+            exec.slow_because = Some("half-of-timeout".to_owned());
+        }
+        call
+    }
+
+    #[test]
+    fn each_command_of_a_container_has_its_own_last_result() {
+        let (fine, failed) = (call("true", 0, 500.0), call("false", 3, 500.0));
+        let mut results = LastResults::default();
+        [&fine, &failed].into_iter().for_each(|call| results.add(call));
+        let text = |call: &Call| results.get(&ProbeKey::from_call(call).unwrap()).unwrap().text.clone();
+        assert_eq!((text(&fine), text(&failed)), ("slow".to_owned(), "exit 3".to_owned()));
+    }
+
+    #[test]
+    fn an_exit_code_of_0_after_the_timeout_is_late_and_not_bad() {
+        let late = result_of(&call("true", 0, -20.0));
+        assert_eq!(late, RowResult { text: "late".to_owned(), is_bad: false });
+        assert!(result_of(&call("true", 1, -20.0)).is_bad);
+        let record = crate::execsync::CallRecord::try_from(call("true", 0, -20.0)).unwrap();
+        assert!(record.is_late() && !record.is_failed());
+        let mut row = crate::history::timeline::Minute::default();
+        row.add_call(&record);
+        assert_eq!((row.successes, row.slow, row.late, row.failed()), (1, 1, 1, 0));
+        assert_eq!(ResultKind::worst(&row), Some(ResultKind::Late));
+    }
+}

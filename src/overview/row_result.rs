@@ -48,3 +48,29 @@ impl RowResult {
         Self { text: text.to_owned(), is_bad }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_probe_without_an_attempt_since_a_restart_does_not_fail() {
+        let probe = |more: serde_json::Value| {
+            let mut probe = json!({
+                "type": "liveness", "handler": "exec", "source": "manifest", "result": "failure", "run": 2, "threshold": 3,
+                "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "timeoutSeconds": 1,
+                "since": "2026-11-24T13:00:00Z",
+            });
+            probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            RowResult::of_status(&serde_json::from_value(probe).unwrap()).unwrap()
+        };
+        assert_eq!(probe(json!({})), RowResult { text: "fail 2/3".to_owned(), is_bad: true });
+        let not_run = RowResult { text: "not run".to_owned(), is_bad: false };
+        assert_eq!(probe(json!({"run": 0, "since": null})), not_run);
+        assert_eq!(probe(json!({"run": 0})), not_run);
+        assert_eq!(probe(json!({"result": "success", "since": null})), not_run);
+        assert!(probe(json!({"run": 0, "onHold": true})).is_bad, "it was killed, and is not restarted yet");
+    }
+}

@@ -75,8 +75,8 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) 
         () = shared.cut.cancelled() => DisconnectReason::DrainTimeout,
     };
     let duration = start.elapsed();
-    // A connection that its client or a drain ended regularly is of no interest either, and those of
-    // probeshim itself are of interest only to its developers.
+    // A connection that its client or a drain ended regularly is of no interest either, and those
+    // of probeshim itself are of interest only to its developers.
     let is_regular = matches!(end, DisconnectReason::Client | DisconnectReason::Drain);
     let reason = match end {
         DisconnectReason::Client => "the client closed its connection",

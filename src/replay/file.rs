@@ -168,6 +168,10 @@ impl LineProblems<'_> {
                 self.add("must be an object in JSON");
                 None
             }
+            Err(_) if self.line == 1 => {
+                self.add("is not a capture; `probeshim capture -o FILE` writes one");
+                None
+            }
             Err(error) => {
                 self.add(format_args!("must be JSON: {error}"));
                 None
@@ -390,7 +394,7 @@ mod tests {
             ("", "line 1: is missing"),
             ("{\"a\": 1}\n{", "line 1: probeshimCapture must be 1, but is missing"),
             (r#"{"probeshimCapture": 2}"#, "line 1: probeshimCapture 2 must be 1"),
-            ("kind: Pod\nmetadata:\n", "line 1: must be JSON"),
+            ("kind: Pod\nmetadata:\n", "line 1: is not a capture; `probeshim capture -o FILE` writes one"),
         ] {
             let error = parse(&[text.to_owned()]).unwrap_err();
             assert!(error.contains(expected) && error.lines().count() == 1, "{error}");

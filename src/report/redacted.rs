@@ -32,3 +32,40 @@ pub fn redacted(mut period: Period) -> Period {
     }
     period
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::history::timeline::{Minute, PeriodBuilder, Prober};
+
+    #[test]
+    fn commands_that_differ_only_in_hidden_arguments_have_one_history() {
+        let series = |probe: &str, script: &str| ProbeSeries {
+            namespace: "shop".to_owned(),
+            pod: "web".to_owned(),
+            container: "main".to_owned(),
+            probe: probe.to_owned(),
+            prober: Prober::Kubelet,
+            handler: format!("sh -c {script}"),
+            command: ["sh", "-c", script].map(str::to_owned).into(),
+            timeout: None,
+            period: (probe == "probe").then_some(Duration::from_secs(5)),
+            failure_threshold: None,
+        };
+        let from = SystemTime::UNIX_EPOCH;
+        let mut builder = PeriodBuilder::new(from, from + Duration::from_secs(3600), 1);
+        for (probe, script) in [("unknown", "a"), ("probe", "b"), ("liveness", "c"), ("liveness", "d")] {
+            builder.add_minute(series(probe, script), &Minute { successes: 1, ..Minute::default() });
+        }
+        let mut shown: Vec<(String, String, u32)> = redacted(builder.build())
+            .probes
+            .iter()
+            .map(|probe| (probe.series.probe.clone(), probe.series.handler.clone(), probe.total().successes))
+            .collect();
+        shown.sort();
+        let row = |probe: &str, attempts| (probe.to_owned(), "sh".to_owned(), attempts);
+        assert_eq!(shown, [row("liveness", 1), row("liveness", 1), row("probe", 2)]);
+    }
+}

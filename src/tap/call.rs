@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::methods::is_subscription;
 use crate::cri::MethodName;
 use crate::exec_output::exec_timeout;
 use crate::object_ref::{ContainerRef, PodRef};
@@ -49,13 +48,6 @@ impl Call {
     #[must_use]
     pub fn is_affected(&self) -> bool {
         self.marks.as_deref().is_some_and(CallMarks::is_affected)
-    }
-
-    /// Returns whether the call is a subscription that its client ended, which is no failure.
-    #[must_use]
-    pub fn is_ended_subscription(&self) -> bool {
-        matches!(self.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
-            && is_subscription(&self.method)
     }
 
     /// Returns the result of the attempt to execute the command without the runtime.

@@ -78,8 +78,9 @@ pub struct StatusProbe {
 }
 
 impl StatusProbe {
-    /// Returns whether the result run is that of an earlier container, and no attempt in the current
-    /// one has ended. An earlier version reports neither the timeout nor the time of the attempts.
+    /// Returns whether the result run is that of an earlier container, and no attempt in the
+    /// current one has ended. An earlier version reports neither the timeout nor the time of the
+    /// attempts.
     #[must_use]
     pub fn is_restarted(&self) -> bool {
         let has_no_attempt = self.since.is_none() && self.timeout_seconds.is_some();

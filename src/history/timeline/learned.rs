@@ -23,8 +23,8 @@ pub struct LearnedExec {
 }
 
 impl LearnedExec {
-    /// Returns the identity of attempts with a type of probe, a handler and a timeout; `None` if the
-    /// type is that of a known probe.
+    /// Returns the identity of attempts with a type of probe, a handler and a timeout; `None` if
+    /// the type is that of a known probe.
     #[must_use]
     pub fn new(probe: &str, handler: &str, timeout: Option<Duration>) -> Option<Self> {
         let milliseconds = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);

@@ -82,8 +82,8 @@ impl PeriodBuilder {
         }
     }
 
-    /// Returns the index of a series, to which rows can be added. A command that belongs to no known
-    /// probe has one index, whether its period is inferred yet or not.
+    /// Returns the index of a series, to which rows can be added. A command that belongs to no
+    /// known probe has one index, whether its period is inferred yet or not.
     pub(super) fn index_of(&mut self, series: ProbeSeries) -> usize {
         let inferred = (series.probe == ProbeMatch::INFERRED).then(|| series.clone());
         let series = match series.learned() {
@@ -162,4 +162,44 @@ impl PeriodBuilder {
 fn sort_key(series: &ProbeSeries) -> [&str; 6] {
     let ProbeSeries { namespace, pod, container, probe, handler, prober, .. } = series;
     [namespace, pod, container, probe, handler, prober.name()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_one_history_whether_a_period_was_inferred_from_its_calls_or_not() {
+        let series = |probe: &str, handler: &str, period: Option<u64>| ProbeSeries {
+            namespace: "shop".to_owned(),
+            pod: "web".to_owned(),
+            container: "main".to_owned(),
+            probe: probe.to_owned(),
+            prober: crate::history::timeline::Prober::Kubelet,
+            handler: handler.to_owned(),
+            command: vec![handler.to_owned()],
+            timeout: Some(Duration::from_secs(1)),
+            period: period.map(Duration::from_secs),
+            failure_threshold: None,
+        };
+        let from = SystemTime::UNIX_EPOCH + Duration::from_secs(3600);
+        let mut builder = PeriodBuilder::new(from, from + Duration::from_secs(3600), 1);
+        let minute = |number: u64| Minute { minute: 60 + number, successes: 1, ..Minute::default() };
+        builder.add_minute(series("unknown", "cat", None), &minute(0));
+        builder.add_minute(series("probe", "cat", Some(5)), &minute(1));
+        builder.add_minute(series("unknown", "cat", None), &minute(2));
+        builder.add_minute(series("unknown", "true", None), &minute(2));
+        builder.add_minute(series("liveness", "cat", Some(5)), &minute(2));
+        let probes = builder.build().probes;
+        let found: Vec<(&str, &str, usize)> = probes
+            .iter()
+            .map(|probe| (probe.series.probe.as_str(), probe.series.handler.as_str(), probe.minutes.len()))
+            .collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        for expected in [("probe", "cat", 3), ("unknown", "true", 1), ("liveness", "cat", 1)] {
+            assert!(found.contains(&expected), "{found:?}");
+        }
+        let cat = probes.iter().find(|probe| probe.series.probe == "probe").unwrap();
+        assert_eq!(cat.series.period, Some(Duration::from_secs(5)));
+    }
 }

@@ -80,6 +80,7 @@ async fn commands_for_fault_rules_report_each_mistake_with_exit_code_2() {
         (&["fault", "add", "*: hang", "--for", "1m"], "would select every call of every client"),
         (&["fault", "add", "ExecSync: hang", "--for", "1m", "--name", "a b"], "must be a name of 1 to 63"),
         (&["fault", "add", "-f", "/nonexistent.yaml"], "/nonexistent.yaml"),
+        (&["fault", "add", "Cargo.toml"], "RULE \"Cargo.toml\" is a file; use -f Cargo.toml"),
         (&["fault", "clear", "other"], "is no active rule: there are none"),
         (&["fault", "plan", "* client=crictl: refuse"], "refuses connections, which are not recorded"),
     ] {
