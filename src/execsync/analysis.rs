@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::cause::CommandEnd;
 use super::evidence::Evidence;
 use super::exec_instance::{EventTime, ExecInstance};
 use super::identity::ProbeMatch;
-use super::phases::{MissingEvents, PhaseDurations, Phases};
+#[cfg(test)]
+use super::phases::PhaseDurations;
+use super::phases::{MissingEvents, Phases};
 use super::slowness::Assessment;
 use crate::cri::Code;
 use crate::relay::{CallOutcome, TraceContext};
@@ -159,18 +160,6 @@ impl CallRecord {
         let result = self.call.exec.as_ref().and_then(|exec| exec.result);
         let margin = self.analysis.as_ref().and_then(|analysis| analysis.margin);
         result.is_some_and(|result| result.exit_code == 0) && matches!(margin, Some(TimeoutMargin::Over(_)))
-    }
-
-    /// Returns the phases of an ExecSync as they are summed up and measured, if all are known. The
-    /// drain phase of a command that was killed at its timeout does not count: it does not change
-    /// the result.
-    #[must_use]
-    pub fn counted_phases(&self) -> Option<PhaseDurations> {
-        let (exec, analysis) = (self.call.exec.as_deref()?, self.analysis.as_deref()?);
-        let Phases::Complete(parts) = analysis.phases else { return None };
-        let command_end = CommandEnd::from_call(&self.call, exec, Some(analysis));
-        let drain = parts.drain.filter(|_| command_end != CommandEnd::TimedOut);
-        Some(PhaseDurations { drain, ..parts })
     }
 
     /// Returns the record without its trace context, which only the span needs.

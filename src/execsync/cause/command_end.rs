@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::cri::Code;
-use crate::execsync::analysis::{CommandOutcome, ExecAnalysis};
-use crate::execsync::phases::Phases;
+use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis};
+use crate::execsync::phases::{PhaseDurations, Phases};
 use crate::relay::CallOutcome;
 use crate::tap::{Call, ExecCall};
 
@@ -89,6 +89,20 @@ impl CommandEnd {
             KILLED if exited + CLOCK_TOLERANCE >= call.duration => Self::Cancelled,
             status => Self::Exited(status.cast_signed()),
         }
+    }
+}
+
+impl CallRecord {
+    /// Returns the phases of an ExecSync as they are summed up and measured, if all are known. The
+    /// drain phase of a command that was killed at its timeout does not count: it does not change
+    /// the result.
+    #[must_use]
+    pub fn counted_phases(&self) -> Option<PhaseDurations> {
+        let (exec, analysis) = (self.call.exec.as_deref()?, self.analysis.as_deref()?);
+        let Phases::Complete(parts) = analysis.phases else { return None };
+        let command_end = CommandEnd::from_call(&self.call, exec, Some(analysis));
+        let drain = parts.drain.filter(|_| command_end != CommandEnd::TimedOut);
+        Some(PhaseDurations { drain, ..parts })
     }
 }
 
