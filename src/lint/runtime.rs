@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_command_ended_or_whose_client_cancelled_it_is_no_unanswered_call() {
+    fn a_call_is_answered_if_its_command_ended_or_its_client_cancelled_it() {
         let ended = found(given_up(11_000, false), "unanswered-call").unwrap();
         assert_eq!((ended.affected, ended.calls), (2, vec![1, 2]));
         for reason in [reason::EXEC_SYNC_UNANSWERED, reason::EXEC_SYNC_TIMED_OUT] {

@@ -81,7 +81,7 @@ fn exec_request(command: &[&str], timeout: i64) -> v1::ExecSyncRequest {
 }
 
 #[tokio::test]
-async fn an_exec_sync_is_observed_without_its_output() {
+async fn an_exec_sync_is_observed_with_the_beginning_of_its_output_if_it_failed() {
     let mut tapped = Tapped::new(shim()).await;
     let request = message(&exec_request(&["cat", "/tmp/healthy"], 3));
     let response =
@@ -96,9 +96,10 @@ async fn an_exec_sync_is_observed_without_its_output() {
     assert_eq!(call.container.as_ref().unwrap().id.as_deref(), Some("c0ffee"));
     let result = ExecResult { exit_code: 5, stdout_bytes: 4, stderr_bytes: 7 };
     let command = vec!["cat".to_owned(), "/tmp/healthy".to_owned()];
+    let output = Some("fourseven!!".into());
     assert_eq!(
         call.exec.as_deref(),
-        Some(&ExecCall { command, timeout_seconds: 3, result: Some(result), ..ExecCall::default() })
+        Some(&ExecCall { command, timeout_seconds: 3, result: Some(result), output, ..ExecCall::default() })
     );
     let peer = call.peer.as_ref().unwrap();
     assert_eq!(peer.pid, Some(std::process::id().cast_signed()));

@@ -48,9 +48,7 @@ impl CommandEnd {
         }
         let outcome = analysis.and_then(|analysis| analysis.command_outcome);
         match call.ending {
-            CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => {
-                Self::from_deadline(exec, analysis, outcome)
-            }
+            CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => Self::from_deadline(exec, analysis),
             CallOutcome::Completed(Some(code)) if code != Code::OK && !is_drain_timeout(call) => {
                 Self::Unknown
             }
@@ -61,13 +59,9 @@ impl CommandEnd {
     /// Returns the end of a command whose runtime returned `DEADLINE_EXCEEDED`: containerd does so
     /// if the command had not exited when its timeout was over (`container_execsync.go`:
     /// `execInternal`).
-    fn from_deadline(
-        exec: &ExecCall,
-        analysis: Option<&ExecAnalysis>,
-        outcome: Option<CommandOutcome>,
-    ) -> Self {
-        let has_not_started = outcome.is_some_and(|outcome| outcome.started.is_none())
-            && matches!(analysis.map(|analysis| &analysis.phases), Some(Phases::Complete(_)));
+    fn from_deadline(exec: &ExecCall, analysis: Option<&ExecAnalysis>) -> Self {
+        let phases = analysis.map(|analysis| &analysis.phases);
+        let has_not_started = matches!(phases, Some(Phases::Complete(parts)) if parts.run.is_none());
         let is_sent = analysis.is_none_or(ExecAnalysis::is_sent);
         if exec.timeout().is_some() && is_sent && !has_not_started { Self::TimedOut } else { Self::Unknown }
     }
@@ -106,7 +100,8 @@ impl CallRecord {
     }
 }
 
-/// Returns whether the status of a command is that of SIGKILL, and the command ran until its timeout.
+/// Returns whether the status of a command is that of SIGKILL, and the command ran until its
+/// timeout.
 pub(in crate::execsync) fn is_killed_at_timeout(
     status: Option<u32>,
     ran: Option<Duration>,

@@ -53,6 +53,7 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
             "probe": null, "marginMs": null, "phases": null, "evidence": null,
             "assessment": "failed", "slowBecause": null,
             "startedMs": null, "exitedMs": null, "exitStatus": null, "killed": null,
+            "containerExited": false,
         })
     );
     let [margin, phases, evidence] = measured;

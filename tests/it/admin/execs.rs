@@ -123,7 +123,7 @@ async fn objects_in_the_first_relayed_lists_have_no_events() {
     let events = until_shown(&place, &["events"], |events| {
         events.as_array().filter(|events| !events.is_empty()).map(|_| events.clone())
     });
-    assert_eq!(reasons(&events.await), ["ContainerExited"]);
+    assert_eq!(reasons(&events.await), ["Killing", "ContainerExited"]);
     runtime.end().await;
 }
 

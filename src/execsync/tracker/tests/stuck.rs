@@ -30,7 +30,7 @@ fn stuck_execs_are_reported_until_they_end() {
 }
 
 #[test]
-fn a_call_whose_command_was_killed_at_its_timeout_is_stuck_because_of_the_timeout() {
+fn a_call_is_stuck_because_of_the_timeout_if_its_command_was_killed_at_that_time() {
     let (mut scenario, mut watchdog) = (Scenario::new(), Watchdog::default());
     scenario.request(1, 0, 1);
     scenario.added(ONE, 3);
