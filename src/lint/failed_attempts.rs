@@ -8,8 +8,8 @@ use crate::events::reason;
 use crate::execsync::{CallRecord, ExecVerdict};
 use crate::terminal::format::{counted, duration};
 
-/// Maximum number of characters of the output that is quoted.
-const MAX_OUTPUT: usize = 200;
+/// Maximum number of characters of a line of the output that is quoted.
+const MAX_LINE: usize = 160;
 
 /// Number of exit codes that are named.
 const MAX_CODES: usize = 3;
@@ -19,7 +19,7 @@ const MAX_CODES: usize = 3;
 pub(super) struct FailedAttempts {
     /// The failures as part of a sentence: `21 of 42 attempts exited with 1: "cat: …"`.
     pub(super) text: String,
-    /// The first line of the most frequent output.
+    /// The first and the last line of the most frequent output.
     pub(super) output: Option<String>,
     /// Whether most of the failures are because of the timeout.
     pub(super) is_timeout: bool,
@@ -84,17 +84,17 @@ fn how(calls: &[&CallRecord]) -> String {
     }
 }
 
-/// Returns the first line of the output that most calls have.
+/// Returns the first and the last line of the output that most calls have.
 fn most_frequent_output(calls: &[&CallRecord]) -> Option<String> {
     let mut outputs: BTreeMap<String, u32> = BTreeMap::new();
     let outputs_of_calls = calls.iter().filter_map(|call| call.call.exec.as_deref()?.output.as_deref());
-    for line in outputs_of_calls.filter_map(first_line) {
+    for line in outputs_of_calls.filter_map(in_short) {
         *outputs.entry(line).or_default() += 1;
     }
     outputs.into_iter().max_by_key(|(_, count)| *count).map(|(line, _)| line)
 }
 
-/// Returns the first line of the last failure of the probe that an event reports with a verb: the
+/// Returns the first and the last line of the last failure of the probe that an event reports with a verb: the
 /// output, or the error of a handler that is no command.
 pub(super) fn event_output(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, verb: &str) -> Option<String> {
     let container = probe.attempts.subject.clone().into_container();
@@ -105,16 +105,23 @@ pub(super) fn event_output(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, verb
     let events = facts.period.events.iter().rev();
     let mut unhealthy = events.filter(|event| event.reason == reason::UNHEALTHY && is_it(&event.message));
     let event = unhealthy.find(|event| super::LintSubject::for_event(event) == container)?;
-    first_line(event.message.split_once(": ")?.1)
+    in_short(event.message.split_once(": ")?.1)
 }
 
-fn first_line(output: &str) -> Option<String> {
-    let line = output.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let mut shown: String = line.chars().take(MAX_OUTPUT).collect();
+/// Returns the first line of an output, and the last one, since programs may end with the reason.
+fn in_short(output: &str) -> Option<String> {
+    let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = shortened(lines.next()?);
+    let last = lines.next_back().map(|last| format!(" … {}", shortened(last)));
+    Some(first + &last.unwrap_or_default())
+}
+
+fn shortened(line: &str) -> String {
+    let mut shown: String = line.chars().take(MAX_LINE).collect();
     if shown.len() < line.len() {
         shown.push('…');
     }
-    Some(shown)
+    shown
 }
 
 /// Returns the remedy for a handler that takes longer than its timeout.
@@ -123,7 +130,7 @@ pub(super) fn too_slow(timeout: Option<Duration>) -> String {
     format!("Make the handler faster, or raise timeoutSeconds{now}")
 }
 
-/// Returns the most frequent first line of the output of calls as a sentence.
+/// Returns the most frequent output of calls as a sentence.
 pub(super) fn output_sentence(calls: &[&CallRecord]) -> Option<String> {
     Some(format!("Their output: {:?}.", most_frequent_output(calls)?))
 }
@@ -171,5 +178,37 @@ pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str
             "Look for a network policy or firewall between the node and the pod"
         }
         () => "Correct what the error names",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_shown_with_its_first_and_its_last_line() {
+        let shown = |output| in_short(output);
+        assert_eq!(shown("\n \n"), None);
+        assert_eq!(shown("\nonly \n").as_deref(), Some("only"));
+        assert_eq!(
+            shown("Traceback:\n  line 1\nKeyError: 'x'\n").as_deref(),
+            Some("Traceback: … KeyError: 'x'")
+        );
+        assert_eq!(shown(&"ä".repeat(200)).unwrap().chars().count(), 161);
+    }
+
+    #[test]
+    fn a_handler_that_is_no_command_has_a_remedy_for_its_error() {
+        let remedy = |error| handler_remedy("httpGet http://:8080/healthz", Some(error));
+        for (error, part) in [
+            ("dial tcp 10.0.0.1:8080: connect: connection refused", "listen"),
+            ("HTTP probe failed with statuscode: 404", "path"),
+            ("HTTP probe failed with statuscode: 400", "HTTPS"),
+            ("http: server gave HTTP response to HTTPS client", "scheme of the probe to HTTP:"),
+            ("rpc error: code = NotFound desc = unknown service", "service"),
+        ] {
+            assert!(remedy(error).contains(part), "{error}: {}", remedy(error));
+        }
+        assert!(handler_remedy("cat /tmp/ok", None).contains("command"));
     }
 }

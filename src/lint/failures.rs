@@ -114,15 +114,12 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
     let length = span(losses.iter().copied());
     let hours = length.max(Duration::from_secs(1)).as_secs_f64() / 3600.0;
     let rate = f64::from(count(losses) - 1) / hours;
-    let mut sentence = format!(
-        "The container lost its readiness {} in {} (about {rate:.0} per hour)",
+    let attempts = how.as_ref().map(|how| format!("; {}", how.text)).unwrap_or_default();
+    let sentence = format!(
+        "The container lost its readiness {} in {} (about {rate:.0} per hour){attempts}.",
         counted(count(losses), "time"),
         duration(length)
     );
-    if let Some(how) = &how {
-        sentence += &format!("; {}", how.text);
-    }
-    sentence.push('.');
     let threshold = probe.and_then(|probe| probe.series.failure_threshold);
     let raise = threshold.map(|now| format!(" (now {now})")).unwrap_or_default();
     let fix = probe.zip(how.as_ref()).map_or_else(

@@ -81,11 +81,8 @@ impl KillGroup<'_> {
             Some(probe) => probe.attempts.subject.clone(),
             None => LintSubject { probe: self.first.probe.clone(), ..self.container.subject.clone() },
         };
-        let mut sentence = self.how_often(is_made, at_start);
-        if let Some(failed) = &failed {
-            sentence += &format!("; {}", failed.text);
-        }
-        sentence.push('.');
+        let attempts = failed.as_ref().map(|failed| format!("; {}", failed.text)).unwrap_or_default();
+        let sentence = format!("{}{attempts}.", self.how_often(is_made, at_start));
         LintFinding {
             lint: KILLS,
             severity: if is_made { Severity::Error } else { Severity::Warning },
@@ -251,7 +248,7 @@ mod tests {
     fn failing(count: u32) -> Fixture {
         Fixture::new().attempts(21, 10).calls(count, 20, |call| {
             call.exit(1);
-            call.exec.output = Some("cat: can't open '/tmp/healthy': No such file or directory\nmore".into());
+            call.exec.output = Some("cat: can't open '/tmp/healthy': No such file or directory\n".into());
         })
     }
 

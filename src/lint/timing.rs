@@ -37,13 +37,18 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         return None;
     }
     let threshold = probe.series.failure_threshold.unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+    let never = attempts.total.successes == 0;
     let timeout = probe.series.timeout;
     let calls: Vec<&CallRecord> =
         attempts.calls.iter().copied().filter(|call| has_verdict(call, ExecVerdict::TimedOut)).collect();
     let because = timeout.map(|timeout| format!(" of {}", duration(timeout))).unwrap_or_default();
     Some(LintFinding {
         lint: "timeout",
-        severity: if failed >= threshold { Severity::Error } else { Severity::Warning },
+        severity: if failed >= threshold || (never && failed > 1) {
+            Severity::Error
+        } else {
+            Severity::Warning
+        },
         subject: attempts.subject.clone(),
         sentence: format!(
             "{} failed because of the timeout{because}.",
