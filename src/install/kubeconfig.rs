@@ -28,11 +28,11 @@ pub(super) struct KubeconfigSetting {
     kubeconfig: PathBuf,
     /// Origin of the path: the kubelet's flag, or a distribution.
     origin: &'static str,
-    /// What is done with the configuration file.
+    /// Change of the configuration file.
     change: ConfigChange,
 }
 
-/// What is done with the configuration file.
+/// Change of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ConfigChange {
     /// It is written, because it does not exist.

@@ -121,8 +121,8 @@ pub(super) async fn running_names(admin: &SocketPath) -> Option<Finding> {
     names(&status.probe_names)
 }
 
-/// Reports where the names of probes come from, and where they are missing. `None` if probeshim runs
-/// the pods itself.
+/// Reports where the names of probes come from, and where they are missing. `None` if probeshim
+/// runs the pods itself.
 fn names(names: &ProbeNames) -> Option<Finding> {
     const CHECK: &str = "names";
     let sources = names.describe_sources()?;

@@ -85,7 +85,7 @@ mod tests {
     const HEAD: &str =
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
-    /// Returns the line of a socket that listens on `address`, in hexadecimal digits, at port 10255.
+    /// Returns the line of a socket that listens at port 10255 of `address`, in hexadecimal digits.
     fn line(address: &str, uid: u32, inode: u64) -> String {
         format!(
             "   0: {address}:280F 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {uid} 0 {inode} 1 0\n"

@@ -43,7 +43,7 @@ pub struct NameSources {
     pub config_file: Option<PathBuf>,
 }
 
-/// What helps if the probes of a pod are unknown.
+/// Remedy for unknown probes of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameRemedy {
     /// A line for the configuration file.

@@ -110,9 +110,9 @@ impl SpecResolver {
         self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
-    /// Returns the specification of the pod of a sandbox as [`resolve_pod`](Self::resolve_pod) does,
-    /// with the probes of all sources. It describes the probes of a client; probeshim must not run
-    /// them.
+    /// Returns the specification of the pod of a sandbox, as [`resolve_pod`](Self::resolve_pod)
+    /// does, with the probes of all sources. It describes the probes of a client; probeshim must
+    /// not run them.
     #[must_use]
     pub fn describe_pod<'a>(
         &self,

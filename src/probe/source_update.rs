@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::name_sources::{LocalKubelet, SourceState};
 use crate::manifest::{Manifests, Source};
 
-/// What a source has found.
+/// The pods of a source, or of all sources that were found.
 #[derive(Debug)]
 pub(super) enum SourceUpdate {
     /// The pods of a configured source; `None` if they are unchanged.

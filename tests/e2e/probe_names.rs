@@ -26,8 +26,9 @@ fn probed(name: &str) -> Value {
 /// Waits for a call of a pod's probe that has a name, and returns the name and its source.
 fn named(shim: &Probeshim, pod: &str) -> (Value, Value) {
     wait_for(&format!("{pod}: its probe has a name"), || {
-        let calls = shim.list_if_answered(&["calls", "--method", "ExecSync", "--pod", pod])?;
-        let probes = calls.iter().map(|call| &call["exec"]["probe"]);
+        let calls = shim.list_if_answered(&["calls", "--method", "ExecSync"])?;
+        let calls = calls.iter().filter(|call| call["pod"]["name"] == pod);
+        let probes = calls.map(|call| &call["exec"]["probe"]);
         let probe = probes.filter(|probe| probe["type"] == "liveness").last()?;
         Some((probe["type"].clone(), probe["source"].clone()))
     })

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 /// Name of the node.
 pub(super) const NODE: &str = "node-1";
 
-/// What happens to all watches.
+/// A change of all watches.
 #[derive(Clone, Debug)]
 pub(super) enum WatchAction {
     /// An event: its type and its object.
@@ -130,7 +130,8 @@ where
     let path = head.split(' ').nth(1).unwrap().to_owned();
     let mut actions = shared.actions.subscribe();
     shared.requests.lock().unwrap().push(path.clone());
-    if !path.contains(&format!("fieldSelector=spec.nodeName%3D{NODE}&")) {
+    let selector = format!("fieldSelector=spec.nodeName%3D{NODE}");
+    if !path.split(['?', '&']).any(|parameter| parameter == selector) {
         let message = "pods is forbidden: User \"system:node:node-1\" cannot list resource \"pods\" in API group \"\" \
                        at the cluster scope: can only list/watch pods with spec.nodeName field selector";
         let body = json!({"kind": "Status", "code": 403, "message": message}).to_string();
