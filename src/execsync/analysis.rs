@@ -11,7 +11,7 @@ use super::identity::ProbeMatch;
 #[cfg(test)]
 use super::phases::PhaseDurations;
 use super::phases::{MissingEvents, Phases};
-use super::slowness::Assessment;
+use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
 use crate::relay::{CallOutcome, TraceContext};
 use crate::tap::{Call, is_subscription};
@@ -136,6 +136,15 @@ impl CommandOutcome {
 }
 
 impl CallRecord {
+    /// Returns whether an ExecSync took long as usual, and less than half of its timeout, so that
+    /// the load of the node did it no harm.
+    #[must_use]
+    pub fn is_usual_duration(&self) -> bool {
+        let timeout = self.call.exec.as_deref().and_then(ExecCall::timeout);
+        let assessment = self.analysis.as_deref().map(|analysis| analysis.assessment);
+        timeout.is_some() && assessment == Some(Assessment::Slow(Slow::Threshold))
+    }
+
     /// Returns whether the call failed: it has a code other than OK, or its command has an exit
     /// code other than 0. A late exit code 0 is a success, as for a kubelet. A subscription that
     /// its client ended did not fail.
@@ -196,7 +205,6 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::tap::ExecCall;
 
     #[test]
     fn a_redacted_record_has_no_arguments_output_or_status_message() {

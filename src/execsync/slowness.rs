@@ -55,10 +55,10 @@ impl SlownessConfig {
             Assessment::Failed
         } else if timeout.is_some_and(|timeout| duration > timeout / 2) {
             Assessment::Slow(Slow::HalfOfTimeout)
-        } else if duration > self.slow {
-            Assessment::Slow(Slow::Threshold)
         } else if median.is_some_and(|median| duration > median * 3) {
             Assessment::Slow(Slow::OverTripleMedian)
+        } else if duration > self.slow {
+            Assessment::Slow(Slow::Threshold)
         } else {
             Assessment::Fine
         }
@@ -129,6 +129,8 @@ mod tests {
             (1100, 0, None, slow(Slow::Threshold)),
             (1100, 30, None, slow(Slow::Threshold)),
             (100, 30, Some(30), slow(Slow::OverTripleMedian)),
+            (1100, 30, Some(30), slow(Slow::OverTripleMedian)),
+            (1100, 30, Some(1000), slow(Slow::Threshold)),
             (80, 30, Some(30), Assessment::Fine),
         ] {
             let median = median.map(Duration::from_millis);

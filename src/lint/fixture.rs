@@ -277,7 +277,7 @@ fn draft(series: &ProbeSeries, id: u64, start: SystemTime, duration: Duration) -
             margin,
             command_outcome: None,
             container_exited: false,
-            assessment: Assessment::Slow(Slow::Threshold),
+            assessment: Assessment::Slow(Slow::HalfOfTimeout),
             evidence: None,
         },
         evidence: None,

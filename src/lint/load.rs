@@ -281,7 +281,7 @@ fn stall<'a>(
 ) -> Option<(&'a CallRecord, Duration, Duration, bool)> {
     let names = cause_names(record);
     let is_slow = CAUSES.iter().any(|cause| names.contains(&cause.name()));
-    let evidence = evidence(record).filter(|_| is_slow)?;
+    let evidence = evidence(record).filter(|_| is_slow && !record.is_usual_duration())?;
     let is_start = names.contains(&Cause::Start.name());
     let (pressure, window) = evidence.stalls(is_start);
     let PressureStall { cpu, io, memory } = pressure;

@@ -48,8 +48,9 @@ pub struct Minute {
     /// Number of slow and failed ExecSyncs by the names of their causes, as [`cause_names`] returns
     /// them.
     pub causes: BTreeMap<String, u32>,
-    /// Number of ExecSyncs with the causes start, run and unknown-phase, during which processes
-    /// were stalled for at least a tenth of the time: on CPU, I/O and memory.
+    /// Number of ExecSyncs with the causes start, run and unknown-phase, and an unusual duration,
+    /// during which processes were stalled for at least a tenth of the time: on CPU, I/O and
+    /// memory.
     pub stalls: [u32; 3],
     /// The slowest ExecSync.
     pub slowest: Option<CallSample>,
@@ -163,6 +164,7 @@ impl Minute {
         // The time of the node's processes explains no other cause.
         let is_start = causes.contains(&"start");
         if let Some(evidence) = analysis.evidence.as_deref()
+            && !record.is_usual_duration()
             && (is_start || causes.contains(&"run") || causes.contains(&"unknown-phase"))
         {
             let (pressure, window) = evidence.stalls(is_start);

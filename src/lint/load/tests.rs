@@ -1,6 +1,7 @@
 //! Tests of the lints about load.
 
 use super::*;
+use crate::execsync::{Assessment, Slow};
 use crate::history::timeline::Period;
 use crate::lint::fixture::{CallDraft, Fixture, only};
 
@@ -145,4 +146,13 @@ fn containers_that_wait_for_the_same_disk_are_one_finding_about_the_node() {
     let memory = found(&stalled(PressureStall { memory: SECOND, ..none }), "memory-pressure");
     let affected: Vec<u32> = memory.iter().map(|finding| finding.affected).collect();
     assert_eq!(affected, [6, 5, 4], "each container has its own memory limit");
+}
+
+#[test]
+fn a_busy_node_does_no_harm_to_attempts_that_take_as_long_as_usual_and_half_of_their_timeout() {
+    let usual = slow(|call| {
+        call.evidence().node_pressure = Some(PressureStall { cpu: SECOND, ..PressureStall::default() });
+        call.analysis.assessment = Assessment::Slow(Slow::Threshold);
+    });
+    assert_eq!(found(usual, "busy-node"), None);
 }
