@@ -55,7 +55,7 @@ pub(super) enum TopView {
     #[default]
     Table,
     /// A probe.
-    Detail(ProbeDetail),
+    Detail(Box<ProbeDetail>),
     /// Findings of the lints, with the number of the selected one.
     Findings(usize),
     /// The keys.
@@ -227,7 +227,7 @@ impl TopApp {
             TopView::Detail(_) | TopView::Help => None,
         }?;
         self.selected = Some(key.clone());
-        self.view = TopView::Detail(ProbeDetail::new(key));
+        self.view = TopView::Detail(Box::new(ProbeDetail::new(key)));
         self.inspect()
     }
 

@@ -2,6 +2,7 @@
 //! for metrics and health.
 
 mod calls;
+mod commands;
 mod execs;
 mod metrics;
 mod page;

@@ -55,7 +55,9 @@ impl ObservedProbes {
         };
         let calls: Vec<Call> = serde_json::from_slice(&client.calls(&last).await?)
             .context("the response is not a list of calls")?;
-        calls.iter().for_each(|call| live.add(call));
+        for call in &calls {
+            live.add(call);
+        }
         let mut rows = rows(Some(&report), Some(CurrentPods { mode: OFF, pods }), &live);
         if let Some(selected) = selected {
             rows.retain(|row| selected.iter().flatten().any(|pod| is_of_pod(row, pod)));
