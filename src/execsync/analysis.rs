@@ -14,7 +14,7 @@ use super::phases::{MissingEvents, Phases};
 use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
 use crate::relay::{CallOutcome, TraceContext};
-use crate::tap::{Call, is_subscription};
+use crate::tap::{Call, ExecCall, is_subscription};
 
 /// A call that has ended, as it is stored, listed, counted and exported.
 #[derive(Clone, Debug)]

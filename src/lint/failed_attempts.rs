@@ -94,8 +94,8 @@ fn most_frequent_output(calls: &[&CallRecord]) -> Option<String> {
     outputs.into_iter().max_by_key(|(_, count)| *count).map(|(line, _)| line)
 }
 
-/// Returns the first and the last line of the last failure of the probe that an event reports with a verb: the
-/// output, or the error of a handler that is no command.
+/// Returns the first and the last line of the last failure of the probe that an event reports with
+/// a verb: the output, or the error of a handler that is no command.
 pub(super) fn event_output(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, verb: &str) -> Option<String> {
     let container = probe.attempts.subject.clone().into_container();
     let types: Vec<String> =

@@ -6,15 +6,10 @@ use super::facts::{MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, p
 use super::failed_attempts::{FailedAttempts, handler_remedy, too_slow};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
+use super::names::{FAILURES, FLAPPING};
 use crate::execsync::CallRecord;
 use crate::history::timeline::Prober;
 use crate::terminal::format::{counted, duration, size};
-
-/// Name of the lint about probes that fail.
-pub(super) const FAILURES: &str = "failures";
-
-/// Name of the lint about readiness that flaps.
-pub(super) const FLAPPING: &str = "flapping";
 
 /// Minimum number of losses of readiness.
 const MIN_LOSSES: usize = 2;

@@ -5,8 +5,7 @@ use std::cmp::Reverse;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::kills::KILLS;
-use super::restarts::{KUBELET_STOPS, RESTARTS};
+use super::names::{KILLS, KUBELET_STOPS, RESTARTS};
 use crate::history::json::Event;
 use crate::history::timeline::LearnedExec;
 

@@ -6,11 +6,9 @@ use super::facts::{PeriodFacts, ProbeFacts};
 use super::failed_attempts::{FailedAttempts, handler_remedy};
 use super::finding::{LintFinding, LintSubject, Severity};
 use super::lifetimes::{Lifetimes, ProbeKill, span};
+use super::names::KILLS;
 use crate::history::timeline::Prober;
 use crate::terminal::format::{counted, duration};
-
-/// Name of the lint about kills.
-pub(super) const KILLS: &str = "kills";
 
 /// Period of a probe that does not set one.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);

@@ -69,7 +69,7 @@ pub(super) struct OwnExit {
     pub(super) back_off: Option<Duration>,
 }
 
-/// What is known about the running container while events are read.
+/// The running container, while events are read.
 #[derive(Default)]
 struct Running {
     started: Option<SystemTime>,

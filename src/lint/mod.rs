@@ -16,6 +16,7 @@ mod fixture;
 mod kills;
 mod lifetimes;
 mod load;
+mod names;
 mod output;
 mod resources;
 mod restarts;

@@ -7,13 +7,8 @@ use std::time::Duration;
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, OwnExit, span};
+use super::names::{KUBELET_STOPS, RESTARTS};
 use crate::terminal::format::{counted, duration};
-
-/// Name of the lint about containers that exit by themselves.
-pub(super) const RESTARTS: &str = "restarts";
-
-/// Name of the lint about stops by a kubelet that no exec probe explains.
-pub(super) const KUBELET_STOPS: &str = "kubelet-stops";
 
 /// Reason of exits for lack of memory.
 const MEMORY: &str = "because its memory was used up";

@@ -3,9 +3,8 @@
 
 use super::errors::cannot_start;
 use super::facts::{PeriodFacts, ProbeFacts};
-use super::failures::{FAILURES, FLAPPING};
 use super::finding::{LintFinding, LintSubject};
-use super::kills::KILLS;
+use super::names::{FAILURES, FLAPPING, KILLS};
 use super::restarts::is_about_memory;
 
 /// Names of the lints about consequences of failures, the worst first.

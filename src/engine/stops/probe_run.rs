@@ -14,7 +14,7 @@ const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 /// that syncs the pod at this moment stops the container later.
 const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// The same for a probe whose threshold is unknown.
+/// Maximum time from a failure to the stop for a probe without a known threshold.
 const MAX_DELAY_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// Results of one exec probe in one container.

@@ -16,7 +16,7 @@ const SANDBOX: &str = "sandbox";
 const MAIN: &str = "main-0";
 
 /// A node with a container that a kubelet runs. Times are in seconds after its start.
-struct Node {
+struct ObservedNode {
     observer: StopObserver,
     inventory: Arc<Inventory>,
     start: SystemTime,
@@ -25,7 +25,7 @@ struct Node {
     events: Vec<(&'static str, String)>,
 }
 
-impl Node {
+impl ObservedNode {
     fn new() -> Self {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let mut node = Self {
@@ -147,7 +147,7 @@ const LIVENESS: &[ExecPurpose] = &[ExecPurpose::Liveness];
 
 #[test]
 fn a_stop_after_the_last_failure_of_a_liveness_probe_is_a_kill() {
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     node.attempt(1, LIVENESS, "check", 0, Some(2));
     node.attempt(11, LIVENESS, "check", 1, Some(2));
     node.attempt(21, LIVENESS, "check", 1, Some(2));
@@ -159,7 +159,7 @@ fn a_stop_after_the_last_failure_of_a_liveness_probe_is_a_kill() {
 
 #[test]
 fn a_stop_before_the_failure_threshold_is_the_end_of_the_pod() {
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     node.attempt(11, LIVENESS, "check", 1, Some(3));
     node.attempt(21, LIVENESS, "check", 1, Some(3));
     node.stop(21, true);
@@ -171,7 +171,7 @@ fn a_stop_before_the_failure_threshold_is_the_end_of_the_pod() {
 #[test]
 fn a_startup_probe_with_the_command_of_the_liveness_probe_is_the_one_that_never_succeeded() {
     let both = &[ExecPurpose::Liveness, ExecPurpose::Startup];
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     node.attempt(5, both, "check", 1, Some(1));
     node.stop(5, true);
     assert_eq!(node.events(6), [], "the threshold of the startup probe is unknown");
@@ -184,12 +184,12 @@ fn a_startup_probe_with_the_command_of_the_liveness_probe_is_the_one_that_never_
 
 #[test]
 fn an_unknown_command_that_failed_is_the_reason_if_the_pod_continues() {
-    let fail = |node: &mut Node| {
+    let fail = |node: &mut ObservedNode| {
         node.attempt(4, &[ExecPurpose::Readiness], "ready", 1, Some(1));
         node.attempt(5, &[], "check", 1, None);
         node.stop(5, true);
     };
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     fail(&mut node);
     assert_eq!(node.events(6), []);
     node.observe(7, container(0, ContainerState::ContainerExited));
@@ -198,7 +198,7 @@ fn an_unknown_command_that_failed_is_the_reason_if_the_pod_continues() {
         node.events(9),
         killed("a", "1 failure in a row, 5.0s after its start, no success before): check")
     );
-    let mut ending = Node::new();
+    let mut ending = ObservedNode::new();
     fail(&mut ending);
     ending.observe(7, container(0, ContainerState::ContainerExited));
     ending.observe(7, sandbox(false));
@@ -207,7 +207,7 @@ fn an_unknown_command_that_failed_is_the_reason_if_the_pod_continues() {
 
 #[test]
 fn a_stop_without_a_failure_in_a_pod_that_continues_has_no_exec_probe_as_its_reason() {
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     node.attempt(5, LIVENESS, "check", 0, Some(1));
     node.stop(6, true);
     node.observe(7, container(1, ContainerState::ContainerRunning));
@@ -217,7 +217,7 @@ fn a_stop_without_a_failure_in_a_pod_that_continues_has_no_exec_probe_as_its_rea
 
 #[test]
 fn a_stop_by_another_client_has_an_event_at_once() {
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     node.attempt(5, LIVENESS, "check", 1, Some(1));
     node.stop(6, false);
     assert_eq!(node.events(6), [(reason::KILLING, "Stopping container main".to_owned())]);
@@ -226,7 +226,7 @@ fn a_stop_by_another_client_has_an_event_at_once() {
 #[test]
 fn readiness_that_is_lost_and_comes_back_has_events() {
     let ready = &[ExecPurpose::Readiness];
-    let mut node = Node::new();
+    let mut node = ObservedNode::new();
     for (second, exit_code) in [(1, 1), (2, 1), (3, 0), (4, 1), (5, 1), (6, 1), (7, 0)] {
         node.attempt(second, ready, "ready", exit_code, Some(2));
     }

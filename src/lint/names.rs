@@ -1,0 +1,16 @@
+//! Names of lints that several modules use.
+
+/// A probe killed the container.
+pub(super) const KILLS: &str = "kills";
+
+/// The container exited by itself.
+pub(super) const RESTARTS: &str = "restarts";
+
+/// A kubelet stopped the container, and no exec probe explains it.
+pub(super) const KUBELET_STOPS: &str = "kubelet-stops";
+
+/// The readiness of the container was lost again and again.
+pub(super) const FLAPPING: &str = "flapping";
+
+/// Attempts failed.
+pub(super) const FAILURES: &str = "failures";
