@@ -41,7 +41,6 @@ use crate::kubelet::{ClientActionRecorder, ClientPods};
 use crate::policy::Policies;
 use crate::prober::{self, AttemptReporter, ProbeAttempt};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
-use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::tap::{self, Tap};
 use crate::telemetry::traces::{TraceConfig, Traces};
@@ -104,12 +103,7 @@ impl Shim {
         let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
         let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
-        let mut sources = config.sources;
-        // A socket that systemd passes is not in the configuration.
-        if let (Some(search), Ok(listen)) = (&mut sources.search, SocketPath::parse(&listeners.info.listen)) {
-            search.sockets.push(listen);
-        }
-        let updates = SpecUpdates::start(mode, sources, shared.specs.clone(), &events);
+        let updates = SpecUpdates::start(config.sources, &listeners.info.listen, &shared, &events);
         let api_state = ApiState {
             specs: specs.subscribe(),
             names: updates.names.clone(),

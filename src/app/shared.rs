@@ -25,7 +25,7 @@ use crate::tap::InternalCalls;
 
 /// Settings and handles that several parts share.
 pub(super) struct Shared {
-    operating_mode: OperatingMode,
+    pub(super) operating_mode: OperatingMode,
     /// Whether commands are left out of messages.
     redact: bool,
     pub(super) specs: SpecResolver,

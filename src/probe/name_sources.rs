@@ -125,13 +125,11 @@ impl NameSources {
             ));
         }
         self.config_file.as_ref()?;
-        Some(match self.remedy() {
-            Some(remedy) => format!("The probes of this pod are not known: {remedy} ({GUIDE})."),
-            None => {
-                let known: Vec<String> = self.sources.iter().map(SourceState::describe).collect();
-                format!("No source of probes has this pod: {}.", known.join(", "))
-            }
-        })
+        if let Some(remedy) = self.remedy() {
+            return Some(format!("The probes of this pod are not known: {remedy} ({GUIDE})."));
+        }
+        let known: Vec<String> = self.sources.iter().map(SourceState::describe).collect();
+        Some(format!("No source of probes has this pod: {}.", known.join(", ")))
     }
 }
 
