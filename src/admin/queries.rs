@@ -48,7 +48,7 @@ impl Admin {
             container.is_some_and(|container| container.state == ContainerState::ContainerRunning)
         };
         let coverage = NameCoverage::from_records(calls.iter(), is_running);
-        api::ProbeNames::new(&self.state.names.borrow(), coverage)
+        api::ProbeNames::new(&self.state.names.sources.borrow(), coverage)
     }
 
     /// Returns a sentence about an ExecSync that belongs to no known probe: whether its pod is
@@ -61,8 +61,8 @@ impl Admin {
         let inventory = self.state.inventory.borrow().clone();
         let pod = record.call.pod.as_ref().and_then(|pod| pod.id.as_deref());
         let sandbox = pod.and_then(|id| inventory.sandbox(id));
-        let known_from = sandbox.and_then(|sandbox| self.state.specs.borrow().source_of_pod(sandbox));
-        self.state.names.borrow().explain_unknown(known_from)
+        let known_from = sandbox.and_then(|sandbox| self.state.names.specs.borrow().source_of_pod(sandbox));
+        self.state.names.sources.borrow().explain_unknown(known_from)
     }
 
     /// Returns the filter of a query of calls. The error names the field, the value and what is

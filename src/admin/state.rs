@@ -19,7 +19,7 @@ use crate::history::{CallHistory, Journal};
 use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
 use crate::policy::Policies;
-use crate::probe::{NameSources, SpecResolver};
+use crate::probe::NameView;
 use crate::prober::{self, ProbeManager};
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
@@ -65,10 +65,8 @@ pub struct ApiState {
     pub events: Arc<EventRecorder>,
     /// Inventory of the node.
     pub inventory: watch::Receiver<Arc<Inventory>>,
-    /// Specifications of probes.
-    pub specs: watch::Receiver<SpecResolver>,
-    /// Sources of the names of probes.
-    pub names: watch::Receiver<Arc<NameSources>>,
+    /// Specifications of probes, and the sources of their names.
+    pub names: NameView,
     /// Stuck execs.
     pub stuck: watch::Receiver<Arc<Stuck>>,
     /// The prober; `None` if the enforcement mode is `off`.

@@ -39,6 +39,7 @@ use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
 use crate::kubelet::{ClientActionRecorder, ClientPods};
 use crate::policy::Policies;
+use crate::probe::NameView;
 use crate::prober::{self, AttemptReporter, ProbeAttempt};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::state::StateStore;
@@ -105,8 +106,7 @@ impl Shim {
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let updates = SpecUpdates::start(config.sources, &listeners.info.listen, &shared, &events);
         let api_state = ApiState {
-            specs: specs.subscribe(),
-            names: updates.names.clone(),
+            names: NameView { specs: specs.subscribe(), sources: updates.names.clone() },
             calls: calls.clone(),
             in_flight,
             captures: captures.clone(),
@@ -158,11 +158,10 @@ impl Shim {
         let (listener, tap, policy) = (listeners.relay.listener, Arc::new(tap), Arc::new(policies.clone()));
         let relay =
             Relay::start(listener, config.relay, tap, policy, metrics.relay, call_ids, drain.clone())?;
-        let threads = prober_handle.into_iter().chain([relay.thread()]).collect();
         Ok(Self {
             info: listeners.info,
             passed: listeners.passed,
-            watchdog: start_watchdog(threads),
+            watchdog: start_watchdog(prober_handle.into_iter().chain([relay.thread()]).collect()),
             calls,
             relay: Box::pin(relay.ended()),
             drain,

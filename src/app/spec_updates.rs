@@ -44,7 +44,8 @@ impl SpecUpdates {
                 Self { sender: Some(sender), receiver, refresh: RefreshTrigger::default(), names }
             }
             OperatingMode::Restart | OperatingMode::Observe => {
-                let WatchedSpecs { updates, refresh, names } = sources.watch(shared.specs.clone(), events.clone());
+                let WatchedSpecs { updates, refresh, names } =
+                    sources.watch(shared.specs.clone(), events.clone());
                 Self { sender: None, receiver: updates, refresh, names }
             }
         }

@@ -16,6 +16,7 @@ use super::follow::FollowItem;
 use super::known_objects::check_call_names;
 use super::label_selector::LabelSelector;
 use super::labelled_pods::LabelledPods;
+use super::missing_names::note_missing_names;
 use super::pod_arg::NamespaceArg;
 use crate::admin::Client;
 use crate::admin::api::{CallsQuery, ListedCall, LogLine};
@@ -127,6 +128,9 @@ impl CallsCommand {
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.admin.client()?;
         let is_table = self.output == OutputFormat::Table && self.slowest.is_none() && !self.follow;
+        if self.probe.is_some() {
+            note_missing_names(&client).await;
+        }
         let query = CallsQuery {
             method: if self.exec {
                 Some("ExecSync".to_owned())

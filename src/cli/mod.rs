@@ -28,6 +28,7 @@ mod labelled_pods;
 mod line;
 mod lint;
 mod logs;
+mod missing_names;
 mod mode;
 mod parse;
 mod pause;

@@ -34,5 +34,5 @@ pub use resolver::SpecResolver;
 pub use rule::{Rule, Selector};
 pub use selector::SelectorError;
 pub(crate) use selector::matches;
-pub use watch::{KubeletSource, RefreshTrigger, SpecSources, WatchedSpecs};
+pub use watch::{KubeletSource, NameView, RefreshTrigger, SpecSources, WatchedSpecs};
 pub(crate) use watch::{ProblemTracker, record_problem, rescan_blocking};

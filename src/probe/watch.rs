@@ -66,6 +66,15 @@ pub struct WatchedSpecs {
     pub names: watch::Receiver<Arc<NameSources>>,
 }
 
+/// The current specifications, and the sources of the names in them.
+#[derive(Clone, Debug)]
+pub struct NameView {
+    /// The specifications.
+    pub specs: watch::Receiver<SpecResolver>,
+    /// The sources, as users see them.
+    pub sources: watch::Receiver<Arc<NameSources>>,
+}
+
 /// Requests a look at the sources before the next interval, because there is a new pod. Clones
 /// trigger the same watch.
 #[derive(Clone, Debug, Default)]

@@ -78,7 +78,8 @@ export function policies({ faults, pauses, execPolicies, paused, kills }) {
 function missingNames({ namedContainers, unnamedContainers, remedy }) {
   if (unnamedContainers === 0) return [];
   const all = counted(namedContainers + unnamedContainers, 'container');
-  return [element('p', { class: 'notice' }, element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', name(remedy)] : '', '.')];
+  const sentence = [element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', name(remedy)] : '', '.'];
+  return [element('ul', { class: 'policies' }, element('li', null, sentence))];
 }
 
 // Returns the last changes of a period as events, the most recent first. Kills come before others,
