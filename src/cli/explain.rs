@@ -68,7 +68,7 @@ fn text(explanation: &Explanation, screen: Screen) -> String {
 
 /// Returns the part of probeshim that held the request in the phase queue; `None` if none did.
 fn holder(call: &Call) -> Option<String> {
-    let is_holding = |action: &str| action.starts_with("delay ") || action == "hang";
+    let is_holding = |action: &str| action.starts_with("delay(") || action == "hang";
     if let Some(fault) = call.faults.iter().find(|fault| is_holding(&fault.action)) {
         return Some(format!("held by the fault {}", fault.name));
     }
@@ -115,7 +115,7 @@ mod tests {
         };
         (call.faults, call.policy) = (Vec::new(), Vec::new());
         assert!(line(&call).starts_with("queue") && !line(&call).contains("held"), "{}", line(&call));
-        call.faults = vec![Fault { name: "slow-1".to_owned(), action: "delay 2s".to_owned() }];
+        call.faults = vec![Fault { name: "slow-1".to_owned(), action: "delay(2s)".to_owned() }];
         assert!(line(&call).ends_with(" (held by the fault slow-1)"), "{}", line(&call));
         assert!(line(&call).chars().count() <= 80, "{}", line(&call));
         call.faults = vec![Fault { name: "bad".to_owned(), action: "abort UNAVAILABLE".to_owned() }];

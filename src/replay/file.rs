@@ -190,7 +190,7 @@ impl LineProblems<'_> {
             }
             None => {
                 self.add(format_args!(
-                    "probeshimCapture must be {FORMAT_VERSION}, but is missing: the file is not a capture of probeshim"
+                    "probeshimCapture must be {FORMAT_VERSION}, but is missing: the file is not a capture, which `probeshim capture -o FILE` writes"
                 ));
                 None
             }
