@@ -26,21 +26,28 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 
 /// Returns the findings about the kills of a container.
 fn killed(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Vec<LintFinding> {
-    let mut groups: Vec<(&ProbeKill, Vec<&ProbeKill>)> = Vec::new();
+    // The type of a probe may be known only later.
+    let cause = |kill: &ProbeKill| match probe(facts, container, kill) {
+        Some(probe) => (Some(probe.attempts.subject.clone()), None),
+        None => (None, kill.probe.clone().or_else(|| kill.command.clone())),
+    };
+    let mut groups: Vec<(_, Vec<&ProbeKill>)> = Vec::new();
     for kill in &container.kills {
-        let is_same = |first: &ProbeKill| (&first.probe, &first.command) == (&kill.probe, &kill.command);
-        match groups.iter_mut().find(|(first, _)| is_same(first)) {
+        let cause = cause(kill);
+        match groups.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, kills)) => kills.push(kill),
-            None => groups.push((kill, vec![kill])),
+            None => groups.push((cause, vec![kill])),
         }
     }
-    let finding = |(first, kills): (&ProbeKill, Vec<&ProbeKill>)| {
+    let finding = |(_, kills): (_, Vec<&ProbeKill>)| {
+        let first = *kills.iter().find(|kill| kill.probe.is_some()).or(kills.first())?;
         let made: Vec<&ProbeKill> = kills.iter().copied().filter(|kill| kill.is_made).collect();
         // Kills that another mode would have made are of interest if none was made.
         let kills = if made.is_empty() { kills } else { made };
-        KillGroup { facts, container, probe: probe(facts, container, first), first, kills }.finding()
+        let probe = probe(facts, container, first);
+        Some(KillGroup { facts, container, probe, first, kills }.finding())
     };
-    groups.into_iter().map(finding).collect()
+    groups.into_iter().filter_map(finding).collect()
 }
 
 /// Returns the probe that killed a container, as far as its attempts were observed.
@@ -309,6 +316,15 @@ mod tests {
             found.sentence.starts_with("The liveness probe would have killed the container once; "),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn kills_before_and_after_the_type_of_the_probe_was_known_are_counted_together() {
+        let unknown =
+            "Container main failed a probe, and the kubelet stopped it (3 failures in a row): check";
+        let facts = killed(failing(21), 2, "").event_at(200, reason::KILLING, unknown);
+        let found = found(facts, KILLS).unwrap();
+        assert!(found.sentence.starts_with("The liveness probe killed the container 3 times "), "{found:?}");
     }
 
     #[test]
