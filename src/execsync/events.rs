@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::evidence::DEFUNCT;
 use super::{StuckExec, StuckKind};
 use crate::events::{Event, reason};
 use crate::terminal::format;
@@ -52,10 +53,25 @@ impl StuckExec {
                 "Call {call} has not been answered, {age} after its command{pid} was killed at its timeout: a \
                  child holds the output: {command}"
             ),
+            StuckKind::Leaked if self.is_zombie() => format!(
+                "A zombie{pid} still exists {age} after call {call} ended, because its parent does not wait for \
+                 it: {command}"
+            ),
             StuckKind::Leaked => {
                 format!("A process{pid} still runs {age} after call {call} ended: {command}")
             }
         }
+    }
+
+    /// Returns whether the leaked process has exited and is a zombie.
+    fn is_zombie(&self) -> bool {
+        self.command.last().is_some_and(|last| last == DEFUNCT)
+    }
+
+    /// Returns whether the message of an event of [`event`](Self::event) is about a zombie.
+    #[must_use]
+    pub fn is_about_zombie(message: &str) -> bool {
+        message.starts_with("A zombie ")
     }
 
     /// Returns the id of the call in the message of an event of [`event`](Self::event).

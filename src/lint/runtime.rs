@@ -148,24 +148,45 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
 
 /// Processes that ExecSyncs started still ran after the calls had ended.
 fn leaked_processes(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let mut containers: BTreeMap<LintSubject, Vec<&Event>> = BTreeMap::new();
+    let mut containers: BTreeMap<(LintSubject, bool), Vec<&Event>> = BTreeMap::new();
     for event in events(facts, reason::EXEC_PROCESS_LEAKED) {
-        containers.entry(LintSubject::for_event(event)).or_default().push(event);
+        let is_zombie = StuckExec::is_about_zombie(&event.message);
+        containers.entry((LintSubject::for_event(event), is_zombie)).or_default().push(event);
     }
-    let finding = |(subject, events): (LintSubject, Vec<&Event>)| {
+    let finding = |((subject, are_zombies), events): ((LintSubject, bool), Vec<&Event>)| {
         let calls: BTreeSet<u64> =
             events.iter().filter_map(|event| StuckExec::call_of(&event.message)).collect();
         let affected = events.iter().map(|event| event.count).fold(0, u64::saturating_add);
         let affected = u32::try_from(affected).unwrap_or(u32::MAX);
+        let (sentence, remedy) = if are_zombies {
+            (
+                format!(
+                    "{} of an ExecSync still existed 5 s after it had ended: the first process of the container \
+                     does not wait for orphans.",
+                    counted(affected, "zombie")
+                ),
+                "Let the command wait for its child processes, or start the container with an init process that \
+                 waits for orphans, such as tini, or with shareProcessNamespace; each zombie counts for the limit \
+                 of processes.",
+            )
+        } else {
+            (
+                format!("{} still ran 5 s after an ExecSync that started it had ended.", processes(affected)),
+                "Let the command wait for its child processes, or end them; each of them counts for the limits of \
+                 the container.",
+            )
+        };
         LintFinding {
             lint: "leaked-process",
             severity: Severity::Warning,
             subject,
-            sentence: format!("{} still ran 5 s after an ExecSync that started it had ended.", processes(affected)),
-            evidence: events.last().map(|event| format!("The last of them: {}.", event.message)).into_iter().collect(),
-            remedy: "Let the command wait for its child processes, or end them; each of them counts for the limits of \
-                     the container."
-                .to_owned(),
+            sentence,
+            evidence: events
+                .last()
+                .map(|event| format!("The last of them: {}.", event.message))
+                .into_iter()
+                .collect(),
+            remedy: remedy.to_owned(),
             affected,
             calls: last(&calls),
         }
@@ -274,5 +295,15 @@ mod tests {
         let found = found(facts.event(reason::EXEC_PROCESS_LEAKED, &leaked(2, 8)), "leaked-process").unwrap();
         assert_eq!(found.sentence, "2 processes still ran 5 s after an ExecSync that started it had ended.");
         assert_eq!((found.calls, found.subject.text()), (vec![7, 8], "shop/web-0 main".to_owned()));
+        let zombie = "A zombie (pid 9) still exists 5.00s after call 7 ended, because its parent does not wait for it: \
+                      sleep '<defunct>'";
+        let found = found_zombie(Fixture::new().event(reason::EXEC_PROCESS_LEAKED, zombie)).unwrap();
+        let expected = "1 zombie of an ExecSync still existed 5 s after it had ended: the first process of the container \
+                        does not wait for orphans.";
+        assert_eq!((found.sentence.as_str(), found.calls), (expected, vec![7]));
+    }
+
+    fn found_zombie(facts: Fixture) -> Option<LintFinding> {
+        found(facts, "leaked-process")
     }
 }

@@ -7,7 +7,7 @@ mod sampler;
 
 use std::time::Duration;
 
-pub(super) use processes::keep_program;
+pub(super) use processes::{DEFUNCT, keep_program};
 pub use processes::{ProcessInfo, session_processes};
 pub(super) use sampler::{SampleRequest, SampleResult, Sampler};
 

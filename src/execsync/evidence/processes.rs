@@ -12,6 +12,9 @@ const MAX_PROCESSES: usize = 32;
 const MAX_ARGS: usize = 32;
 const MAX_CMDLINE_BYTES: usize = 256;
 
+/// Last argument in the command of a zombie, which has no command line, as `ps` marks it.
+pub(in crate::execsync) const DEFUNCT: &str = "<defunct>";
+
 /// A process in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
@@ -84,6 +87,23 @@ pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessI
     pids.iter().filter_map(look).take(MAX_PROCESSES).collect()
 }
 
+/// Returns the zombies among the children of `parents` that belong to one of these sessions. A
+/// zombie is in no list of a cgroup's processes. An orphan is a child of the first process of its
+/// container.
+pub(super) fn zombies_in_sessions(parents: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessInfo> {
+    let children = |pid: &i32| {
+        let children = Proc::new(*pid).ok()?.task_main_thread().ok()?.children();
+        children.ok()
+    };
+    let look = |pid: u32| {
+        let stat = Proc::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+        let session = u32::try_from(stat.session).ok().filter(|session| sessions.contains(session))?;
+        let command = vec![stat.comm, DEFUNCT.to_owned()];
+        (stat.state == 'Z').then_some(ProcessInfo { pid, session, command })
+    };
+    parents.iter().filter_map(children).flatten().filter_map(look).take(MAX_PROCESSES).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader};
@@ -111,5 +131,29 @@ mod tests {
         let mut title = vec!["worker: s3cret".to_owned()];
         keep_program(&mut title);
         assert_eq!(title, ["worker:"]);
+    }
+    #[test]
+    fn a_zombie_of_a_session_is_found_below_its_parent() {
+        let script = "setsid true & echo $!; exec sleep 1000";
+        let mut parent = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let session: u32 = line.trim().parse().unwrap();
+        let is_zombie = || {
+            let stat = Proc::new(session.cast_signed()).unwrap().stat().unwrap();
+            stat.state == 'Z' && stat.session == session.cast_signed()
+        };
+        while !is_zombie() {
+            std::thread::yield_now();
+        }
+        let (parents, sessions) = ([parent.id().cast_signed()], HashSet::from([session]));
+        let found = zombies_in_sessions(&parents, &sessions);
+        let running = in_sessions(&[session.cast_signed()], &sessions);
+        let others = zombies_in_sessions(&parents, &HashSet::new());
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), [session]);
+        assert_eq!(found[0].command, ["true", DEFUNCT]);
+        assert!(running.is_empty() && others.is_empty());
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::cgroup::{Cgroup, CgroupMount, mounts, pressures};
 use super::counters::Counters;
-use super::processes::{in_sessions, read_cmdline};
+use super::processes::{in_sessions, read_cmdline, zombies_in_sessions};
 use super::{Evidence, PressureStall, ProcessInfo};
 
 /// Maximum number of queued requests; further requests are refused.
@@ -148,7 +148,11 @@ impl SamplerState {
             SampleRequest::SessionProcesses { container, sessions } => {
                 // Without a known cgroup, no process is found.
                 let cgroup = self.containers.get(&container).and_then(|cache| cache.cgroup.as_ref());
-                let processes = cgroup.map(|cgroup| in_sessions(&cgroup.processes(), &sessions));
+                let processes = cgroup.map(|cgroup| {
+                    let pids = cgroup.processes();
+                    let running = in_sessions(&pids, &sessions);
+                    running.into_iter().chain(zombies_in_sessions(&pids, &sessions)).collect()
+                });
                 let processes = processes.unwrap_or_default();
                 return Some(SampleResult::SessionProcesses { container, processes });
             }

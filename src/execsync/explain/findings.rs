@@ -62,9 +62,8 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
 /// Returns whether the processes of the container computed for a small part of the time, although
 /// they could have had CPU.
 pub(super) fn has_waited(evidence: &Evidence) -> bool {
-    let used = evidence.cpu.filter(|cpu| !is_throttled(cpu)).and_then(|cpu| cpu.used);
     let (pressure, window) = evidence.stalls(false);
-    used.is_some_and(|used| used < evidence.window.mul_f64(MAX_WAITING_CPU)) && !pressure.notable(window)[0]
+    evidence.hardly_computes() && !pressure.notable(window)[0]
 }
 
 /// Returns a sentence for each notable fact about the load of the container and the node.
@@ -93,13 +92,26 @@ impl Evidence {
     /// Returns the stalls of the processes that delayed a call, with the time for which they were
     /// measured. `is_start` is whether the runtime was slow to start the command: its processes are
     /// those of the node. Otherwise the container counts, or the node if the container was not
-    /// measured.
+    /// measured. A container that hardly computes does not wait for a processor, however busy the
+    /// node is: the scheduler gives each process that waits its share.
     #[must_use]
     pub fn stalls(&self, is_start: bool) -> (PressureStall, Duration) {
         match self.container_pressure.filter(|_| !is_start) {
             Some(pressure) => (pressure, self.window),
-            None => (self.node_pressure.unwrap_or_default(), self.psi_window),
+            None => {
+                let mut pressure = self.node_pressure.unwrap_or_default();
+                if !is_start && self.hardly_computes() {
+                    pressure.cpu = Duration::ZERO;
+                }
+                (pressure, self.psi_window)
+            }
         }
+    }
+
+    /// Returns whether the container computed for a small part of the time, and was not throttled.
+    fn hardly_computes(&self) -> bool {
+        let used = self.cpu.filter(|cpu| !is_throttled(cpu)).and_then(|cpu| cpu.used);
+        used.is_some_and(|used| used < self.window.mul_f64(MAX_WAITING_CPU))
     }
 }
 
