@@ -58,7 +58,9 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
     // A static pod has another uid at the API server than at the runtime.
     let probe =
         json!({"exec": {"command": ["cat", "/tmp/static"]}, "periodSeconds": 1, "timeoutSeconds": 10});
-    cluster.kubelet.run(&manifest("mirrored", "touch /tmp/static; sleep 100000", &probe));
+    let mut mirrored = manifest("mirrored", "touch /tmp/static; sleep 100000", &probe);
+    mirrored["metadata"]["namespace"] = json!("default");
+    cluster.kubelet.run(&mirrored);
     wait_for("the probe of the mirror pod has a name", || {
         (last_named(&cluster, "/tmp/static")["source"] == "api-server").then_some(())
     });
