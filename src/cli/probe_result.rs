@@ -195,26 +195,28 @@ mod tests {
         assert!(result.is_well, "an attempt without a known timeout is not overdue");
     }
 
-    #[test]
-    fn the_result_of_a_probe_states_its_run_and_the_effect_at_its_threshold() {
+    /// Returns the result of a probe with these fields in JSON, and whether it is well.
+    fn shown(kind: &str, mode: &str, state: &str, fields: &serde_json::Value) -> (String, bool) {
         let pod: StatusPod = serde_json::from_value(json!({
             "namespace": "shop", "name": "web", "uid": "1", "id": "s", "sandbox": "ready", "ip": null, "source": "list",
             "containers": [],
         }))
         .unwrap();
         let now = "2026-11-24T13:00:40Z".parse().unwrap();
-        let shown = |kind: &str, mode: &str, state: &str, more: serde_json::Value| {
-            let mut probe = json!({
-                "type": kind, "handler": "exec", "source": "manifest", "result": null, "run": 0, "threshold": 1, "verdict": null,
-                "onHold": false, "wouldHaveKilled": 0, "since": "2026-11-24T13:00:00.000Z",
-            });
-            probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            let container = json!({"name": "main", "id": "c", "state": state, "source": "list"});
-            let (container, probe) =
-                (serde_json::from_value(container).unwrap(), serde_json::from_value(probe).unwrap());
-            let text = ProbeOfPod { pod: &pod, container: &container, probe: &probe }.result(mode, now);
-            (text.text, text.is_well)
-        };
+        let mut probe = json!({
+            "type": kind, "handler": "exec", "source": "manifest", "result": null, "run": 0, "threshold": 1, "verdict": null,
+            "onHold": false, "wouldHaveKilled": 0, "since": "2026-11-24T13:00:00.000Z",
+        });
+        probe.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let container = json!({"name": "main", "id": "c", "state": state, "source": "list"});
+        let (container, probe) =
+            (serde_json::from_value(container).unwrap(), serde_json::from_value(probe).unwrap());
+        let text = ProbeOfPod { pod: &pod, container: &container, probe: &probe }.result(mode, now);
+        (text.text, text.is_well)
+    }
+
+    #[test]
+    fn the_result_of_a_probe_states_its_run_and_the_effect_at_its_threshold() {
         let failing = json!({"result": "failure", "run": 17, "threshold": 3, "verdict": "success"});
         let held = json!({"result": "failure", "onHold": true, "verdict": "failure"});
         let erroring = json!({"result": "error", "errors": 8, "lastError": "executable not found", "verdict": "success"});
@@ -252,6 +254,24 @@ mod tests {
             ("liveness", "kill", "running", held, ("failed since 40s, on hold", false)),
             ("liveness", "kill", "running", erroring, ("erroring ×8 (executable not found)", false)),
             ("liveness", "kill", "running", json!({"verdict": "success"}), ("not yet run", true)),
+            ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),
+            (
+                "liveness",
+                "off",
+                "running",
+                failing.clone(),
+                ("not probed (mode off), last result failure", true),
+            ),
+            ("liveness", "kill", "exited", failing, ("container exited", false)),
+        ] {
+            let (text, is_well) = shown(kind, mode, state, &more);
+            assert_eq!((text.as_str(), is_well), expected, "{kind} {mode}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_runs_is_shown_with_its_duration_and_timeout() {
+        for (kind, mode, state, more, expected) in [
             (
                 "liveness",
                 "kill",
@@ -297,17 +317,8 @@ mod tests {
                 }),
                 ("the first attempt since the restart has run for 2s (timeout 1s)", true),
             ),
-            ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),
-            (
-                "liveness",
-                "off",
-                "running",
-                failing.clone(),
-                ("not probed (mode off), last result failure", true),
-            ),
-            ("liveness", "kill", "exited", failing, ("container exited", false)),
         ] {
-            let (text, is_well) = shown(kind, mode, state, more);
+            let (text, is_well) = shown(kind, mode, state, &more);
             assert_eq!((text.as_str(), is_well), expected, "{kind} {mode}");
         }
     }

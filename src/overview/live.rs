@@ -75,7 +75,8 @@ mod tests {
     fn each_command_of_a_container_has_its_own_last_result() {
         let (fine, failed) = (call("true", 0, 500.0), call("false", 3, 500.0));
         let mut results = LastResults::default();
-        [&fine, &failed].into_iter().for_each(|call| results.add(call));
+        results.add(&fine);
+        results.add(&failed);
         let text = |call: &Call| results.get(&ProbeKey::from_call(call).unwrap()).unwrap().text.clone();
         assert_eq!((text(&fine), text(&failed)), ("slow".to_owned(), "exit 3".to_owned()));
     }

@@ -28,8 +28,8 @@ fn named(shim: &Probeshim, pod: &str) -> (Value, Value) {
     wait_for(&format!("{pod}: its probe has a name"), || {
         let calls = shim.list_if_answered(&["calls", "--method", "ExecSync"])?;
         let calls = calls.iter().filter(|call| call["pod"]["name"] == pod);
-        let probes = calls.map(|call| &call["exec"]["probe"]);
-        let probe = probes.filter(|probe| probe["type"] == "liveness").last()?;
+        let mut probes = calls.map(|call| &call["exec"]["probe"]);
+        let probe = probes.rfind(|probe| probe["type"] == "liveness")?;
         Some((probe["type"].clone(), probe["source"].clone()))
     })
 }

@@ -47,12 +47,13 @@ impl ExecVerdict {
         analysis: Option<&ExecAnalysis>,
     ) -> Self {
         let has_answer = match call.ending {
-            CallOutcome::Completed(Some(Code::OK)) => true,
             CallOutcome::ClientGone | CallOutcome::ClientReset(_) if is_kubelet(call) => {
                 let is_over = is_kubelet_deadline(call, analysis);
                 return if is_over { Self::TimedOut } else { Self::Unknown };
             }
-            CallOutcome::ClientGone | CallOutcome::ClientReset(_) => true,
+            CallOutcome::Completed(Some(Code::OK))
+            | CallOutcome::ClientGone
+            | CallOutcome::ClientReset(_) => true,
             CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => return Self::TimedOut,
             _ => false,
         };

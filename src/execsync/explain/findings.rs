@@ -60,9 +60,12 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
 }
 
 /// Returns whether the processes of the container computed for a small part of the time, although
-/// they could have had CPU.
+/// they could have had CPU. On a busy node they may have waited for a processor.
 pub(super) fn has_waited(evidence: &Evidence) -> bool {
-    let (pressure, window) = evidence.stalls(false);
+    let (pressure, window) = match evidence.container_pressure {
+        Some(pressure) => (pressure, evidence.window),
+        None => (evidence.node_pressure.unwrap_or_default(), evidence.psi_window),
+    };
     evidence.hardly_computes() && !pressure.notable(window)[0]
 }
 
@@ -92,20 +95,18 @@ impl Evidence {
     /// Returns the stalls of the processes that delayed a call, with the time for which they were
     /// measured. `is_start` is whether the runtime was slow to start the command: its processes are
     /// those of the node. Otherwise the container counts, or the node if the container was not
-    /// measured. A container that hardly computes does not wait for a processor, however busy the
-    /// node is: the scheduler gives each process that waits its share.
+    /// measured. Of a container that hardly computes it is not known whether it waits for a
+    /// processor of a busy node or for something else, so the node's CPU does not count.
     #[must_use]
     pub fn stalls(&self, is_start: bool) -> (PressureStall, Duration) {
-        match self.container_pressure.filter(|_| !is_start) {
-            Some(pressure) => (pressure, self.window),
-            None => {
-                let mut pressure = self.node_pressure.unwrap_or_default();
-                if !is_start && self.hardly_computes() {
-                    pressure.cpu = Duration::ZERO;
-                }
-                (pressure, self.psi_window)
-            }
+        if let Some(pressure) = self.container_pressure.filter(|_| !is_start) {
+            return (pressure, self.window);
         }
+        let mut pressure = self.node_pressure.unwrap_or_default();
+        if !is_start && self.hardly_computes() {
+            pressure.cpu = Duration::ZERO;
+        }
+        (pressure, self.psi_window)
     }
 
     /// Returns whether the container computed for a small part of the time, and was not throttled.
