@@ -252,6 +252,10 @@ impl NodeEngine {
                 self.record_event(Event::warning(reason::RUNTIME_UNAVAILABLE, message));
                 self.analyzer.events_interrupted(now);
             }
+            RuntimeEvent::Unresponsive => {
+                let message = "The runtime has not answered a list of containers within 10 s";
+                self.record_event(Event::warning(reason::RUNTIME_UNAVAILABLE, message));
+            }
             RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
             RuntimeEvent::Task(task_event) => {
                 self.record_oom(&task_event);

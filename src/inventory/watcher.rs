@@ -53,6 +53,9 @@ pub enum RuntimeEvent {
     /// The connection to the runtime or its event stream was lost. Events are missed until the
     /// runtime is connected again.
     Disconnected,
+    /// The runtime has not answered a list within ten seconds. Its event stream may continue: that
+    /// of a process that is stopped does not end.
+    Unresponsive,
     /// Observations with their source.
     Observed(Source, Observations),
     /// An event about an exec instance.
@@ -171,9 +174,12 @@ impl Watcher {
                     pending_relist = None;
                     match listed {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
-                        // The event stream shows whether the runtime responds.
+                        // The end of the event stream shows whether the runtime ended.
                         Err(status) if task_events.is_some() => {
                             debug!(status = sanitize(status.message()), "relist failed");
+                            if status.code() == Code::DeadlineExceeded {
+                                self.send(RuntimeEvent::Unresponsive).await;
+                            }
                         }
                         Err(status) => return status,
                     }

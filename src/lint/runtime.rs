@@ -17,12 +17,10 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let unanswered = unanswered(facts);
     let hanging = hanging_runtime(facts, &unanswered);
     let single = if hanging.is_some() { Vec::new() } else { unanswered_calls(unanswered) };
-    hanging
-        .into_iter()
-        .chain(single)
-        .chain(runtime_unavailable(facts))
-        .chain(leaked_processes(facts))
-        .collect()
+    // A runtime that hangs answers no list.
+    let is_other = |found: &LintFinding| hanging.is_none() || found.severity == Severity::Error;
+    let unavailable = runtime_unavailable(facts).filter(is_other);
+    hanging.into_iter().chain(single).chain(unavailable).chain(leaked_processes(facts)).collect()
 }
 
 /// Calls of a container that the runtime did not answer in time.
@@ -87,7 +85,7 @@ fn hanging_runtime(
         ),
         evidence: vec![
             "The ExecSyncs had no answer 5 s after their timeout was over.".to_owned(),
-            format!("Lists or the events of the runtime failed {}.", counted(others, "time")),
+            format!("A list of the runtime had no answer within 10 s, or its events ended, {}.", counted(others, "time")),
         ],
         remedy: "Look in the log of the runtime, and for its processes and shims that are stopped or wait in state D; \
                  a restart of the runtime keeps containers running."
@@ -253,6 +251,7 @@ mod tests {
             "The runtime answered neither 2 ExecSyncs of 2 containers nor calls of other methods."
         );
         assert_eq!(hanging.severity, Severity::Error);
+        assert_eq!(found(unavailable(both()), "runtime-unavailable"), None, "it is the same problem");
         assert_eq!(found(both(), "hanging-runtime"), None, "other methods are answered");
         let one = || unavailable(overdue("main", Fixture::new()));
         assert_eq!(found(one(), "hanging-runtime"), None, "one command runs long");

@@ -64,7 +64,8 @@ impl Diagnosis {
 }
 
 impl fmt::Display for Diagnosis {
-    /// Writes a line with the results, and the complete answers that are wrong.
+    /// Writes a line with the results, and the complete answers that are wrong, or all answers if the
+    /// variable `DIAGNOSE_ANSWERS` is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<24}", self.incident)?;
         for Answer { command, unmet, .. } in &self.answers {
@@ -77,7 +78,7 @@ impl fmt::Display for Diagnosis {
             write!(f, "\n    cause: {}", self.cause)?;
         }
         for Answer { command, text, unmet } in &self.answers {
-            if !unmet.is_empty() {
+            if !unmet.is_empty() || std::env::var_os("DIAGNOSE_ANSWERS").is_some() {
                 let unmet: String = unmet.iter().map(|it| format!("\n    {command} {it}")).collect();
                 let text: String = text.lines().map(|line| format!("\n    | {line}")).collect();
                 write!(f, "{unmet}{text}")?;
