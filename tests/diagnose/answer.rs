@@ -79,9 +79,12 @@ impl fmt::Display for Diagnosis {
         }
         for Answer { command, text, unmet } in &self.answers {
             if !unmet.is_empty() || std::env::var_os("DIAGNOSE_ANSWERS").is_some() {
-                let unmet: String = unmet.iter().map(|it| format!("\n    {command} {it}")).collect();
-                let text: String = text.lines().map(|line| format!("\n    | {line}")).collect();
-                write!(f, "{unmet}{text}")?;
+                for expectation in unmet {
+                    write!(f, "\n    {command} {expectation}")?;
+                }
+                for line in text.lines() {
+                    write!(f, "\n    | {line}")?;
+                }
             }
         }
         Ok(())

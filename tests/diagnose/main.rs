@@ -33,8 +33,8 @@ fn side_by_side(incidents: &[&Incident], run: impl Fn(&Incident) -> Diagnosis + 
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(incident) = next() {
-                    let diagnosis = shown(run(incident));
-                    diagnoses.lock().unwrap().push(diagnosis);
+                    let result = shown(run(incident));
+                    diagnoses.lock().unwrap().push(result);
                 }
             });
         }

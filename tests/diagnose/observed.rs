@@ -139,11 +139,9 @@ fn cgroup_of(pid: &str, controller: &str) -> PathBuf {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let path =
         text.lines().find_map(|line| line.split_once(&format!(":{controller}:"))).map(|(_, path)| path);
-    match path {
-        Some(path) => Path::new("/sys/fs/cgroup").join(controller).join(path.trim_start_matches('/')),
-        None => {
-            let path = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
-            Path::new("/sys/fs/cgroup").join(path)
-        }
+    let mount = Path::new("/sys/fs/cgroup");
+    if let Some(path) = path {
+        return mount.join(controller).join(path.trim_start_matches('/'));
     }
+    mount.join(text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap())
 }
