@@ -142,7 +142,7 @@ cluster-test:
 	@tests/run cluster
 
 # Incidents with a known cause behind a real kubelet, on containerd 2.2 and 1.6: what `explain`, `lint` and `describe` must say and
-# must not say. Prints a score. About ten minutes. DIAGNOSE_INCIDENTS="kills frozen" selects incidents by name,
+# must not say. Prints a score. About seven minutes. DIAGNOSE_INCIDENTS="kills frozen" selects incidents by name,
 # DIAGNOSE_CONTAINERD=2.2 a version, and DIAGNOSE_ANSWERS=1 shows all answers.
 diagnose:
 	@tests/run diagnose -- --nocapture

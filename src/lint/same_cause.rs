@@ -6,6 +6,7 @@ use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
 use super::names::{FAILURES, FLAPPING, KILLS};
 use super::restarts::is_about_memory;
+use crate::execsync::Cause;
 
 /// Names of the lints about consequences of failures, the worst first.
 const CONSEQUENCES: [&str; 2] = [KILLS, FLAPPING];
@@ -47,13 +48,29 @@ pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     };
     let explained =
         with(&|finding| CONSEQUENCES.contains(&finding.lint) || NOT_STARTED.contains(&finding.lint));
-    let without_memory = with(&is_about_memory);
+    let in_attempts = |finding: &LintFinding| {
+        let container = facts.containers.iter().find(|container| container.subject == finding.subject);
+        container.map_or(0, |container| container.with_cause(Cause::OutOfMemory.name()))
+    };
+    // The memory was that of commands, if more of them were killed than the container ended.
+    let is_own_end =
+        |finding: &LintFinding| is_about_memory(finding) && finding.affected >= in_attempts(finding);
+    let without_memory = with(&is_own_end);
     findings.retain(|finding| match finding.lint {
-        FAILURES => !explained.contains(&finding.subject),
+        FAILURES => !explained.contains(&finding.subject) && !is_for_lack_of_memory(facts, &finding.subject),
         OUT_OF_MEMORY => !without_memory.contains(&finding.subject),
-        _ => true,
+        _ => !is_about_memory(finding) || is_own_end(finding),
     });
     findings.append(&mut merged);
+}
+
+/// Returns whether most failed attempts of a probe were killed for lack of memory.
+fn is_for_lack_of_memory(facts: &PeriodFacts<'_>, subject: &LintSubject) -> bool {
+    let probe = facts.probes.iter().find(|probe| probe.attempts.subject == *subject);
+    probe.is_some_and(|probe| {
+        let killed = probe.attempts.with_cause(Cause::OutOfMemory.name());
+        killed > probe.attempts.total.failures / 2
+    })
 }
 
 /// Returns the lints about the cause of most failures of a probe.
@@ -117,6 +134,19 @@ mod tests {
         let started = Fixture::new().attempts(20, 10).event_at(0, reason::CONTAINER_STARTED, "Started");
         let exited = started.event_at(9, reason::CONTAINER_OUT_OF_MEMORY, "The kernel killed a process");
         let exited = exited.event_at(10, reason::CONTAINER_EXITED, "Exited with code 137 (OOMKilled)");
-        assert_eq!(names(exited.event_at(20, reason::CONTAINER_STARTED, "Started")), ["restarts"]);
+        let ended = exited.event_at(20, reason::CONTAINER_STARTED, "Started");
+        assert_eq!(names(ended), ["restarts"]);
+        // The commands of the probe use the memory.
+        let killed = || {
+            Fixture::new().calls(3, 10, |call| {
+                call.exit(137);
+                call.evidence().oom_kills = Some(1);
+            })
+        };
+        assert_eq!(names(killed()), ["out-of-memory"]);
+        let started = killed().event_at(0, reason::CONTAINER_STARTED, "Started");
+        let exited = started.event_at(9, reason::CONTAINER_OUT_OF_MEMORY, "The kernel killed a process");
+        let exited = exited.event_at(10, reason::CONTAINER_EXITED, "Exited with code 137 (OOMKilled)");
+        assert_eq!(names(exited.event_at(20, reason::CONTAINER_STARTED, "Started")), ["out-of-memory"]);
     }
 }

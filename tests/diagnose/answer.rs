@@ -64,8 +64,8 @@ impl Diagnosis {
 }
 
 impl fmt::Display for Diagnosis {
-    /// Writes a line with the results, and the complete answers that are wrong, or all answers if the
-    /// variable `DIAGNOSE_ANSWERS` is set.
+    /// Writes a line with the results, and the complete answers that are wrong, or all answers if
+    /// the variable `DIAGNOSE_ANSWERS` is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<24}", self.incident)?;
         for Answer { command, unmet, .. } in &self.answers {
