@@ -54,11 +54,12 @@ fn lints(shim: &Probeshim, pod: &str) -> Vec<String> {
 fn lints_name_a_throttled_probe_a_held_output_a_missing_shell_a_hanging_runtime_and_a_probe_storm() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let throttled = ["sh", "-c", UNTIL_THROTTLED, "sh", "10"];
-    let pods: [(&str, &[&str], u32); 4] = [
+    let pods: [(&str, &[&str], u32); 5] = [
         ("throttled", &throttled, 600),
         ("held", &["sh", "-c", "sleep 3 & exit 0"], 600),
         ("shell", &["bash", "-c", "exit 0"], 600),
         ("plain", &["true"], 1),
+        ("other", &["true"], 1),
     ];
     let execs = need!(probing(&containerd, &pods));
     let resources = json!({"linux": {"resources": {"cpu_quota": 5000, "cpu_period": 100_000}}});

@@ -70,6 +70,7 @@ fn the_probes_of_static_pods_have_names_with_and_without_a_read_only_port() {
     assert!(shim.json(&["status"])["pods"].to_string().contains("closed-node"));
     assert_eq!(shim.list(&["probes"]), [json!(null); 0]);
     let names = shim.json(&["status"])["probeNames"].clone();
-    assert_eq!((&names["namedContainers"], &names["unnamedContainers"]), (&json!(1), &json!(0)), "{names:#}");
+    assert!(names["namedContainers"].as_u64() >= Some(1), "{names:#}");
+    assert_eq!(names["unnamedContainers"], 0, "{names:#}");
     kubelet.forget("closed");
 }
