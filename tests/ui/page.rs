@@ -159,6 +159,8 @@ fn an_open_page_follows_a_probeshim_that_is_restarted() {
             &at("admin.sock"),
             "--config",
             &at("config.yaml"),
+            "--state-dir",
+            &at("state"),
         ])
     };
     let until_served = || while fixtures::http::get(address, "/healthz").is_err() {};
