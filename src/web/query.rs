@@ -222,8 +222,9 @@ impl PageSelection {
     pub(super) fn has_row(&self, key: &ProbeKey) -> bool {
         // The prober of a probe without results may be unknown.
         let prober = Some(key.prober.as_str()).filter(|prober| !prober.is_empty());
-        self.has_learned(key.learned.as_ref(), true)
-            && self.has_names(Some(&key.container), &key.types(), prober)
+        let is_joint = self.probe.as_deref() == Some(key.probe.as_str());
+        let types = if is_joint { vec![key.probe.as_str()] } else { key.types() };
+        self.has_learned(key.learned.as_ref(), true) && self.has_names(Some(&key.container), &types, prober)
     }
 
     /// Returns whether the object of a finding is selected.
