@@ -222,8 +222,8 @@ impl PageSelection {
     pub(super) fn has_row(&self, key: &ProbeKey) -> bool {
         // The prober of a probe without results may be unknown.
         let prober = Some(key.prober.as_str()).filter(|prober| !prober.is_empty());
-        let is_joint = self.probe.as_deref() == Some(key.probe.as_str());
-        let types = if is_joint { vec![key.probe.as_str()] } else { key.types() };
+        // The query of a learned row has its command; its label is no type.
+        let types = if key.learned.is_some() { key.types() } else { vec![key.probe.as_str()] };
         self.has_learned(key.learned.as_ref(), true) && self.has_names(Some(&key.container), &types, prober)
     }
 
@@ -241,10 +241,8 @@ impl PageSelection {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name.is_none_or(|name| name == wanted))
         };
-        let is_probe = |wanted: &str| {
-            let has = |name: &str| name == wanted || name.split(" or ").any(|name| name == wanted);
-            probes.is_empty() || probes.iter().any(|name| has(name))
-        };
+        let has = |name: &str, wanted: &str| name == wanted || name.split(" or ").any(|name| name == wanted);
+        let is_probe = |wanted: &str| probes.is_empty() || probes.iter().any(|name| has(name, wanted));
         is(&self.container, container) && is(&self.peer, peer) && self.probe.as_deref().is_none_or(is_probe)
     }
 }
@@ -259,4 +257,52 @@ fn is_call_of_probe(record: &CallRecord, wanted: &str) -> bool {
         ProbeMatch::Inferred { .. } | ProbeMatch::Unknown => false,
     };
     is_one || is_wanted(identity.label().unwrap_or(ProbeMatch::UNKNOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the selection of a probe and a command.
+    fn selection(probe: Option<&str>, command: Option<&str>) -> PageSelection {
+        PageSelection {
+            from: SystemTime::UNIX_EPOCH,
+            to: SystemTime::UNIX_EPOCH,
+            is_live: true,
+            pods: Selection::default(),
+            filter: Filter::default(),
+            container: None,
+            probe: probe.map(str::to_owned),
+            command: command.map(str::to_owned),
+            timeout_ms: None,
+            redact: false,
+            peer: None,
+            order: crate::history::Selection::All,
+        }
+    }
+
+    /// Returns the row of a probe.
+    fn row(probe: &str, learned: Option<LearnedExec>) -> ProbeKey {
+        ProbeKey { container: "main".to_owned(), probe: probe.to_owned(), learned, ..ProbeKey::default() }
+    }
+
+    #[test]
+    fn a_row_of_several_types_is_selected_by_all_of_them_and_by_each() {
+        let joint = row("liveness or readiness", None);
+        for wanted in [None, Some("liveness or readiness"), Some("liveness"), Some("readiness")] {
+            assert!(selection(wanted, None).has_row(&joint), "{wanted:?}");
+        }
+        assert!(!selection(Some("startup"), None).has_row(&joint));
+        assert!(!selection(Some("liveness or readiness"), None).has_row(&row("startup", None)));
+    }
+
+    #[test]
+    fn a_row_of_a_learned_command_is_selected_by_its_command() {
+        let learned = LearnedExec { command: "cat /tmp/ok".to_owned(), timeout_ms: Some(1000) };
+        let cat = row("cat /tmp/ok", Some(learned));
+        assert!(selection(Some(ProbeMatch::UNKNOWN), Some("cat /tmp/ok")).has_row(&cat));
+        assert!(selection(Some(ProbeMatch::INFERRED), Some("cat /tmp/ok")).has_row(&cat));
+        assert!(!selection(Some(ProbeMatch::UNKNOWN), Some("cat /tmp/other")).has_row(&cat));
+        assert!(!selection(Some("liveness"), None).has_row(&cat));
+    }
 }

@@ -59,8 +59,13 @@ impl ExecVerdict {
         };
         match CommandEnd::from_call(call, exec, analysis) {
             CommandEnd::TimedOut => Self::TimedOut,
-            CommandEnd::Exited(0) if has_answer || exec.result.is_some() => Self::Success,
-            CommandEnd::Exited(_) if has_answer || exec.result.is_some() => Self::Failure,
+            CommandEnd::Exited(code) if has_answer || exec.result.is_some() => {
+                if code == 0 {
+                    Self::Success
+                } else {
+                    Self::Failure
+                }
+            }
             CommandEnd::Unknown | CommandEnd::Cancelled if has_answer => Self::Unknown,
             _ => Self::Error,
         }
