@@ -1,4 +1,5 @@
-// Renders the pictures of the README from the demo: two of the web page, and one of `top` in tmux.
+// Renders the pictures of the README and of the guide to the page from the demo: two of the web page,
+// and one of `top` in tmux.
 //
 //   node render.cjs TOOLS PROGRAM CHROMIUM DIRECTORY
 //

@@ -87,6 +87,12 @@ fn lines_of_comments_and_documents_are_at_most_100_characters_wide() {
 }
 
 #[test]
+fn the_readme_has_at_most_150_lines() {
+    let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 150, "README.md has {lines} lines; move what not every reader needs to docs/");
+}
+
+#[test]
 fn links_between_documents_lead_to_files_and_headings() {
     let link = Regex::new(r"\]\(([^)#:\s]*)(#[^)\s]+)?\)").unwrap();
     let mut violations = Vec::new();
