@@ -9,6 +9,9 @@ pub const LARGE_MESSAGE: &str = "message larger than max";
 /// Cause if the working directory of a container does not exist.
 pub const NO_WORKING_DIRECTORY: &str = "no working directory";
 
+/// Cause if the program of a command does not exist (runc).
+const MISSING_PROGRAM: &str = "executable file not found";
+
 /// Texts of errors about a working directory that does not exist (runc: `finalizeNamespace`; crun:
 /// `libcrun_run_linux_container` and `libcrun_join_process`).
 const CHANGE_DIRECTORY: [&str; 3] = ["chdir to cwd", "chdir to `", "chdir `"];
@@ -17,7 +20,7 @@ const CHANGE_DIRECTORY: [&str; 3] = ["chdir to cwd", "chdir to `", "chdir `"];
 /// The first that occurs is the cause.
 const KNOWN_CAUSES: [&str; 11] = [
     LARGE_MESSAGE,
-    "executable file not found",
+    MISSING_PROGRAM,
     "permission denied",
     "no such file or directory",
     "exec format error",
@@ -30,7 +33,7 @@ const KNOWN_CAUSES: [&str; 11] = [
 ];
 
 /// Texts of errors about a container that has exited.
-const CONTAINER_EXITED: [&str; 10] = [
+const CONTAINER_EXITED: [&str; 11] = [
     "container is in CONTAINER_EXITED state",
     "no running task found",
     "init process is not running",
@@ -41,6 +44,7 @@ const CONTAINER_EXITED: [&str; 10] = [
     "container is not created or running",
     "container not running",
     "not in running state",
+    "namespace path: lstat /proc/",
 ];
 
 /// Returns the cause in an error message, in a few words: the innermost of the nested errors
@@ -62,11 +66,16 @@ pub fn error_cause(message: &str) -> &str {
 /// request or of the output of a command.
 #[must_use]
 pub fn known_cause(message: &str) -> Option<&'static str> {
-    let is_missing = message.to_ascii_lowercase().contains("no such file or directory");
-    if is_missing && CHANGE_DIRECTORY.iter().any(|text| message.contains(text)) {
+    let lower = message.to_ascii_lowercase();
+    if lower.contains("no such file or directory")
+        && CHANGE_DIRECTORY.iter().any(|text| message.contains(text))
+    {
         return Some(NO_WORKING_DIRECTORY);
     }
-    KNOWN_CAUSES.into_iter().find(|cause| message.contains(cause))
+    // crun: "executable file `curl` not found in $PATH: No such file or directory".
+    let is_of_crun = lower.contains("executable file `") && lower.contains(" not found");
+    let has = |cause: &str| lower.contains(cause) || (is_of_crun && cause == MISSING_PROGRAM);
+    KNOWN_CAUSES.into_iter().find(|cause| has(cause))
 }
 
 /// Returns whether a runtime rejected an ExecSync because the container had exited
@@ -93,6 +102,11 @@ mod tests {
                 "rpc error: code = Unknown desc = command error: exec failed: exec: \"curl\": executable file not found in $PATH\n, stdout: , stderr: , exit code -1",
                 "executable file not found",
             ),
+            (
+                "executable file `curl` not found in $PATH: No such file or directory",
+                "executable file not found",
+            ),
+            ("open executable: Permission denied", "permission denied"),
             ("rpc error: code = Unavailable desc = transport: broken pipe", "broken pipe"),
             (
                 "OCI runtime exec failed: exec failed: unable to start container process: chdir to cwd (\"/work\") set in config.json failed: no such file or directory: unknown",
@@ -123,6 +137,7 @@ mod tests {
             "failed to exec in container: container is in CONTAINER_EXITED state",
             load,
             "failed to start exec \"e8d2\": cannot exec in a stopped state",
+            "unable to create new parent process: namespace path: lstat /proc/6108/ns/ipc: no such file or directory",
         ] {
             assert!(is_container_exited(message), "{message}");
         }

@@ -135,8 +135,11 @@ fn remedy() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::fixture::{Fixture, only};
     use super::*;
+    use crate::execsync::PressureStall;
 
     fn found(facts: Fixture) -> Option<LintFinding> {
         only(super::lint, facts, "held-output")
@@ -181,12 +184,17 @@ mod tests {
 
     #[test]
     fn slow_cleanup_in_a_probe_storm_is_no_held_output() {
-        let storm = Fixture::new().attempts(20, 10).slow_with(5, 3000, |call| {
-            let parts = call.parts();
-            parts.drain = parts.run.take();
-            call.evidence().in_flight = (1, 64);
-        });
-        assert_eq!(found(storm), None);
+        let in_storm = |stalled| {
+            Fixture::new().attempts(20, 10).slow_with(5, 3000, move |call| {
+                let parts = call.parts();
+                parts.drain = parts.run.take();
+                call.evidence().in_flight = (1, 64);
+                let cpu = Duration::from_millis(stalled);
+                call.evidence().node_pressure = Some(PressureStall { cpu, ..PressureStall::default() });
+            })
+        };
+        assert_eq!(found(in_storm(3000)), None, "the node lacked CPU all the time");
+        assert!(found(in_storm(1000)).is_some(), "lack of CPU does not explain the drain phase");
     }
 
     #[test]

@@ -139,7 +139,7 @@ mod tests {
     use super::super::fixture::{CallDraft, Fixture, only};
     use super::*;
     use crate::cri::Code;
-    use crate::execsync::Pids;
+    use crate::execsync::{Pids, PidsScope};
 
     fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
         only(super::lint, facts, lint)
@@ -200,7 +200,7 @@ mod tests {
         let refused = |current, message: &'static str| {
             Fixture::new().calls(2, 100, move |call| {
                 call.fail(Code(2), message);
-                call.evidence().pids = Some(Pids { current, max: Some(100) });
+                call.evidence().pids = Some(Pids { current, max: Some(100), scope: PidsScope::Container });
             })
         };
         assert_eq!(found(refused(50, "something odd"), "pids-limit"), None);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::probe_key::ProbeKey;
 use super::row_result::RowResult;
 use crate::admin::api::Call;
+use crate::execsync::{Assessment, CallRecord, ExecVerdict};
 use crate::report::ResultKind;
 
 /// Maximum number of probes with a last result.
@@ -32,21 +33,24 @@ impl LastResults {
     }
 }
 
-/// Returns the result of an ExecSync in a few words.
+/// Returns the result of an ExecSync in a few words, by the verdict that lints and reports count.
 pub(crate) fn result_of(call: &Call) -> RowResult {
-    let exec = call.exec.as_ref();
-    // A late exit code 0 is a success.
-    let is_late = exec.and_then(|exec| exec.margin_ms).is_some_and(|margin| margin < 0.0);
-    let is_slow = exec.and_then(|exec| exec.assessment.as_deref()) == Some("slow");
+    let unknown = RowResult { text: "?".to_owned(), is_bad: false };
+    let Ok(record) = CallRecord::try_from(call.clone()) else { return unknown };
+    let Some(verdict) = ExecVerdict::from_record(&record) else { return unknown };
+    let is_slow = matches!(record.analysis.as_deref().map(|it| it.assessment), Some(Assessment::Slow(_)));
     let bad = |text: String| RowResult { text, is_bad: true };
-    match (call.code.as_str(), exec.and_then(|exec| exec.exit_code)) {
-        ("DEADLINE_EXCEEDED", _) => bad("timeout".to_owned()),
-        ("OK", Some(0)) if is_late => RowResult::of_kind(ResultKind::Late),
-        ("OK", Some(0)) if is_slow => RowResult::of_kind(ResultKind::Slow),
-        ("OK", Some(0)) => RowResult::ok(),
-        ("OK", Some(code)) => bad(format!("exit {code}")),
-        ("OK", None) => RowResult { text: "?".to_owned(), is_bad: false },
-        (code, _) => bad(code.to_owned()),
+    match verdict {
+        ExecVerdict::Success if record.is_late() => RowResult::of_kind(ResultKind::Late),
+        ExecVerdict::Success if is_slow => RowResult::of_kind(ResultKind::Slow),
+        ExecVerdict::Success => RowResult::ok(),
+        ExecVerdict::TimedOut => RowResult::of_kind(ResultKind::Timeout),
+        ExecVerdict::Failure => match record.call.exec.as_deref().and_then(|exec| exec.result) {
+            Some(result) => bad(format!("exit {}", result.exit_code)),
+            None => RowResult::of_kind(ResultKind::Failure),
+        },
+        ExecVerdict::Error => bad(call.code.clone()),
+        ExecVerdict::Unknown => unknown,
     }
 }
 
@@ -79,6 +83,17 @@ mod tests {
         results.add(&failed);
         let text = |call: &Call| results.get(&ProbeKey::from_call(call).unwrap()).unwrap().text.clone();
         assert_eq!((text(&fine), text(&failed)), ("slow".to_owned(), "exit 3".to_owned()));
+    }
+
+    #[test]
+    fn a_command_that_its_client_gave_up_and_the_timeout_killed_is_a_timeout() {
+        let mut given_up = call("sleep", 0, -1000.0);
+        given_up.code = "client-reset".to_owned();
+        if let Some(exec) = &mut given_up.exec {
+            (exec.exit_code, exec.timeout_seconds) = (None, 1);
+            (exec.started_ms, exec.exited_ms, exec.exit_status) = (Some(10.0), Some(1010.0), Some(137));
+        }
+        assert_eq!(result_of(&given_up), RowResult { text: "timeout".to_owned(), is_bad: true });
     }
 
     #[test]

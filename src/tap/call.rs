@@ -8,6 +8,9 @@ use crate::exec_output::exec_timeout;
 use crate::object_ref::{ContainerRef, PodRef};
 use crate::relay::{CallInfo, CallMarks, CallOutcome, DirectMark, Peer};
 
+/// Maximum number of bytes that are kept of the output of a command, and of a status message.
+pub(super) const MAX_OUTPUT_BYTES: usize = 1024;
+
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -135,6 +138,13 @@ impl ExecCall {
         let truncated = self.truncated || self.command.len() > 1;
         let command = self.command.iter().take(1).cloned().collect();
         Self { command, truncated, output: None, ..self.clone() }
+    }
+
+    /// Returns whether the command wrote more than the output that is kept.
+    #[must_use]
+    pub fn is_output_cut(&self) -> bool {
+        let written = self.result.map_or(0, |result| result.stdout_bytes + result.stderr_bytes);
+        self.output.is_some() && written > MAX_OUTPUT_BYTES
     }
 
     /// Returns the timeout of the request; `None` if it has none.

@@ -11,10 +11,11 @@ use tonic::Status;
 
 use super::CallsInFlight;
 use super::QueueItem;
+use super::call::MAX_OUTPUT_BYTES;
 use super::call::{Call, ExecCall, ExecResult, KillRecord};
 use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
 use super::messages::cut;
-use super::messages::exec::{MAX_OUTPUT_BYTES, first_output};
+use super::messages::exec::first_output;
 use super::metrics::TapMetrics;
 use crate::cri::v1::ExecSyncResponse;
 use crate::cri::{Code, MethodName};

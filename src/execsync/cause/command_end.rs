@@ -12,7 +12,7 @@ use crate::tap::{Call, ExecCall};
 pub(crate) const CRIO_TIMEOUT: i32 = -1;
 
 /// Status of a command that SIGKILL ended.
-const KILLED: u32 = 128 + 9;
+const KILLED: u32 = crate::cri::KILLED.cast_unsigned();
 
 /// Difference between the clocks of the runtime's timer and of the events, up to which a command
 /// that was killed before its timeout may have been killed at its timeout.
@@ -48,7 +48,9 @@ impl CommandEnd {
         }
         let outcome = analysis.and_then(|analysis| analysis.command_outcome);
         match call.ending {
-            CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => Self::from_deadline(exec, analysis),
+            CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => {
+                Self::from_deadline(call, exec, analysis)
+            }
             CallOutcome::Completed(Some(code)) if code != Code::OK && !is_drain_timeout(call) => {
                 Self::Unknown
             }
@@ -56,14 +58,20 @@ impl CommandEnd {
         }
     }
 
-    /// Returns the end of a command whose runtime returned `DEADLINE_EXCEEDED`: containerd does so
+    /// Returns the end of a command whose runtime returned `DEADLINE_EXCEEDED`. containerd does so
     /// if the command had not exited when its timeout was over (`container_execsync.go`:
-    /// `execInternal`).
-    fn from_deadline(exec: &ExecCall, analysis: Option<&ExecAnalysis>) -> Self {
+    /// `execInternal`), but also if the deadline of the call was over, whether the command had
+    /// started or not: then its message does not name a timeout.
+    fn from_deadline(call: &Call, exec: &ExecCall, analysis: Option<&ExecAnalysis>) -> Self {
+        let outcome = analysis.and_then(|analysis| analysis.command_outcome);
         let phases = analysis.map(|analysis| &analysis.phases);
-        let has_not_started = matches!(phases, Some(Phases::Complete(parts)) if parts.run.is_none());
+        let has_started = outcome.and_then(|outcome| outcome.started).is_some()
+            || phases.is_some_and(|phases| phases.parts().run.is_some());
+        let has_not_started = matches!(phases, Some(Phases::Complete(_))) && !has_started;
+        let is_of_call = call.message.as_deref().is_some_and(|message| !names_timeout(message));
         let is_sent = analysis.is_none_or(ExecAnalysis::is_sent);
-        if exec.timeout().is_some() && is_sent && !has_not_started { Self::TimedOut } else { Self::Unknown }
+        let has_run = has_started || !(has_not_started || is_of_call);
+        if exec.timeout().is_some() && is_sent && has_run { Self::TimedOut } else { Self::Unknown }
     }
 
     /// Returns the end of a command whose exit code only the events of the runtime have.
@@ -110,6 +118,11 @@ pub(in crate::execsync) fn is_killed_at_timeout(
     status == Some(KILLED) && ran.is_some_and(|ran| ran + CLOCK_TOLERANCE >= timeout)
 }
 
+/// Returns whether a message is that of a command whose timeout was over: `timeout 1s exceeded`.
+fn names_timeout(message: &str) -> bool {
+    message.split_once("timeout ").is_some_and(|(_, rest)| rest.contains(" exceeded"))
+}
+
 /// Returns whether the runtime gave up to wait for the output of a command that had exited.
 pub(in crate::execsync) fn is_drain_timeout(call: &Call) -> bool {
     call.message.as_deref().is_some_and(|message| message.contains(DRAIN_TIMEOUT_MESSAGE))
@@ -154,6 +167,20 @@ mod tests {
         assert_eq!(end(deadline, None, Some((3000, 137))), CommandEnd::TimedOut);
         assert_eq!(end(deadline, None, Some((3000, 0))), CommandEnd::TimedOut, "it exited at that moment");
         assert_eq!(end(deadline, None, None), CommandEnd::TimedOut, "without events");
+    }
+
+    #[test]
+    fn the_deadline_of_the_call_is_no_timeout_of_a_command_that_did_not_start() {
+        let ended = |message: &str| {
+            let ending = CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED));
+            let call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, 121 * SECOND);
+            let call = Call { ending, message: Some(message.into()), ..call };
+            let exec = ExecCall { timeout_seconds: 1, ..ExecCall::default() };
+            CommandEnd::from_call(&call, &exec, Some(&ExecAnalysis::unknown()))
+        };
+        assert_eq!(ended("context deadline exceeded"), CommandEnd::Unknown);
+        let timeout = "failed to exec in container: timeout 1s exceeded: context deadline exceeded";
+        assert_eq!(ended(timeout), CommandEnd::TimedOut);
     }
 
     #[test]

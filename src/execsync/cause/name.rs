@@ -1,12 +1,7 @@
 //! Names of the causes of slow and failed ExecSyncs, by which they are counted.
 
-use std::time::Duration;
-
-use super::{Cause, ExecFailure, ExecVerdict};
-use crate::cri::{Code, LARGE_MESSAGE, NO_WORKING_DIRECTORY, known_cause};
-use crate::execsync::analysis::{CallRecord, ExecAnalysis, TimeoutMargin};
-use crate::execsync::phases::Phases;
-use crate::relay::CallOutcome;
+use super::{Cause, ExecVerdict};
+use crate::execsync::analysis::{CallRecord, ExecAnalysis};
 
 /// The program of the command, or a program that a shell calls, does not exist.
 pub const MISSING_PROGRAM: &str = "missing-program";
@@ -34,21 +29,8 @@ pub const OWN_ERROR: &str = "own-error";
 /// probeshim itself caused the timeout with which the call ended.
 pub const OWN_TIMEOUT: &str = "own-timeout";
 
-/// Time after a timeout from which a call without an answer counts as unanswered. A client may have
-/// a deadline that equals the timeout.
-const NO_ANSWER_AFTER: Duration = Duration::from_secs(5);
-
-/// Minimum number of ExecSyncs in flight on the node in a storm, and their minimum number per
-/// processor.
-const STORM_IN_FLIGHT: usize = 10;
-const STORM_PER_PROCESSOR: usize = 2;
-
-/// Exit codes of a shell for a program that cannot be executed, or does not exist.
-const NOT_EXECUTABLE_CODE: i32 = 126;
-const NOT_FOUND_CODE: i32 = 127;
-
-/// Returns the names of the causes of an ExecSync: those of [`Cause`], and more exact ones of this
-/// module. None if the call was quick and succeeded.
+/// Returns the names of the causes of an ExecSync: what probeshim did to the call, or else those of
+/// [`Cause`]. None if the call was quick and succeeded.
 #[must_use]
 pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
     let marks = record.call.marks.as_deref();
@@ -60,24 +42,9 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
     if let Some(policy) = policy.filter(|_| !is_sent) {
         return vec![policy];
     }
-    if is_unanswered(record) {
-        return vec![NO_ANSWER];
-    }
     let name = |cause: Cause| match cause {
         Cause::Queue if policy == Some(EXEC_LIMIT) => EXEC_LIMIT,
-        Cause::Queue | Cause::Start | Cause::Run | Cause::Drain | Cause::UnknownPhase
-            if is_in_storm(record) =>
-        {
-            PROBE_STORM
-        }
-        Cause::ExitCode(NOT_FOUND_CODE) => MISSING_PROGRAM,
-        Cause::ExitCode(NOT_EXECUTABLE_CODE) => NOT_EXECUTABLE,
-        Cause::ExitCode(_) | Cause::Rejected(_) if ExecFailure::from_record(record).is_some() => {
-            NOT_EXECUTABLE
-        }
-        Cause::Rejected(Code::UNAVAILABLE) => Cause::RuntimeLost.name(),
-        Cause::Rejected(_) => rejection(record).unwrap_or_else(|| cause.name()),
-        _ => cause.name(),
+        cause => cause.name(),
     };
     Cause::all(record).into_iter().map(name).collect()
 }
@@ -103,52 +70,19 @@ fn policy_name(policy: &str) -> &'static str {
     }
 }
 
-/// Returns the cause in the message of a runtime that rejected a call.
-fn rejection(record: &CallRecord) -> Option<&'static str> {
-    match known_cause(record.call.message.as_deref()?)? {
-        NO_WORKING_DIRECTORY => Some(MISSING_DIRECTORY),
-        LARGE_MESSAGE => Some(LARGE_OUTPUT),
-        "executable file not found" | "no such file or directory" => Some(MISSING_PROGRAM),
-        "permission denied" | "exec format error" => Some(NOT_EXECUTABLE),
-        "resource temporarily unavailable" => Some(Cause::PidsLimit.name()),
-        "cannot allocate memory" => Some(Cause::OutOfMemory.name()),
-        _ => None,
-    }
-}
-
-/// Returns whether the client gave up after the timeout, and the command is not known to have
-/// exited.
-fn is_unanswered(record: &CallRecord) -> bool {
-    let Some(analysis) = record.analysis.as_deref() else { return false };
-    let exited = analysis.command_outcome.and_then(|outcome| outcome.exited);
-    matches!(record.call.ending, CallOutcome::ClientReset(_) | CallOutcome::ClientGone)
-        && matches!(analysis.margin, Some(TimeoutMargin::Over(late)) if late >= NO_ANSWER_AFTER)
-        && !matches!(analysis.phases, Phases::Complete(_))
-        && exited.is_none()
-}
-
-/// Returns whether a call had so many others in flight with it that the node had too little CPU for
-/// them. Calls that wait for something else, such as a runtime that hangs, use no CPU.
-fn is_in_storm(record: &CallRecord) -> bool {
-    let Some(evidence) = record.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref()) else {
-        return false;
-    };
-    let processors = evidence.load.map_or(1, |(_, processors)| processors);
-    let has_cpu = evidence.node_pressure.is_some_and(|node| !node.notable(evidence.psi_window)[0]);
-    let (_, node) = evidence.in_flight;
-    node >= STORM_IN_FLIGHT.max(STORM_PER_PROCESSOR * processors) && !has_cpu
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::cri::Code;
+    use crate::execsync::analysis::TimeoutMargin;
     use crate::execsync::evidence::{Evidence, PressureStall};
+    use crate::execsync::phases::Phases;
     use crate::execsync::slowness::{Assessment, Slow};
     use crate::execsync::{MissingEvents, PhaseDurations, ProbeMatch};
-    use crate::relay::{CallMarks, FaultMark};
+    use crate::relay::{CallMarks, CallOutcome, FaultMark};
     use crate::tap::{Call, ExecCall, ExecResult};
 
     /// Returns a slow call with changes.
@@ -188,6 +122,7 @@ mod tests {
             ),
             ("trying to send message larger than max (16777221 vs. 16777216)", LARGE_OUTPUT),
             ("fork: resource temporarily unavailable", "pids-limit"),
+            ("connect: no such file or directory", "rejected"),
             ("something else", "rejected"),
         ] {
             let rejected = names(|call, exec, _| {

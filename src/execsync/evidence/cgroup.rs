@@ -1,13 +1,14 @@
 //! Control groups of a container, in version 1 or 2: their directories and files.
 
 use std::fs;
+use std::iter::repeat;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use procfs::process::Process;
 
 use super::counters::{Counters, field_value, parse_cpu_stat, parse_psi_total, quota};
-use super::{Pids, PressureStall};
+use super::{Pids, PidsScope, PressureStall};
 
 /// Directories of a container's controllers; `None` if a controller is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,9 +148,19 @@ impl Cgroup {
         }
     }
 
+    /// Returns the number of processes of the control group with the least room for more: the
+    /// container's, or one of those that contain it, up to the root of the hierarchy. A kubelet's
+    /// limit is that of the pod.
     pub(super) fn pids(&self) -> Option<Pids> {
-        let number = |file| read(self.pids.as_ref(), file)?.trim().parse().ok();
-        Some(Pids { current: number("pids.current")?, max: number("pids.max") })
+        let own = self.pids.as_deref()?;
+        let read = |dir: &Path, scope| {
+            let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
+            Some(Pids { current: number("pids.current")?, max: number("pids.max"), scope })
+        };
+        let scopes = [PidsScope::Container, PidsScope::Pod].into_iter().chain(repeat(PidsScope::Pods));
+        let all = own.ancestors().zip(scopes).map_while(|(dir, scope)| read(dir, scope));
+        let room = |pids: &Pids| pids.max.map_or(u64::MAX, |max| max.saturating_sub(pids.current));
+        all.min_by_key(room)
     }
 
     pub(super) fn is_frozen(&self) -> Option<bool> {
@@ -232,7 +243,12 @@ mod tests {
         assert_eq!(counters.cpu.unwrap().throttled_periods, 4);
         assert_eq!((counters.oom_kills, counters.pressure), (Some(2), None));
         assert_eq!((cgroup.quota(), cgroup.is_frozen()), (Some(0.05), Some(true)));
-        assert_eq!(cgroup.pids(), Some(Pids { current: 3, max: None }));
+        let own = Pids { current: 3, max: None, scope: PidsScope::Container };
+        assert_eq!(cgroup.pids(), Some(own));
+        write(&at("pids").join(".."), "pids.current", "9\n");
+        write(&at("pids").join(".."), "pids.max", "10\n");
+        let pod = Pids { current: 9, max: Some(10), scope: PidsScope::Pod };
+        assert_eq!(cgroup.pids(), Some(pod), "the pod has room for one process");
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub struct Evidence {
     /// Duration of the measurement of `node_pressure`. Calls that start within 0.1 s share its
     /// start.
     pub psi_window: Duration,
-    /// Number of processes and threads of the container.
+    /// Number of processes and threads of the container, or of its pod or of all pods if their
+    /// limit leaves less room.
     pub pids: Option<Pids>,
     /// Whether the container is frozen.
     pub is_frozen: Option<bool>,
@@ -73,4 +74,36 @@ pub struct Pids {
     pub current: u64,
     /// The limit; `None` without a limit.
     pub max: Option<u64>,
+    /// The object to which the number and the limit belong.
+    pub scope: PidsScope,
+}
+
+/// An object with a limit of processes and threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PidsScope {
+    /// The container.
+    #[default]
+    Container,
+    /// Its pod: a kubelet's `podPidsLimit`.
+    Pod,
+    /// Several pods: those of a quality-of-service class, or all of the node.
+    Pods,
+}
+
+impl PidsScope {
+    /// Returns the name of the scope.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Pod => "pod",
+            Self::Pods => "pods",
+        }
+    }
+
+    /// Returns the scope with a name; the container for an unknown one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        [Self::Pod, Self::Pods].into_iter().find(|scope| scope.name() == name).unwrap_or_default()
+    }
 }

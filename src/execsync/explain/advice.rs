@@ -1,11 +1,11 @@
 //! Advice against the cause of a slow or failed ExecSync.
 
-use super::findings::has_waited;
 use super::{CallRecord, ExecAnalysis, ProbeMatch};
-use crate::cri::{Code, LARGE_MESSAGE, NO_WORKING_DIRECTORY, error_cause};
+use crate::cri::{Code, KILLED, signal_name};
 use crate::execsync::analysis::TimeoutMargin;
-use crate::execsync::cause::limits::cpu_limit;
+use crate::execsync::cause::limits::{cpu_limit, has_waited};
 use crate::execsync::cause::{Cause, ExecFailure};
+use crate::manifest::ExecPurpose;
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format;
 
@@ -21,12 +21,6 @@ pub(crate) const DRAIN_ADVICE: &str = "close stdout and stderr of each process t
 /// Advice if a limit delays or refuses calls.
 const LIMIT_ADVICE: &str = "raise periodSeconds of exec probes, replace them by httpGet, tcpSocket or grpc probes, or raise --max-exec-syncs or --max-exec-syncs-per-container";
 
-/// Exit codes of a shell for a program that cannot be executed, or does not exist.
-const NOT_EXECUTABLE: i32 = 126;
-const NOT_FOUND: i32 = 127;
-/// Exit code of a command that SIGKILL ended.
-const KILLED: i32 = 137;
-
 /// Returns advice against the causes, in one sentence; `None` without a cause.
 pub(super) fn advice(
     record: &CallRecord,
@@ -34,7 +28,7 @@ pub(super) fn advice(
     insight: &ExecAnalysis,
     causes: &[Cause],
 ) -> Option<String> {
-    let subject = Subject { call: &record.call, exec, insight, failure: ExecFailure::from_record(record) };
+    let subject = Subject { call: &record.call, exec, insight };
     if let Some(fault) = subject.call.marks.iter().flat_map(|marks| &marks.faults).next() {
         return Some(format!("What to do: `probeshim fault clear {}` ends the fault.", fault.name));
     }
@@ -47,8 +41,6 @@ struct Subject<'a> {
     call: &'a Call,
     exec: &'a ExecCall,
     insight: &'a ExecAnalysis,
-    /// Reason why the program of the command, which exists, cannot be executed.
-    failure: Option<ExecFailure>,
 }
 
 impl Subject<'_> {
@@ -63,18 +55,28 @@ impl Subject<'_> {
     }
 
     fn advice(&self, cause: Cause) -> String {
-        let container = self.container();
+        let (container, command) = (self.container(), self.command_name());
         match cause {
             Cause::Rejected(code) => self.advice_on_rejection(code),
             Cause::RuntimeLost => {
                 "look in the container runtime's log for the reason; the runtime may have been restarted"
                     .to_owned()
             }
-            Cause::ContainerExited => format!(
-                "nothing, if {container} was being restarted at that time; `probeshim events` shows why it exited"
+            Cause::NoAnswer => format!(
+                "look in the container runtime's log, and for a shim of {container} that is stopped or whose \
+                 processes are in state D"
+            ),
+            Cause::ContainerExited => self.advice_on_container_exit(),
+            Cause::ExecFailed(failure) => self.advice_on_exec_failure(failure),
+            Cause::MissingDirectory => format!(
+                "correct workingDir of {container}, or keep that directory: the runtime starts each command in it"
+            ),
+            Cause::LargeOutput => format!(
+                "have {command} write less: its output made the runtime's response larger than a message may be \
+                 (16 MiB), and a kubelet uses only the first 10 KiB of the output"
             ),
             Cause::ExitCode(code) => self.advice_on_exit(code),
-            Cause::Frozen => format!("resume {container}, which is paused"),
+            Cause::Frozen => format!("resume {container}, which was paused"),
             Cause::OutOfMemory => {
                 format!("raise the memory limit of {container}, or reduce the memory that its processes use")
             }
@@ -88,6 +90,11 @@ impl Subject<'_> {
             }
             Cause::Queue if self.is_limited() => LIMIT_ADVICE.to_owned(),
             Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
+            Cause::Storm => {
+                "raise periodSeconds of exec probes, or replace them by httpGet, tcpSocket or grpc probes, \
+                 which start no process"
+                    .to_owned()
+            }
             Cause::Start => format!(
                 "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
                 self.or_raise_timeout()
@@ -110,84 +117,91 @@ impl Subject<'_> {
     }
 
     fn advice_on_rejection(&self, code: Code) -> String {
-        let (container, command) = (self.container(), self.command_name());
-        let message = self.call.message.as_deref().unwrap_or_default();
-        let program = self.program();
-        if let Some(failure) = self.failure {
-            return self.advice_on_exec_failure(failure);
-        }
-        match error_cause(message) {
-            NO_WORKING_DIRECTORY => format!(
-                "correct workingDir of {container}, or keep that directory: the runtime starts each command in it"
-            ),
-            LARGE_MESSAGE => format!(
-                "have {command} write less: its output made the runtime's response larger than a message may be \
-                 (16 MiB), and a kubelet uses only the first 10 KiB of the output"
-            ),
-            "executable file not found" | "no such file or directory" => {
-                format!("correct {command}, or add {program} to the image of {container}")
-            }
-            "permission denied" => {
-                format!("make {program} executable for the user of {container}, or correct {command}")
-            }
-            "exec format error" => {
-                format!("replace {program}: it is built for another processor, or is a script without `#!`")
-            }
-            "resource temporarily unavailable" => {
-                format!("find out which processes {container} leaves behind, or raise its limit of processes")
-            }
-            "cannot allocate memory" => {
-                format!("raise the memory limit of {container}, or reduce the memory that its processes use")
-            }
+        let message = self.call.message.as_deref().unwrap_or_default().to_ascii_lowercase();
+        match code {
             _ if self.is_affected_by("pause") => "`probeshim resume` ends the pause".to_owned(),
-            _ if code == Code::RESOURCE_EXHAUSTED && self.is_limited() && !self.insight.is_sent() => {
+            Code::RESOURCE_EXHAUSTED if self.is_limited() && !self.insight.is_sent() => {
                 LIMIT_ADVICE.to_owned()
             }
-            _ if code == Code::NOT_FOUND => self.look_at_events(),
-            _ if code == Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
+            Code::NOT_FOUND => self.look_at_events(),
+            Code::UNIMPLEMENTED => "use a container runtime that implements ExecSync".to_owned(),
+            _ if message.contains("chdir") && message.contains("permission denied") => {
+                format!("let the user of {} enter its workingDir", self.container())
+            }
             _ => "look in the container runtime's log for details".to_owned(),
         }
     }
 
-    /// Returns advice about a program that exists and cannot be executed.
+    /// Returns advice about a container that had exited, or exited while the command ran. A preStop
+    /// hook runs until the grace period of its container is over.
+    fn advice_on_container_exit(&self) -> String {
+        let container = self.container();
+        match &self.insight.identity {
+            ProbeMatch::Matched { uses, .. } if uses[..] == [ExecPurpose::PreStop] => format!(
+                "see whether the grace period of {container} was over; if so, shorten the hook, or raise \
+                 terminationGracePeriodSeconds of the pod"
+            ),
+            _ => format!(
+                "nothing, if {container} was being stopped or restarted at that time; `probeshim events` shows why \
+                 it exited"
+            ),
+        }
+    }
+
+    /// Returns advice about a program that cannot be executed.
     fn advice_on_exec_failure(&self, failure: ExecFailure) -> String {
-        let (container, program) = (self.container(), self.program());
+        let (container, command, program) = (self.container(), self.command_name(), self.failed_program());
         match failure {
+            ExecFailure::NoProgram => {
+                format!("correct {command}, or add {program} to the image of {container}")
+            }
+            ExecFailure::NoProgramOrInterpreter => format!(
+                "correct {command}, or add {program} to the image of {container}; if it is there as a script, add \
+                 the interpreter that its first line names (`#!`)"
+            ),
             ExecFailure::NoInterpreter => format!(
                 "add the interpreter that the first line of {program} names (`#!`), or the dynamic loader of that \
                  program, to the image of {container}: {program} itself exists"
             ),
+            ExecFailure::NoLibrary => {
+                format!("add the library that the output names to the image of {container}")
+            }
             ExecFailure::UnknownFormat => {
                 format!("replace {program}: it is built for another processor, or is a script without `#!`")
             }
+            ExecFailure::NoPermission => format!(
+                "make {program} executable for the user of {container}, or correct {command}, if it names a \
+                 directory"
+            ),
         }
     }
 
     fn advice_on_exit(&self, code: i32) -> String {
-        let (container, command) = (self.container(), self.command_name());
-        if let Some(failure) = self.failure {
-            return self.advice_on_exec_failure(failure);
+        let command = self.command_name();
+        if let Some(signal) = signal_name(code) {
+            return match code {
+                KILLED => {
+                    format!("find out what sent SIGKILL to {command}; the kernel does if memory is short")
+                }
+                _ => format!("find out whether {command} crashed, or what sent {signal} to it"),
+            };
         }
-        match (code, self.exec.output.as_deref().map(str::trim)) {
-            (NOT_FOUND, _) => {
-                format!("correct {command}, or add the program that it calls to the image of {container}")
-            }
-            (NOT_EXECUTABLE, _) => {
-                format!("make the program that {command} calls executable for the user of {container}")
-            }
-            (KILLED, _) => {
-                format!("find out what sent SIGKILL to {command}; the kernel does if memory is short")
-            }
-            (_, Some(output)) if !output.is_empty() => {
+        match self.exec.output.as_deref().map(str::trim) {
+            Some(_) if self.exec.is_output_cut() => self.run_to_see("its whole output"),
+            Some(output) if !output.is_empty() => {
                 format!("fix the cause that the output names, or correct {command}")
             }
-            (_, Some(_)) => {
+            Some(_) => {
                 format!("have {command} write the reason of a failure; then its output is shown here")
             }
-            (_, None) => match self.shell_command() {
-                Some(shell) => format!("run the command to see its output: {shell}"),
-                None => format!("run {command} in {container} to see its output"),
-            },
+            None => self.run_to_see("its output"),
+        }
+    }
+
+    fn run_to_see(&self, what: &str) -> String {
+        match self.shell_command() {
+            Some(shell) => format!("run the command to see {what}: {shell}"),
+            None => format!("run {} in {} to see {what}", self.command_name(), self.container()),
         }
     }
 
@@ -219,11 +233,13 @@ impl Subject<'_> {
         (is_short && !self.exec.truncated).then(|| format!("`{exec} {command}`"))
     }
 
-    /// Returns the program of the command.
-    fn program(&self) -> String {
-        let program = self.exec.command.first().filter(|program| !program.is_empty());
+    /// Returns the program that could not be executed: that of the command, or one that a shell
+    /// calls.
+    fn failed_program(&self) -> String {
+        let is_of_shell = self.exec.result.is_some_and(|result| matches!(result.exit_code, 126 | 127));
+        let program = self.exec.command.first().filter(|program| !program.is_empty() && !is_of_shell);
         program.map_or_else(
-            || "the program".to_owned(),
+            || if is_of_shell { "the program that it calls" } else { "the program" }.to_owned(),
             |program| format::command(std::slice::from_ref(program)),
         )
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cri::Code;
+use crate::cri::{Code, signal_name};
 use crate::execsync::analysis::{CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::cause::{CRIO_TIMEOUT, CommandEnd, is_kubelet_deadline};
 use crate::relay::CallOutcome;
@@ -11,6 +11,10 @@ use crate::terminal::format::duration;
 
 /// Minimum duration of the drain phase after a timeout that is mentioned.
 const MENTIONED_DRAIN: Duration = Duration::from_millis(250);
+
+/// Minimum duration of the drain phase that only a child which holds the output explains. A busy
+/// runtime takes some time to answer.
+const CHILD_DRAIN: Duration = Duration::from_secs(1);
 
 /// Describes how long a call took, and how it ended.
 pub(super) fn describe_outcome(call: &Call, exec: &ExecCall, analysis: &ExecAnalysis) -> String {
@@ -43,7 +47,10 @@ pub(super) fn describe_outcome(call: &Call, exec: &ExecCall, analysis: &ExecAnal
         (_, Some(CRIO_TIMEOUT)) => {
             format!("The call took {took}{margin}; with exit code -1, CRI-O reports a timeout.")
         }
-        (_, Some(code)) => format!("The call took {took}{margin}, and the command exited with code {code}."),
+        (_, Some(code)) => {
+            let signal = signal_name(code).map(|signal| format!(" ({signal})")).unwrap_or_default();
+            format!("The call took {took}{margin}, and the command exited with code {code}{signal}.")
+        }
         (CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)), None) => {
             format!("The runtime returned DEADLINE_EXCEEDED after {took}{margin}.")
         }
@@ -101,6 +108,10 @@ pub(super) fn describe_command(
         let killed = format!("The command was still running at its timeout of {timeout} and was killed");
         let drain = analysis.phases.parts().drain.filter(|drain| *drain >= MENTIONED_DRAIN);
         return Some(match drain {
+            Some(drain) if drain < CHILD_DRAIN => format!(
+                "{killed}; the runtime answered {} later, which does not change the result.",
+                duration(drain)
+            ),
             Some(drain) => format!(
                 "{killed}; a child held the output for another {}, which does not change the result.",
                 duration(drain)

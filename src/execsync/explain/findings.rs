@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use super::percent;
 use crate::execsync::cause::Cause;
-use crate::execsync::cause::limits::{cpu_limit, is_at_pids_limit, is_throttled, pids};
-use crate::execsync::evidence::{Evidence, PressureStall};
+use crate::execsync::cause::limits::{
+    MAX_STALL_OF_WAITING, cpu_limit, hardly_computes, has_waited, is_at_pids_limit, is_throttled, pids,
+};
+use crate::execsync::evidence::{Evidence, PidsScope, PressureStall};
 use crate::terminal::format::duration;
 
 /// Minimum share of stalled time worth reporting.
 const NOTABLE_STALL: f64 = 0.1;
 
-/// Maximum share of CPU time in the time of a command that waits.
-const MAX_WAITING_CPU: f64 = 0.1;
+/// Minimum share of CPU time in the time of a command that computes.
+const MIN_COMPUTING_CPU: f64 = 0.5;
 
 /// Minimum load per processor worth reporting.
 const NOTABLE_LOAD: f64 = 1.5;
@@ -22,7 +24,7 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
     let mut found = Vec::new();
     let window = duration(evidence.window);
     if evidence.is_frozen == Some(true) {
-        found.push("The container is frozen: no process in it can run.".to_owned());
+        found.push("The container was frozen: no process in it could run.".to_owned());
     }
     let is_slow = causes.iter().any(|cause| *cause == Cause::Throttled || cause.depends_on_node());
     if let Some(cpu) = evidence.cpu.filter(|cpu| is_slow && is_throttled(cpu)) {
@@ -42,41 +44,47 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
         ));
     }
     if let Some((current, max)) = pids(evidence).filter(|_| is_at_pids_limit(evidence)) {
-        found.push(format!("The container has {current} of at most {max} processes and threads."));
+        let owner = match evidence.pids.map(|pids| pids.scope) {
+            Some(PidsScope::Pod) => "The pod",
+            Some(PidsScope::Pods) => "A group of pods that includes this one",
+            _ => "The container",
+        };
+        found.push(format!("{owner} has {current} of at most {max} processes and threads."));
     }
-    if causes.contains(&Cause::Run)
-        && has_waited(evidence)
-        && let Some(used) = evidence.cpu.and_then(|cpu| cpu.used)
-    {
-        found.push(format!(
-            "All processes of the container used {} of CPU within {window}: the command waited, and did not compute.",
-            duration(used)
-        ));
+    if causes.contains(&Cause::Run) {
+        found.extend(cpu_use(evidence));
     }
     if causes.iter().any(|cause| cause.depends_on_node()) {
-        found.extend(load(evidence));
+        let waits = causes.contains(&Cause::Run) && has_waited(evidence);
+        found.extend(load(evidence, waits));
     }
     found
 }
 
-/// Returns whether the processes of the container computed for a small part of the time, although
-/// they could have had CPU. On a busy node they may have waited for a processor.
-pub(super) fn has_waited(evidence: &Evidence) -> bool {
-    let (pressure, window) = match evidence.container_pressure {
-        Some(pressure) => (pressure, evidence.window),
-        None => (evidence.node_pressure.unwrap_or_default(), evidence.psi_window),
-    };
-    evidence.hardly_computes() && !pressure.notable(window)[0]
+/// Returns a sentence about the CPU time of a command that ran long: whether it computed or waited.
+fn cpu_use(evidence: &Evidence) -> Option<String> {
+    let used = evidence.cpu?.used?;
+    let (text, window) = (duration(used), duration(evidence.window));
+    let sentence = format!("All processes of the container used {text} of CPU within {window}");
+    if has_waited(evidence) {
+        Some(sentence + ": the command waited, and did not compute.")
+    } else if used >= evidence.window.mul_f64(MIN_COMPUTING_CPU) {
+        Some(sentence + ".")
+    } else {
+        None
+    }
 }
 
-/// Returns a sentence for each notable fact about the load of the container and the node.
-fn load(evidence: &Evidence) -> Vec<String> {
+/// Returns a sentence for each notable fact about the load of the container and the node. `waits`
+/// is whether the command waits: then stalls explain the call only if they took most of its time.
+fn load(evidence: &Evidence, waits: bool) -> Vec<String> {
     let (owner, pressure, measured) = match evidence.container_pressure {
         Some(pressure) => ("the container", Some(pressure), evidence.window),
         None => ("the node", evidence.node_pressure, evidence.psi_window),
     };
+    let least = if waits { MAX_STALL_OF_WAITING } else { NOTABLE_STALL };
     let mut found: Vec<String> =
-        pressure.iter().flat_map(|pressure| stalls(pressure, owner, measured)).collect();
+        pressure.iter().flat_map(|pressure| stalls(pressure, owner, measured, least)).collect();
     if let Some((load, processors)) = evidence.load
         && load >= NOTABLE_LOAD * f64::from(u32::try_from(processors).unwrap_or(u32::MAX))
     {
@@ -103,16 +111,10 @@ impl Evidence {
             return (pressure, self.window);
         }
         let mut pressure = self.node_pressure.unwrap_or_default();
-        if !is_start && self.hardly_computes() {
+        if !is_start && hardly_computes(self) {
             pressure.cpu = Duration::ZERO;
         }
         (pressure, self.psi_window)
-    }
-
-    /// Returns whether the container computed for a small part of the time, and was not throttled.
-    fn hardly_computes(&self) -> bool {
-        let used = self.cpu.filter(|cpu| !is_throttled(cpu)).and_then(|cpu| cpu.used);
-        used.is_some_and(|used| used < self.window.mul_f64(MAX_WAITING_CPU))
     }
 }
 
@@ -121,17 +123,17 @@ impl PressureStall {
     /// CPU, I/O and memory.
     #[must_use]
     pub fn notable(&self, window: Duration) -> [bool; 3] {
-        [self.cpu, self.io, self.memory].map(|stalled| is_notable(stalled, window))
+        [self.cpu, self.io, self.memory].map(|stalled| has_share(stalled, window, NOTABLE_STALL))
     }
 }
 
-fn is_notable(stalled: Duration, window: Duration) -> bool {
-    !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
+fn has_share(stalled: Duration, window: Duration, share: f64) -> bool {
+    !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= share
 }
 
-fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String> {
+fn stalls(pressure: &PressureStall, owner: &str, window: Duration, least: f64) -> Vec<String> {
     let all = [("CPU", pressure.cpu), ("I/O", pressure.io), ("memory", pressure.memory)];
-    let notable = all.into_iter().filter(|(_, stalled)| is_notable(*stalled, window));
+    let notable = all.into_iter().filter(|(_, stalled)| has_share(*stalled, window, least));
     let sentence = |(what, stalled)| {
         format!(
             "Processes of {owner} were stalled on {what} for {} of {} ({}).",

@@ -125,11 +125,12 @@ fn container_exit(exec: &ExecCall, causes: &[Cause]) -> Option<String> {
     is_it.then(|| "The container exited while the command ran, and its processes ended with it.".to_owned())
 }
 
-/// Quotes the output of a command that probeshim executed.
+/// Quotes the output of a command, or its beginning.
 fn output(exec: &ExecCall) -> Vec<String> {
     match exec.output.as_deref().map(str::trim_end) {
         None => Vec::new(),
         Some("") => vec!["The command wrote no output.".to_owned()],
+        Some(output) if exec.is_output_cut() => quoted("The output began with", output),
         Some(output) => quoted("The output was", output),
     }
 }
@@ -142,7 +143,11 @@ fn quoted(title: &str, text: &str) -> Vec<String> {
     }
     let more = lines.len().saturating_sub(MAX_LINES);
     let shown = lines.iter().take(MAX_LINES).map(|line| format!("| {line}"));
-    let rest = (more > 0).then(|| format!("| … {more} more lines"));
+    let rest = match more {
+        0 => None,
+        1 => Some("| … 1 more line".to_owned()),
+        _ => Some(format!("| … {more} more lines")),
+    };
     [format!("{title}:")].into_iter().chain(shown).chain(rest).collect()
 }
 

@@ -3,6 +3,7 @@
 use crate::execsync::analysis::{CallRecord, TimeoutMargin};
 use crate::execsync::cause::{Cause, ExecVerdict};
 use crate::execsync::identity::ProbeMatch;
+use crate::relay::{CallOutcome, Peer};
 
 /// Describes the result for the probe, by the kubelet's rules (`pkg/probe/exec/exec.go`: `Probe`).
 /// Returns `None` for a hook, for an unknown purpose, and for a success in time.
@@ -28,7 +29,8 @@ pub(super) fn verdict(record: &CallRecord) -> Option<String> {
              the time between the start of the command and its exit, and the kubelet looks only at the exit \
              code."
         )),
-        ExecVerdict::Success | ExecVerdict::Unknown => None,
+        ExecVerdict::Success => None,
+        ExecVerdict::Unknown => unknown(record, &probe),
         ExecVerdict::TimedOut => Some(format!("It counts as a failure of {probe}, because of the timeout.")),
         ExecVerdict::Failure => Some(format!("It counts as a failure of {probe}.")),
         ExecVerdict::Error if Cause::all(record).contains(&Cause::ContainerExited) => Some(format!(
@@ -39,5 +41,20 @@ pub(super) fn verdict(record: &CallRecord) -> Option<String> {
             "It counts neither as a success nor as a failure of {probe}: the kubelet tries three times, and \
              ignores the attempt if each try errors."
         )),
+    }
+}
+
+/// Describes the result of an attempt whose end is unknown.
+fn unknown(record: &CallRecord, probe: &str) -> Option<String> {
+    let is_kubelet = record.call.peer.as_deref().is_some_and(Peer::is_kubelet);
+    match record.call.ending {
+        CallOutcome::ClientReset(_) | CallOutcome::ClientGone if is_kubelet => Some(format!(
+            "It counts neither as a success nor as a failure of {probe}: the kubelet ended the call before its \
+             deadline, for example because it was stopped."
+        )),
+        CallOutcome::ClientReset(_) | CallOutcome::ClientGone => {
+            Some(format!("Its result for {probe} is unknown: no event shows how the command ended."))
+        }
+        _ => None,
     }
 }

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::CallContext;
 use crate::cri::Code;
+use crate::cri::KILLED;
 use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
-use crate::execsync::cause::KILLED;
 use crate::execsync::evidence::Evidence;
 use crate::execsync::exec_instance::ExecInstance;
 use crate::execsync::identity::ProbeMatch;

@@ -91,12 +91,21 @@ pub struct Pressures {
     pub memory_ms: f64,
 }
 
-/// Number of processes and threads of a container.
+/// Number of processes and threads of a container, its pod, or several pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Pids {
     pub current: u64,
     pub max: Option<u64>,
+    /// `container`, `pod`, or `pods` for a group of pods.
+    #[serde(default = "Pids::container")]
+    pub scope: String,
+}
+
+impl Pids {
+    fn container() -> String {
+        "container".to_owned()
+    }
 }
 
 impl Probe {
@@ -178,7 +187,11 @@ impl From<&execsync::Evidence> for Evidence {
             container_pressure: evidence.container_pressure.map(Pressures::from),
             node_pressure: evidence.node_pressure.map(Pressures::from),
             node_window_ms: milliseconds(evidence.psi_window),
-            pids: evidence.pids.map(|pids| Pids { current: pids.current, max: pids.max }),
+            pids: evidence.pids.map(|pids| Pids {
+                current: pids.current,
+                max: pids.max,
+                scope: pids.scope.name().to_owned(),
+            }),
             frozen: evidence.is_frozen,
             oom_kills: evidence.oom_kills,
             load1,

@@ -194,10 +194,11 @@ fn evidence(evidence: &Evidence) -> Result<execsync::Evidence, RecordError> {
         container_pressure: pressures(&evidence.container_pressure)?,
         node_pressure: pressures(&evidence.node_pressure)?,
         psi_window: duration(evidence.node_window_ms)?,
-        pids: evidence
-            .pids
-            .as_ref()
-            .map(|Pids { current, max }| execsync::Pids { current: *current, max: *max }),
+        pids: evidence.pids.as_ref().map(|Pids { current, max, scope }| execsync::Pids {
+            current: *current,
+            max: *max,
+            scope: execsync::PidsScope::from_name(scope),
+        }),
         is_frozen: evidence.frozen,
         oom_kills: evidence.oom_kills,
         load: evidence.load1.zip(evidence.processors),

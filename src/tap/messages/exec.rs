@@ -7,14 +7,11 @@ use prost::{DecodeError, Message};
 
 use super::{MessageContext, cut, name};
 use crate::cri::v1;
-use crate::tap::call::{ExecCall, ExecResult};
+use crate::tap::call::{ExecCall, ExecResult, MAX_OUTPUT_BYTES};
 
 /// Maximum number of bytes that are kept of a command. Some commands are scripts, and clients may
 /// send commands of any length.
 const MAX_COMMAND_BYTES: usize = 4096;
-
-/// Maximum number of bytes that are kept of the output of a command, and of a status message.
-pub(in crate::tap) const MAX_OUTPUT_BYTES: usize = 1024;
 
 /// `ExecSyncRequest`, with arguments up to the maximum: half a million arguments fit into 1 MiB.
 #[derive(Debug, Default)]
@@ -51,11 +48,15 @@ pub(in crate::tap) fn response(read: &mut MessageContext, message: &[u8]) -> Res
     Ok(())
 }
 
-/// Returns the beginning of the output of a command, stdout before stderr.
+/// Returns the beginning of the output of a command, stdout before stderr. Each has at least half
+/// of the room: a command writes its reason to stderr, also after much output.
 pub(in crate::tap) fn first_output(response: &v1::ExecSyncResponse) -> Box<str> {
-    let output = response.stdout.iter().chain(&response.stderr).copied();
-    let output: Vec<u8> = output.take(MAX_OUTPUT_BYTES).collect();
-    String::from_utf8_lossy(&output).into()
+    let room = (MAX_OUTPUT_BYTES - 1).saturating_sub(response.stderr.len()).max(MAX_OUTPUT_BYTES / 2 - 1);
+    let stdout = &response.stdout[..response.stdout.len().min(room)];
+    let stderr = &response.stderr[..response.stderr.len().min(MAX_OUTPUT_BYTES - 1 - stdout.len())];
+    // The text of stderr begins on a line of its own.
+    let end: &[u8] = if stdout.len() < response.stdout.len() && !stderr.is_empty() { b"\n" } else { b"" };
+    String::from_utf8_lossy(&[stdout, end, stderr].concat()).into()
 }
 
 impl From<&v1::ExecSyncResponse> for ExecResult {
@@ -146,7 +147,14 @@ mod tests {
         assert_eq!(kept(0, b"secret", b""), None, "the command succeeded");
         assert_eq!(kept(1, b"", b"").unwrap(), "");
         assert_eq!(kept(1, b"out\n", b"err").unwrap(), "out\nerr");
-        assert_eq!(kept(1, &[b'x'; 1020], b"12345678").unwrap(), format!("{}1234", "x".repeat(1020)));
+        let long = [b'x'; 2000];
+        assert_eq!(kept(1, &long, b"reason").unwrap(), format!("{}\nreason", "x".repeat(1017)));
+        assert_eq!(
+            kept(1, &long, &[b'y'; 2000]).unwrap(),
+            format!("{}\n{}", "x".repeat(511), "y".repeat(512))
+        );
+        assert_eq!(kept(1, &long, b"").unwrap(), "x".repeat(1023));
+        assert_eq!(kept(1, b"", &long).unwrap(), "x".repeat(1023));
         assert_eq!(kept(1, b"\xff", b"").unwrap(), "\u{fffd}");
     }
 

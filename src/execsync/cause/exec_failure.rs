@@ -1,0 +1,124 @@
+//! Commands that could not be started, and shells that could not start a program of theirs.
+
+use super::super::analysis::CallRecord;
+
+/// Exit codes of a shell for a program that cannot be executed, or does not exist.
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// Texts with which runc and crun begin an error about the program of a command, in lower case
+/// (runc: Go's `exec.Error`; crun: `find_executable` and `libcrun_run_linux_container`).
+const ABOUT_PROGRAM: [&str; 4] = ["exec: \"", "executable file", "open executable", "exec container process"];
+
+/// Reason why a program cannot be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecFailure {
+    /// The program does not exist.
+    NoProgram,
+    /// A shell did not find a program at a path. Shells write the same about a script whose
+    /// interpreter does not exist.
+    NoProgramOrInterpreter,
+    /// The interpreter of a script, or the dynamic loader of a program, does not exist.
+    NoInterpreter,
+    /// A shared library of the program does not exist.
+    NoLibrary,
+    /// The file is no program for this processor, and no script with an interpreter.
+    UnknownFormat,
+    /// The user may not execute the file, or it is a directory.
+    NoPermission,
+}
+
+impl ExecFailure {
+    /// Returns the reason, if the runtime reported one in its error message, or the runtime or a
+    /// shell in the output of the command. runc has already reported the start of the command when
+    /// it replaces itself by the program, so it writes the error to stderr and exits with 1 or 255.
+    pub(crate) fn from_record(record: &CallRecord) -> Option<Self> {
+        let exec = record.call.exec.as_deref()?;
+        let program = exec.command.first().map_or("", String::as_str);
+        let output = exec.output.as_deref();
+        if let Some(message) = record.call.message.as_deref() {
+            return Self::from_exec_error(message, program).or_else(|| Self::from_message(message));
+        }
+        let code = exec.result?.exit_code;
+        output
+            .and_then(|output| Self::from_exec_error(output, program))
+            .or_else(|| Self::from_shell(output.unwrap_or_default(), code))
+    }
+
+    /// Returns the reason in an error of runc (`exec /check: no such file or directory`) or crun
+    /// (``exec container process `/check`: No such file or directory``) about a program that
+    /// exists.
+    fn from_exec_error(text: &str, program: &str) -> Option<Self> {
+        let after_exec = text.match_indices("exec ").map(|(at, found)| &text[at + found.len()..]);
+        after_exec.into_iter().find_map(|rest| {
+            let rest = rest.strip_prefix("container process ").unwrap_or(rest);
+            let rest = rest.strip_prefix("(missing dynamic library?) ").unwrap_or(rest);
+            let (path, reason) = rest.split_once(": ")?;
+            let path = path.trim_matches('`');
+            let is_it = path == program || path.rsplit_once('/').is_some_and(|(_, name)| name == program);
+            let reason = reason.to_ascii_lowercase();
+            match reason {
+                _ if !is_it => None,
+                _ if reason.starts_with("no such file or directory") => Some(Self::NoInterpreter),
+                _ if reason.starts_with("exec format error") => Some(Self::UnknownFormat),
+                _ => None,
+            }
+        })
+    }
+
+    /// Returns the reason in the message with which a runtime rejected a command. Errors about
+    /// other files, such as the socket of a shim, have the same last words.
+    fn from_message(message: &str) -> Option<Self> {
+        let message = message.to_ascii_lowercase();
+        let about_program = ABOUT_PROGRAM.iter().filter_map(|text| message.find(text)).min()?;
+        let error = &message[about_program..];
+        let has = |text: &str| error.contains(text);
+        if has("permission denied") || has("is a directory") {
+            Some(Self::NoPermission)
+        } else if has("exec format error") {
+            Some(Self::UnknownFormat)
+        } else if has("not found") || has("no such file or directory") {
+            Some(Self::NoProgram)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the reason for which a command exited with a shell's code: what the shell or the
+    /// dynamic loader wrote decides, because the codes are the same for several reasons.
+    fn from_shell(output: &str, code: i32) -> Option<Self> {
+        if code != NOT_EXECUTABLE && code != NOT_FOUND {
+            return None;
+        }
+        let output = output.to_ascii_lowercase();
+        let has = |text: &str| output.contains(text);
+        if has("bad interpreter") || has("cannot execute: required file not found") {
+            Some(Self::NoInterpreter)
+        } else if has("loading shared librar") {
+            Some(Self::NoLibrary)
+        } else if has("exec format error") {
+            Some(Self::UnknownFormat)
+        } else if code == NOT_EXECUTABLE {
+            Some(Self::NoPermission)
+        } else if output.lines().any(is_path_not_found) {
+            Some(Self::NoProgramOrInterpreter)
+        } else {
+            Some(Self::NoProgram)
+        }
+    }
+}
+
+/// Returns whether a line of a shell says that there is no program at a path: `sh: 1: /check: not
+/// found`, or `sh: line 1: /check: No such file or directory`. `line` is in lower case.
+fn is_path_not_found(line: &str) -> bool {
+    let line = line.trim_end();
+    let Some(before) =
+        line.strip_suffix(": not found").or_else(|| line.strip_suffix(": no such file or directory"))
+    else {
+        return false;
+    };
+    before.rsplit(": ").next().is_some_and(|name| name.contains('/'))
+}
+
+#[cfg(test)]
+mod tests;
