@@ -49,7 +49,7 @@ pub(super) struct CallArg {
 }
 
 impl CallArg {
-    /// Returns the id of the call.
+    /// Returns the id of the call; of the oldest that is in flight, if none has ended.
     pub(super) async fn find(&self, client: &Client) -> Result<u64, CliError> {
         if let Some(id) = self.call {
             return Ok(id);
@@ -61,6 +61,11 @@ impl CallArg {
         }
         let query = self.query();
         if let [call] = &query_calls(client, &query).await?[..] {
+            return Ok(call.id());
+        }
+        // A call that has not been answered is in no record, and is the one that users ask about.
+        let unanswered = CallsQuery { in_flight: true, last: Some(0), slowest: None, ..query.clone() };
+        if let Some(call) = query_calls(client, &unanswered).await?.first().filter(|_| !self.failed) {
             return Ok(call.id());
         }
         check_call_names(client, &query).await?;

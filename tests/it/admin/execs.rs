@@ -189,6 +189,24 @@ async fn an_exec_sync_is_explained_by_its_id() {
 }
 
 #[tokio::test]
+async fn the_last_exec_sync_is_the_one_in_flight_if_none_has_ended() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let shim = place.start(&[]).await;
+    let explained = async {
+        until_shown(&place, &["calls", "--in-flight"], |calls| calls.as_array()?.first().map(drop)).await;
+        place.ask(&["explain", "--last"]).await.stdout
+    };
+    let explained = tokio::select! {
+        () = execute(&shim, &container, &["sleep", "1000"]) => panic!("the command does not end"),
+        explained = explained => explained,
+    };
+    assert!(explained.contains("The call is in flight for"), "{explained}");
+    runtime.end().await;
+}
+
+#[tokio::test]
 async fn call_records_survive_a_restart_of_probeshim() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
