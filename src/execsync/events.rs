@@ -23,17 +23,25 @@ impl StuckExec {
     /// Returns the event of an exec that was stuck for `age` and is not stuck any more.
     #[must_use]
     pub fn resolved_event(&self, age: Duration) -> Event {
-        let (reason, verb) = match self.kind {
-            StuckKind::Overdue => (reason::EXEC_SYNC_ENDED, "ended"),
-            StuckKind::Unanswered | StuckKind::TimedOut => (reason::EXEC_SYNC_ANSWERED, "was answered"),
-            StuckKind::Leaked => (reason::EXEC_PROCESS_EXITED, "exited"),
+        let (call, age) = (self.call, format::duration(age));
+        let (reason, sentence) = match (self.kind, self.pid) {
+            (StuckKind::Overdue, _) => {
+                (reason::EXEC_SYNC_ENDED, format!("Call {call} ended {age} after its timeout was over"))
+            }
+            (StuckKind::Unanswered, _) => (
+                reason::EXEC_SYNC_ANSWERED,
+                format!("Call {call} was answered {age} after its command exited"),
+            ),
+            (StuckKind::TimedOut, _) => (
+                reason::EXEC_SYNC_ANSWERED,
+                format!("Call {call} was answered {age} after its command was killed at its timeout"),
+            ),
+            (StuckKind::Leaked, pid) => {
+                let process = pid.map_or_else(|| "A process".to_owned(), |pid| format!("Process {pid}"));
+                (reason::EXEC_PROCESS_EXITED, format!("{process} exited {age} after call {call} ended"))
+            }
         };
-        let subject = match (self.kind, self.pid) {
-            (StuckKind::Leaked, Some(pid)) => format!("Process {pid} of call {}", self.call),
-            _ => format!("Call {}", self.call),
-        };
-        let age = format::duration(age);
-        self.with_refs(Event::normal(reason, format!("{subject} {verb} after {age}")))
+        self.with_refs(Event::normal(reason, sentence))
     }
 
     /// Describes the problem in a sentence, `age` after it began.

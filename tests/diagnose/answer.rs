@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::incident::{About, Expected, Incident};
+use super::incident::{About, Incident};
 
 /// A program that answers questions: a command line of probeshim, and its output.
 pub(crate) type Ask<'a> = &'a dyn Fn(&[&str]) -> Result<String, String>;
@@ -36,24 +36,44 @@ impl Diagnosis {
     /// Reads the answers about an incident. `pod` is the name of its pod.
     pub(crate) fn read(incident: &Incident, pod: &str, missed: Option<String>, ask: Ask<'_>) -> Self {
         let mut answers = Vec::new();
-        let mut answer = |command, text: Result<String, String>, expected: &Expected| {
-            let text = text.unwrap_or_else(|error| error);
-            let unmet = expected.unmet_by(&text);
-            answers.push(Answer { command, text, unmet });
+        // An error is no answer, whatever it says.
+        let mut answer = |command, text: Result<String, String>, unmet_by: &dyn Fn(&str) -> Vec<String>| {
+            let unmet =
+                text.as_ref().map_or_else(|_| vec!["must not fail".to_owned()], |text| unmet_by(text));
+            answers.push(Answer { command, text: text.unwrap_or_else(|error| error), unmet });
         };
         let of_pod = ["--namespace", "e2e", "--pod", pod];
         if let Some(explained) = &incident.explain {
             let flags: Vec<&str> = explained.call.split_whitespace().collect();
-            answer("explain", ask(&[&["explain"], &flags[..], &of_pod].concat()), &explained.expected);
+            let text = ask(&[&["explain"], &flags[..], &of_pod].concat());
+            answer("explain", text, &|text| explained.expected.unmet_by(text));
         }
         if let Some(linted) = &incident.lint {
             let found = ask(&["lint"]).map(|text| findings_about(&text, linted.about, pod));
-            answer("lint", found, &linted.expected);
+            answer("lint", found, &|text| linted.unmet_by(&paragraphs(text)));
         }
         if let Some(expected) = &incident.describe {
-            answer("describe", ask(&["describe", &format!("pod/{pod}"), "--namespace", "e2e"]), expected);
+            let text = ask(&["describe", &format!("pod/{pod}"), "--namespace", "e2e"]);
+            answer("describe", text, &|text| expected.unmet_by(text));
         }
         Self { incident: incident.name.clone(), cause: incident.cause.clone(), missed, answers }
+    }
+
+    /// Reads the findings about a node after all its incidents: its runtime answered all the time.
+    pub(crate) fn read_node(name: &str, ask: Ask<'_>) -> Self {
+        let found = ask(&["lint"]).map(|text| findings_about(&text, About::Node, ""));
+        let is_wrong = |finding: &&str| {
+            ["hanging-runtime", "runtime-unavailable", "runtime-lost"]
+                .iter()
+                .any(|lint| finding.contains(lint))
+        };
+        let unmet = match &found {
+            Ok(text) => paragraphs(text).into_iter().filter(is_wrong).map(str::to_owned).collect(),
+            Err(_) => vec!["must not fail".to_owned()],
+        };
+        let answer = Answer { command: "lint", text: found.unwrap_or_else(|error| error), unmet };
+        let cause = "The runtime answered every call.".to_owned();
+        Self { incident: name.to_owned(), cause, missed: None, answers: vec![answer] }
     }
 
     /// Returns the number of right answers.
@@ -119,6 +139,12 @@ fn findings_about(text: &str, about: About, pod: &str) -> String {
         About::Pod => name.is_match(finding),
         About::Node => finding.lines().next().is_some_and(|line| line.contains(": node")),
     };
-    // Blank lines separate the findings.
-    text.split("\n\n").filter(is_about).collect::<Vec<_>>().join("\n\n")
+    paragraphs(text).into_iter().filter(is_about).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the findings of `lint`, which blank lines separate, without the last line about all.
+fn paragraphs(text: &str) -> Vec<&str> {
+    let is_finding =
+        |text: &&str| ["error ", "warning ", "info "].iter().any(|severity| text.starts_with(severity));
+    text.split("\n\n").filter(is_finding).collect()
 }

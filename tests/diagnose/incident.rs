@@ -16,9 +16,12 @@ const COMMAND: [&str; 3] = ["sh", "-c", "while :; do sleep 1; done"];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Incident {
-    /// Name of the pod, and of the file.
+    /// Name of the file.
     #[serde(skip)]
     pub(crate) name: String,
+    /// Name of the pod. It says nothing about the cause, because answers contain it.
+    #[serde(skip)]
+    pub(crate) pod_name: String,
     /// Cause, in a sentence.
     pub(crate) cause: String,
     /// Program that runs the probes.
@@ -105,13 +108,18 @@ pub(crate) struct Explained {
     pub(crate) expected: Expected,
 }
 
-/// Expected findings.
+/// Expected findings. Each pattern is compared with one finding at a time.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Linted {
     #[serde(default)]
     pub(crate) about: About,
-    #[serde(flatten)]
-    pub(crate) expected: Expected,
+    /// Names of all lints that may have a finding. Another finding is wrong.
+    pub(crate) only: Vec<String>,
+    #[serde(default)]
+    must: Vec<String>,
+    #[serde(default)]
+    never: Vec<String>,
 }
 
 /// Findings that are compared.
@@ -143,12 +151,13 @@ impl Incident {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/diagnose/incidents");
         let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        let read = |file: &std::path::PathBuf| {
+        let read = |(nth, file): (usize, &std::path::PathBuf)| {
             let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
             let parsed = serde_saphyr::from_str(&fs::read_to_string(file).unwrap());
-            Self { name, ..parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display())) }
+            let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            Self { name, pod_name: format!("case-{nth}"), ..parsed }
         };
-        files.iter().map(read).collect()
+        files.iter().enumerate().map(read).collect()
     }
 
     /// Returns the manifest of the pod. `unused` is an address that replaces the word `UNUSED`.
@@ -164,20 +173,43 @@ impl Incident {
         let mut spec = json!({"terminationGracePeriodSeconds": 1, "containers": containers});
         extend(&mut spec, &self.pod);
         let spec = spec.to_string().replace("UNUSED", unused);
-        manifest_of(&self.name, &serde_json::from_str(&spec).unwrap())
+        manifest_of(&self.pod_name, &serde_json::from_str(&spec).unwrap())
     }
 }
 
 impl Expected {
-    /// Returns the expectations that a text does not meet. Line breaks of the text do not matter.
+    /// Returns the expectations that a text does not meet.
     pub(crate) fn unmet_by(&self, text: &str) -> Vec<String> {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let has = |pattern: &str| pattern_of(pattern).is_match(&text);
-        let missing = self.must.iter().filter(|pattern| !has(pattern)).map(|it| format!("must match {it:?}"));
-        let wrong =
-            self.never.iter().filter(|pattern| has(pattern)).map(|it| format!("must not match {it:?}"));
-        missing.chain(wrong).collect()
+        unmet(&self.must, &self.never, &[text])
     }
+}
+
+impl Linted {
+    /// Returns the expectations that findings do not meet.
+    pub(crate) fn unmet_by(&self, findings: &[&str]) -> Vec<String> {
+        let is_expected = |finding: &&str| {
+            let lint = finding.split([' ', ':']).nth(1).unwrap_or_default();
+            self.only.iter().any(|expected| expected == lint)
+        };
+        let others = findings.iter().filter(|finding| !is_expected(finding));
+        let others =
+            others.map(|finding| format!("must not find {:?}", finding.lines().next().unwrap_or_default()));
+        others.chain(unmet(&self.must, &self.never, findings)).collect()
+    }
+}
+
+/// Returns the patterns that no text matches, and those that a text must not match. Line breaks of a
+/// text do not matter.
+fn unmet(must: &[String], never: &[String], texts: &[&str]) -> Vec<String> {
+    let texts: Vec<String> =
+        texts.iter().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let has = |pattern: &str| {
+        let pattern = pattern_of(pattern);
+        texts.iter().any(|text| pattern.is_match(text))
+    };
+    let missing = must.iter().filter(|pattern| !has(pattern)).map(|it| format!("must match {it:?}"));
+    let wrong = never.iter().filter(|pattern| has(pattern)).map(|it| format!("must not match {it:?}"));
+    missing.chain(wrong).collect()
 }
 
 fn pattern_of(pattern: &str) -> Regex {

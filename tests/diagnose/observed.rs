@@ -46,6 +46,8 @@ pub(crate) fn diagnose(version: Version, incidents: &[&Incident]) -> Result<Vec<
     if !others.is_empty() {
         let node = start(version)?;
         diagnoses = side_by_side(&others, |incident| run(&node, incident));
+        let ask = |arguments: &[&str]| node.shim.as_ref().unwrap().try_ask(arguments);
+        diagnoses.push(shown(Diagnosis::read_node("the node of all", &ask)));
     }
     // Findings about a node are about all incidents on it.
     for incident in alone {
@@ -62,12 +64,12 @@ fn start(version: Version) -> Result<Node, String> {
 
 /// Runs the pod of an incident until its condition holds, and reads the answers.
 fn run(node: &Node, incident: &Incident) -> Diagnosis {
-    let (shim, pod) = (node.shim.as_ref().unwrap(), format!("{}-{NODE}", incident.name));
+    let (shim, pod) = (node.shim.as_ref().unwrap(), format!("{}-{NODE}", incident.pod_name));
     let ask = |arguments: &[&str]| shim.try_ask(arguments);
     node.kubelet.run(&incident.manifest(node.containerd.unused_address()));
     let missed = reach(node, incident, &pod, &ask).err();
     let diagnosis = Diagnosis::read(incident, &pod, missed, &ask);
-    node.kubelet.forget(&incident.name);
+    node.kubelet.forget(&incident.pod_name);
     diagnosis
 }
 
@@ -85,7 +87,7 @@ fn reach(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<()
         // Calls end only after the runtime has continued.
         intervention = None;
     }
-    let result = reached(incident, pod, ask, || node.kubelet.pod(&incident.name));
+    let result = reached(incident, pod, ask, || node.kubelet.pod(&incident.pod_name));
     drop(intervention);
     result
 }

@@ -17,7 +17,7 @@ pub(crate) fn diagnose(incidents: &[&Incident]) -> Result<Vec<Diagnosis>, String
     let containerd = Containerd::start(Version::V2_2)?;
     let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
     let diagnoses = side_by_side(incidents, |incident| {
-        let (name, ask) = (&incident.name, |arguments: &[&str]| player.try_ask(arguments));
+        let (name, ask) = (&incident.pod_name, |arguments: &[&str]| player.try_ask(arguments));
         let mut manifest = incident.manifest(containerd.unused_address());
         dress(&mut manifest["spec"], &probes);
         player.run(name, &manifest.to_string());

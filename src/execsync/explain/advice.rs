@@ -95,10 +95,15 @@ impl Subject<'_> {
                  which start no process"
                     .to_owned()
             }
-            Cause::Start => format!(
-                "reduce the load of the node{}; httpGet, tcpSocket and grpc probes start no process",
-                self.or_raise_timeout()
-            ),
+            // The timeout does not cover the start of the command.
+            Cause::Start if self.is_node_loaded() => {
+                "reduce the load of the node; httpGet, tcpSocket and grpc probes start no process".to_owned()
+            }
+            Cause::Start => {
+                "look in the container runtime's log for the reason why it was slow; httpGet, tcpSocket \
+                 and grpc probes start no process"
+                    .to_owned()
+            }
             Cause::Run if self.insight.evidence.as_deref().is_some_and(has_waited) => format!(
                 "find out what the command waits for, such as a server, a name, a lock or its input{}",
                 self.or_raise_timeout()
@@ -207,6 +212,15 @@ impl Subject<'_> {
 
     fn look_at_events(&self) -> String {
         format!("see `probeshim events` for the reason why {} did not run", self.container())
+    }
+
+    /// Returns whether processes of the node were stalled for a notable time.
+    fn is_node_loaded(&self) -> bool {
+        let evidence = self.insight.evidence.as_deref();
+        let notable = evidence
+            .and_then(|evidence| Some(evidence.node_pressure?.notable(evidence.psi_window)))
+            .unwrap_or_default();
+        notable.contains(&true)
     }
 
     /// Returns whether the command exited with 0, and the call ended after its timeout.

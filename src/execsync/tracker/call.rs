@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::CallContext;
-use crate::cri::Code;
-use crate::cri::KILLED;
+use super::container_execs::ContainerExecs;
+use crate::cri::{Code, KILLED};
 use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::evidence::Evidence;
 use crate::execsync::exec_instance::ExecInstance;
@@ -110,7 +110,7 @@ impl EndedCall {
         call: ExecInFlight,
         phases: Phases,
         instance: Option<ExecInstance>,
-        container_exited: bool,
+        container: &ContainerExecs,
     ) -> (CallRecord, Option<DetachedExec>) {
         let (timeline, end) = (call.timeline(&self), self.end);
         let ExecInFlight { exec, context, is_sent, .. } = call;
@@ -132,9 +132,9 @@ impl EndedCall {
             margin: timeout
                 .map(|timeout| TimeoutMargin::between(timeout, call.duration.saturating_sub(held))),
             command_outcome: CommandOutcome::from_call(&call, instance.as_ref(), timeline.started_at),
-            container_exited,
+            container_exited: container.exited_at.is_some(),
             assessment: self.assessment,
-            evidence: self.evidence,
+            evidence: self.evidence.map(|evidence| with_oom_event(evidence, container, timeline.started_at)),
         };
         let record = CallRecord {
             call: Arc::new(call),
@@ -201,4 +201,14 @@ pub(super) fn candidate_end(call: &Call, since: Instant) -> CandidateEnd {
         _ => ExecOutcome::Unanswered,
     };
     CandidateEnd { at: since + call.duration, outcome }
+}
+
+/// Adds a kill by the kernel that only the runtime reported. The control group of a container that
+/// has exited has no counters any more.
+fn with_oom_event(evidence: Arc<Evidence>, container: &ContainerExecs, since: Instant) -> Arc<Evidence> {
+    let is_reported = container.last_oom.is_some_and(|at| at >= since);
+    if !is_reported || evidence.oom_kills.is_some_and(|kills| kills > 0) {
+        return evidence;
+    }
+    Arc::new(Evidence { oom_kills: Some(1), ..(*evidence).clone() })
 }

@@ -29,6 +29,8 @@ pub(in crate::execsync) struct ContainerExecs {
     pub(super) detached: Vec<DetachedExec>,
     /// The time at which the container exited. Its exec instances end with it.
     pub(super) exited_at: Option<Instant>,
+    /// The time of the last event that the memory of the container was used up.
+    pub(super) last_oom: Option<Instant>,
 }
 
 /// A call that is unanswered although its command has exited.

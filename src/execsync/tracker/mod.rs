@@ -202,8 +202,13 @@ impl Tracker {
         self.record_resolved(container, now);
     }
 
-    /// Applies an event of containerd about an exec instance.
+    /// Applies an event of containerd about an exec instance, or about the memory of a container.
     pub(super) fn on_task_event(&mut self, timestamped: &TimestampedEvent, now: ClockReading) {
+        if let TaskEvent::OutOfMemory { container } = &timestamped.event
+            && let Some(execs) = self.containers.get_mut(container.as_str())
+        {
+            execs.last_oom = Some(now.instant);
+        }
         let Some(exec) = timestamped.event.exec() else { return };
         let container: Arc<str> = timestamped.event.container().into();
         let event_time = EventTime::new(timestamped.at, now);
@@ -348,7 +353,7 @@ impl Tracker {
             let ResolvedCall { call, ended, phases, instance } = resolved;
             let end = ended.end;
             let pids = execs.pids_of(end.outcome, &phases, instance.as_ref());
-            let (record, detached) = ended.finish(call, phases, instance, execs.exited_at.is_some());
+            let (record, detached) = ended.finish(call, phases, instance, &execs);
             self.sessions
                 .extend(pids.into_iter().map(|pid| ExecSession::for_record(&record, container, pid, end.at)));
             self.records.push(record);

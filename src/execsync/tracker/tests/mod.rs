@@ -124,6 +124,11 @@ impl Scenario {
         self.event(at, TaskEvent::ExecExited { container, exec, pid, status });
     }
 
+    fn out_of_memory(&mut self, at: u32) {
+        let container = self.container.to_string();
+        self.event(at, TaskEvent::OutOfMemory { container });
+    }
+
     fn evidence(&mut self, id: u64, at: u32) {
         let now = self.at(at);
         self.tracker.on_evidence(id, Evidence::default(), now);

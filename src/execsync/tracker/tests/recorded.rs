@@ -237,3 +237,31 @@ fn a_command_that_ended_with_its_container_is_recorded_with_that_cause() {
     assert_eq!(Cause::all(&recorded(true)), [Cause::ContainerExited]);
     assert_eq!(Cause::all(&recorded(false)), [Cause::ExitCode(137)]);
 }
+
+#[test]
+fn a_command_that_the_kernel_killed_with_its_container_ran_out_of_memory() {
+    let recorded = |is_before: bool| {
+        let mut scenario = Scenario::new();
+        if is_before {
+            scenario.added(TWO, 1);
+            scenario.exited(TWO, 4, 66, 137);
+            scenario.out_of_memory(5);
+        }
+        scenario.request(1, 10, 5);
+        scenario.added(ONE, 13);
+        scenario.started(ONE, 33, 77);
+        if !is_before {
+            scenario.out_of_memory(38);
+        }
+        scenario.exited(ONE, 40, 77, 137);
+        scenario.ended(1, 45, 5, Some(137));
+        scenario.evidence(1, 46);
+        let now = scenario.at(60);
+        scenario.tracker.container_exited("c0ffee", now);
+        let end = scenario.at(61);
+        scenario.tracker.tick(end);
+        Cause::all(&scenario.record())
+    };
+    assert_eq!(recorded(false), [Cause::OutOfMemory]);
+    assert_eq!(recorded(true), [Cause::ContainerExited], "before the call");
+}
