@@ -1,16 +1,20 @@
 //! Lints about the runtime: calls without an answer, lost connections, leaked processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::facts::{PeriodFacts, ids};
+use super::facts::{PeriodFacts, ids, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
 use crate::events::reason;
-use crate::execsync::{Cause, StuckExec, cause_name};
+use crate::execsync::{CallRecord, Cause, CommandEnd, Phases, StuckExec, cause_name};
 use crate::history::json::Event;
 use crate::terminal::format::counted;
 
 /// Minimum number of containers whose calls a runtime that hangs does not answer.
 const MIN_HANGING_CONTAINERS: usize = 2;
+
+/// Time after a timeout from which a call without an answer is overdue.
+const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 
 /// Returns the findings about the runtime.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -39,6 +43,11 @@ fn unanswered(facts: &PeriodFacts<'_>) -> BTreeMap<LintSubject, UnansweredCalls>
     // A call whose command has ended waits for its output.
     let mut ended = stuck_calls(facts, reason::EXEC_SYNC_UNANSWERED);
     ended.extend(stuck_calls(facts, reason::EXEC_SYNC_TIMED_OUT));
+    let in_time = facts.period.calls.iter().filter(|record| has_ended_in_time(record));
+    ended.extend(in_time.map(|record| record.call.id));
+    // Of the calls of a minute, the slowest is kept: a hang is known by it.
+    let kept: BTreeSet<u64> = facts.period.calls.iter().map(|record| record.call.id).collect();
+    ended.extend(stuck_calls(facts, reason::EXEC_SYNC_ENDED).difference(&kept));
     for event in events(facts, reason::EXEC_SYNC_OVERDUE) {
         if let Some(id) = StuckExec::call_of(&event.message).filter(|id| !ended.contains(id)) {
             let calls = containers.entry(LintSubject::for_event(event)).or_default();
@@ -60,6 +69,25 @@ fn unanswered(facts: &PeriodFacts<'_>) -> BTreeMap<LintSubject, UnansweredCalls>
         calls.count = calls.count.max(u32::try_from(calls.ids.len()).unwrap_or(u32::MAX));
     }
     containers
+}
+
+/// Returns whether the command of a call had exited, or was killed at its timeout, before the call
+/// was overdue: only its output, or the answer, was late.
+fn has_ended_in_time(record: &CallRecord) -> bool {
+    let (Some(exec), Some(analysis)) = (record.call.exec.as_deref(), record.analysis.as_deref()) else {
+        return false;
+    };
+    let Some(timeout) = exec.timeout() else { return false };
+    let end = match &analysis.phases {
+        Phases::Complete(parts) if parts.run.is_some() => {
+            Some(sum([Some(parts.queue), parts.prepare, parts.start, parts.run].into_iter().flatten()))
+        }
+        _ => analysis.command_outcome.and_then(|outcome| outcome.exited),
+    };
+    end.map_or_else(
+        || matches!(CommandEnd::from_call(&record.call, exec, Some(analysis)), CommandEnd::TimedOut),
+        |end| end < timeout.saturating_add(OVERDUE_AFTER),
+    )
 }
 
 /// The runtime answered neither ExecSyncs of several containers nor calls of other methods.
@@ -212,12 +240,10 @@ fn last(calls: &BTreeSet<u64>) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::fixture::{Fixture, only};
+    use super::super::fixture::{CallDraft, Fixture, only};
     use super::*;
     use crate::cri::Code;
-    use crate::execsync::{CommandOutcome, MissingEvents, PhaseDurations, Phases};
+    use crate::execsync::{CommandOutcome, MissingEvents, PhaseDurations};
     use crate::relay::CallOutcome;
 
     const OVERDUE: &str = "Call 7 has not been answered, 5.00s after its timeout was over: check";
@@ -270,6 +296,36 @@ mod tests {
         }
         assert_eq!(found(given_up(11_000, true), "unanswered-call"), None, "the command had exited");
         assert_eq!(found(given_up(100, false), "unanswered-call"), None, "the client cancelled the call");
+    }
+
+    #[test]
+    fn a_call_is_answered_if_its_command_was_killed_at_its_timeout_and_only_the_output_was_late() {
+        let overdue = "Call 1 has not been answered, 5.00s after its timeout was over: check";
+        let killed = |change: &dyn Fn(&mut CallDraft)| {
+            Fixture::new().event(reason::EXEC_SYNC_OVERDUE, overdue).calls(1, 10_050, |call| {
+                call.fail(Code::DEADLINE_EXCEEDED, "timeout 5s exceeded: context deadline exceeded");
+                change(call);
+            })
+        };
+        let drained = |run| {
+            move |call: &mut CallDraft| {
+                let parts = call.parts();
+                parts.run = Some(Duration::from_secs(run));
+                parts.drain = Some(Duration::from_millis(10_050) - Duration::from_secs(run));
+            }
+        };
+        assert_eq!(found(killed(&drained(5)), "unanswered-call"), None, "a child held the output");
+        assert!(found(killed(&drained(10)), "unanswered-call").is_some(), "the command was not killed");
+        let unknown = |call: &mut CallDraft| {
+            call.analysis.phases =
+                Phases::Missing { parts: PhaseDurations::default(), what: MissingEvents::Everything };
+        };
+        assert_eq!(found(killed(&unknown), "unanswered-call"), None, "the runtime reports the timeout");
+        let other = overdue.replace('1', "9");
+        let in_flight = || killed(&unknown).event(reason::EXEC_SYNC_OVERDUE, &other);
+        assert_eq!(found(in_flight(), "unanswered-call").unwrap().calls, [9]);
+        let ended = in_flight().event(reason::EXEC_SYNC_ENDED, "Call 9 ended after 6.76s");
+        assert_eq!(found(ended, "unanswered-call"), None, "it has ended, and is not kept");
     }
 
     #[test]
