@@ -108,7 +108,7 @@ impl NodeEngine {
     ) -> Self {
         let (inventory, initial_lists) = (Arc::default(), InitialLists::default());
         let requests_in_flight = RequestsInFlight::default();
-        let stops = StopObserver::default();
+        let stops = StopObserver::since(SystemTime::now());
         Self {
             inventory,
             analyzer,
@@ -347,7 +347,8 @@ impl NodeEngine {
         let record = self.outputs.calls.push(record.strip_trace());
         let threshold = self.analyzer.failure_threshold(&self.inventory, &record);
         self.outputs.timeline.add_call(&record, threshold);
-        self.observe_record(&record, threshold);
+        let thresholds = self.analyzer.failure_thresholds(&self.inventory, &record);
+        self.observe_record(&record, &thresholds);
         self.outputs.captures.on_record(&record);
         if let Some(journal) = &self.outputs.journal {
             journal.write(record);

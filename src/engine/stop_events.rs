@@ -13,6 +13,7 @@ use crate::events::{Event, reason};
 use crate::execsync::CallRecord;
 use crate::inventory::{Change, Container};
 use crate::kill::message;
+use crate::manifest::ExecPurpose;
 use crate::object_ref::PodRef;
 use crate::prober::EnforcementMode;
 use crate::relay::CallInfo;
@@ -61,8 +62,8 @@ impl NodeEngine {
     }
 
     /// Handles the record of a call.
-    pub(super) fn observe_record(&mut self, record: &CallRecord, failure_threshold: Option<u32>) {
-        let event = self.stops.on_record(record, failure_threshold);
+    pub(super) fn observe_record(&mut self, record: &CallRecord, thresholds: &[(ExecPurpose, u32)]) {
+        let event = self.stops.on_record(record, thresholds);
         self.record_container_events(event.into_iter().collect());
     }
 

@@ -21,7 +21,7 @@ use super::watchdog::{Stuck, Watchdog};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::inventory::{Change, Inventory, Sandbox};
-use crate::manifest::KnownExec;
+use crate::manifest::{ExecPurpose, KnownExec};
 use crate::probe::{SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 
@@ -265,14 +265,34 @@ impl ExecAnalyzer {
     #[must_use]
     pub fn failure_threshold(&self, inventory: &Inventory, record: &CallRecord) -> Option<u32> {
         let ProbeMatch::Matched { uses, .. } = &record.analysis.as_ref()?.identity else { return None };
-        let find = |known_execs: &[KnownExec]| {
-            known_execs.iter().find(|known| Some(&known.purpose) == uses.first())?.failure_threshold
+        let first = *uses.first()?;
+        let thresholds = self.failure_thresholds(inventory, record);
+        thresholds.into_iter().find(|(purpose, _)| *purpose == first).map(|(_, threshold)| threshold)
+    }
+
+    /// Returns the failure thresholds of the probes to which a call is attributed, as far as they
+    /// are known.
+    #[must_use]
+    pub fn failure_thresholds(
+        &self,
+        inventory: &Inventory,
+        record: &CallRecord,
+    ) -> Vec<(ExecPurpose, u32)> {
+        let identity = record.analysis.as_deref().map(|analysis| &analysis.identity);
+        let Some(ProbeMatch::Matched { uses, .. }) = identity else { return Vec::new() };
+        let find = |known_execs: &[KnownExec]| -> Vec<(ExecPurpose, u32)> {
+            let used = known_execs.iter().filter(|known| uses.contains(&known.purpose));
+            used.filter_map(|known| Some((known.purpose, known.failure_threshold?))).collect()
         };
-        let container = inventory.container(record.call.container.as_ref()?.id.as_deref()?)?;
+        let id = record.call.container.as_ref().and_then(|container| container.id.as_deref());
+        let Some(container) = id.and_then(|id| inventory.container(id)) else { return Vec::new() };
         match self.known_execs.get(&container.id) {
             Some(known_execs) => find(known_execs),
             // The container has exited.
-            None => find(&self.specs.known_execs(inventory.sandbox_of(container)?, container)),
+            None => inventory
+                .sandbox_of(container)
+                .map(|sandbox| find(&self.specs.known_execs(sandbox, container)))
+                .unwrap_or_default(),
         }
     }
 

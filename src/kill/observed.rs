@@ -21,14 +21,15 @@ const NO_FAILURE: &str = ", and no exec probe had failed";
 pub struct ObservedKill {
     /// Name of the container.
     pub container: String,
-    /// Type of the probe, if it is known.
+    /// Type of the probe, or the possible types, joined with `or`, if they are known.
     pub probe: Option<String>,
     /// Number of failures in a row before the stop.
     pub failures: u32,
     /// Time from the start of the container to the stop, in whole tenths of a second, if the start
     /// was observed.
     pub lifetime: Option<Duration>,
-    /// Whether the probe had succeeded in this container.
+    /// Whether the probe had succeeded in this container, or may have: attempts before the start of
+    /// probeshim are not known.
     pub has_succeeded: bool,
     /// Command of the probe, if its type is unknown.
     pub command: Option<String>,

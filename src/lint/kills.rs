@@ -28,7 +28,11 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 fn killed(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Vec<LintFinding> {
     // The type of a probe may be known only later.
     let cause = |kill: &ProbeKill| match probe(facts, container, kill) {
-        Some(probe) => (Some(probe.attempts.subject.clone()), None),
+        // Each of several probes with one command has kills of its own.
+        Some(probe) => {
+            let is_joint = probe.series.probe.contains(" or ");
+            (Some(probe.attempts.subject.clone()), kill.probe.clone().filter(|_| is_joint))
+        }
         None => (None, kill.probe.clone().or_else(|| kill.command.clone())),
     };
     let mut groups: Vec<(_, Vec<&ProbeKill>)> = Vec::new();
@@ -58,7 +62,8 @@ fn probe<'a>(
 ) -> Option<&'a ProbeFacts<'a>> {
     let is_it = |probe: &&ProbeFacts<'_>| {
         let series = probe.series;
-        let is_named = |name: &str| series.probe.split(" or ").any(|probe| probe == name);
+        let is_named =
+            |name: &str| series.probe == name || series.probe.split(" or ").any(|probe| probe == name);
         let is_command = || kill.command.as_ref().is_some_and(|command| *command == series.handler);
         probe.attempts.subject.clone().into_container() == container.subject
             && kill.probe.as_deref().map_or_else(is_command, is_named)
@@ -156,11 +161,17 @@ impl KillGroup<'_> {
 
     fn settings(&self) -> Option<String> {
         let series = self.probe?.series;
+        // The threshold and the period of a series are those of the first of its probes.
+        let is_first =
+            self.first.probe.as_deref().is_none_or(|probe| series.probe.split(" or ").next() == Some(probe));
         let seconds =
             |name: &str, time: Option<Duration>| time.map(|time| format!("{name} {}", time.as_secs()));
         let settings = [
-            series.failure_threshold.map(|threshold| format!("failureThreshold {threshold}")),
-            seconds("periodSeconds", series.period),
+            series
+                .failure_threshold
+                .filter(|_| is_first)
+                .map(|threshold| format!("failureThreshold {threshold}")),
+            seconds("periodSeconds", series.period.filter(|_| is_first)),
             seconds("timeoutSeconds", series.timeout),
         ];
         let settings: Vec<String> = settings.into_iter().flatten().collect();
@@ -206,7 +217,9 @@ impl KillGroup<'_> {
     }
 
     fn remedy(&self, failed: Option<&FailedAttempts>) -> String {
-        let threshold = self.probe.and_then(|probe| probe.series.failure_threshold);
+        // The threshold of a series is that of the first of its probes.
+        let series = self.probe.map(|probe| probe.series).filter(|series| !series.probe.contains(" or "));
+        let threshold = series.and_then(|series| series.failure_threshold);
         let slow = failed.is_some_and(|failed| failed.is_timeout);
         let cause = match failed.zip(self.probe) {
             _ if slow => {
@@ -325,6 +338,23 @@ mod tests {
         let facts = killed(failing(21), 2, "").event_at(200, reason::KILLING, unknown);
         let found = found(facts, KILLS).unwrap();
         assert!(found.sentence.starts_with("The liveness probe killed the container 3 times "), "{found:?}");
+    }
+
+    #[test]
+    fn probes_with_one_command_have_kills_of_their_own() {
+        let joint = Fixture::new().probe("startup or liveness", |probe| probe.failure_threshold = Some(30));
+        let facts = killed(joint.attempts(9, 10).calls(6, 20, |call| call.exit(1)), 3, ", 30.0s after its start");
+        let startup = "Container main failed startup probe, and the kubelet stopped it (30 failures in a row, no success \
+                       before)";
+        let period = facts.event_at(300, reason::KILLING, startup).build();
+        let found = crate::lint::lint(&period);
+        let kills: Vec<&str> = found.iter().map(|found| found.sentence.split(';').next().unwrap()).collect();
+        let expected = [
+            "The liveness probe killed the container 3 times in 2m00s",
+            "The startup probe killed the container once, before the probe had ever succeeded",
+        ];
+        assert_eq!(kills, expected);
+        assert_eq!(found[0].evidence[1], "The probe is check, with timeoutSeconds 5.");
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     for lint in CONSEQUENCES {
         let is_it = |finding: &mut LintFinding| finding.lint == lint;
         for mut consequence in findings.extract_if(.., is_it).collect::<Vec<_>>() {
-            if merged.iter().any(|worse| worse.subject == consequence.subject) {
+            let is_worse = |other: &LintFinding| {
+                other.lint != consequence.lint && other.subject == consequence.subject
+            };
+            if merged.iter().any(is_worse) {
                 continue;
             }
             let probe = facts.probes.iter().find(|probe| probe.attempts.subject == consequence.subject);

@@ -9,6 +9,7 @@ use super::probe_run::{ProbeRun, ReadinessChange};
 use crate::events::{Event, reason};
 use crate::execsync::CallRecord;
 use crate::kill::{ObservedKill, message};
+use crate::manifest::ExecPurpose;
 use crate::tap::ExecCall;
 
 /// Maximum number of exec probes, and of calls in flight, of a container.
@@ -33,6 +34,8 @@ const POST_START: Duration = Duration::from_secs(3);
 pub(super) struct ContainerStops {
     /// Time of the start, if it was observed.
     pub(super) started: Option<SystemTime>,
+    /// Whether this process ran when the container was started, and observed all attempts.
+    pub(super) is_start_observed: bool,
     /// Time at which the exit was observed.
     pub(super) exited: Option<Instant>,
     probes: Vec<ProbeRun>,
@@ -82,7 +85,7 @@ impl ContainerStops {
         &mut self,
         record: &CallRecord,
         exec: &ExecCall,
-        failure_threshold: Option<u32>,
+        thresholds: &[(ExecPurpose, u32)],
     ) -> Option<ReadinessChange> {
         self.unrecorded.remove(&record.call.id);
         let end = record.call.start.checked_add(record.call.duration)?;
@@ -94,11 +97,11 @@ impl ContainerStops {
             Some(index) => index,
             None if self.probes.len() >= MAX_CALLS => return None,
             None => {
-                self.probes.push(ProbeRun::new(exec));
+                self.probes.push(ProbeRun::new(exec, self.is_start_observed));
                 self.probes.len() - 1
             }
         };
-        self.probes[index].add(record, failure_threshold)
+        self.probes[index].add(record, thresholds)
     }
 
     /// Sets the time of the stop, and the maximum duration of the preStop hook before it. Returns
@@ -170,14 +173,14 @@ impl ContainerStops {
     }
 
     fn kill(&self, name: &str, probe: &ProbeRun, at: SystemTime) -> ObservedKill {
-        let purpose = probe.probe();
+        let types = probe.types();
         ObservedKill {
             container: name.to_owned(),
-            probe: purpose.map(|purpose| purpose.name().to_owned()),
+            probe: types.clone(),
             failures: probe.failures,
             lifetime: self.started.and_then(|started| at.duration_since(started).ok()),
-            has_succeeded: probe.has_succeeded,
-            command: purpose.is_none().then(|| probe.command()),
+            has_succeeded: probe.has_succeeded != Some(false),
+            command: types.is_none().then(|| probe.command()),
         }
     }
 

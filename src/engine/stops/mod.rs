@@ -21,6 +21,7 @@ use crate::events::{Event, reason};
 use crate::execsync::CallRecord;
 use crate::inventory::{Change, Container, Inventory, Source};
 use crate::kill::message;
+use crate::manifest::ExecPurpose;
 use crate::tap::{Call, ExecRequest};
 
 /// Maximum number of containers. No node has as many.
@@ -33,6 +34,8 @@ pub(super) type ContainerEvent = (Arc<str>, Event);
 #[derive(Debug, Default)]
 pub(super) struct StopObserver {
     containers: HashMap<Arc<str>, ContainerStops>,
+    /// Time since which containers are observed.
+    since: Option<SystemTime>,
     /// Containers whose stop has no event yet.
     pending: HashSet<Arc<str>>,
     /// Sandboxes that a client stops.
@@ -40,13 +43,21 @@ pub(super) struct StopObserver {
 }
 
 impl StopObserver {
+    /// Creates an observer of the containers that are started from this time on. The starts of
+    /// others, and their earlier attempts, are not known.
+    pub(super) fn since(time: SystemTime) -> Self {
+        Self { since: Some(time), ..Self::default() }
+    }
+
     /// Handles a change of the inventory.
     pub(super) fn on_change(&mut self, change: &Change, now: SystemTime, monotonic: Instant) {
         match change {
             Change::ContainerStarted(container) => {
                 let started = started_at(container).or((container.source != Source::List).then_some(now));
+                // A container that ran before may be seen first in a call or an event.
+                let is_observed = started.zip(self.since).is_some_and(|(started, since)| started >= since);
                 if let Some(stops) = self.stops_mut(&container.id) {
-                    stops.started = started;
+                    (stops.started, stops.is_start_observed) = (started, is_observed);
                 }
             }
             Change::ContainerExited(container) => {
@@ -84,12 +95,12 @@ impl StopObserver {
         }
     }
 
-    /// Handles the record of a call. Returns an event if the readiness of its container has
-    /// changed.
+    /// Handles the record of a call, with the failure thresholds of its probes. Returns an event if
+    /// the readiness of its container has changed.
     pub(super) fn on_record(
         &mut self,
         record: &CallRecord,
-        failure_threshold: Option<u32>,
+        thresholds: &[(ExecPurpose, u32)],
     ) -> Option<ContainerEvent> {
         let exec = record.call.exec.as_deref()?;
         let container = record.call.container.as_ref()?;
@@ -97,7 +108,7 @@ impl StopObserver {
         if record.is_amended || !record.call.peer.as_ref()?.is_kubelet() {
             return None;
         }
-        let change = self.stops_mut(id)?.add(record, exec, failure_threshold)?;
+        let change = self.stops_mut(id)?.add(record, exec, thresholds)?;
         let name = container.name.as_deref().unwrap_or(id);
         let event = match change {
             ReadinessChange::NotReady(failures) => Event::warning(

@@ -24,11 +24,12 @@ pub(super) struct ProbeRun {
     timeout_seconds: i64,
     /// The probes with this command and timeout; empty if no known probe has them.
     purposes: Vec<ExecPurpose>,
-    threshold: Option<u32>,
+    /// Failure thresholds of these probes, as far as they are known.
+    thresholds: Vec<(ExecPurpose, u32)>,
     /// Number of failures since the last success.
     pub(super) failures: u32,
-    /// Whether an attempt has succeeded.
-    pub(super) has_succeeded: bool,
+    /// Whether an attempt has succeeded; `None` if earlier attempts were not observed.
+    pub(super) has_succeeded: Option<bool>,
     /// End of the last failure.
     last_failure: SystemTime,
     /// Whether the container is ready, as far as this probe decides it.
@@ -45,14 +46,16 @@ pub(super) enum ReadinessChange {
 }
 
 impl ProbeRun {
-    pub(super) fn new(exec: &ExecCall) -> Self {
+    /// Creates a probe without results. `is_start_observed` is set if all of its attempts in the
+    /// container are observed.
+    pub(super) fn new(exec: &ExecCall, is_start_observed: bool) -> Self {
         Self {
             command: exec.command.clone(),
             timeout_seconds: exec.timeout_seconds,
             purposes: Vec::new(),
-            threshold: None,
+            thresholds: Vec::new(),
             failures: 0,
-            has_succeeded: false,
+            has_succeeded: is_start_observed.then_some(false),
             last_failure: SystemTime::UNIX_EPOCH,
             is_ready: false,
         }
@@ -64,24 +67,30 @@ impl ProbeRun {
     }
 
     /// Adds an attempt by the kubelet's rules: errors do not count.
-    pub(super) fn add(&mut self, record: &CallRecord, threshold: Option<u32>) -> Option<ReadinessChange> {
+    pub(super) fn add(
+        &mut self,
+        record: &CallRecord,
+        thresholds: &[(ExecPurpose, u32)],
+    ) -> Option<ReadinessChange> {
         if let Some(ProbeMatch::Matched { uses, .. }) = record.analysis.as_deref().map(|it| &it.identity) {
             self.purposes.clone_from(uses);
         }
-        self.threshold = threshold.or(self.threshold);
+        if !thresholds.is_empty() {
+            self.thresholds = thresholds.to_vec();
+        }
         let decides_readiness = self.purposes.contains(&ExecPurpose::Readiness);
         match ExecVerdict::from_record(record)? {
             ExecVerdict::Success => {
-                let is_change = self.has_succeeded && !self.is_ready;
-                (self.failures, self.has_succeeded, self.is_ready) = (0, true, true);
+                let is_change = self.has_succeeded == Some(true) && !self.is_ready;
+                (self.failures, self.has_succeeded, self.is_ready) = (0, Some(true), true);
                 (is_change && decides_readiness).then_some(ReadinessChange::Ready)
             }
             ExecVerdict::Failure | ExecVerdict::TimedOut => {
                 self.failures = self.failures.saturating_add(1);
                 self.last_failure =
                     record.call.start.checked_add(record.call.duration).unwrap_or(record.call.start);
-                let is_change =
-                    self.is_ready && self.failures >= self.threshold.unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+                let threshold = self.threshold(ExecPurpose::Readiness).unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+                let is_change = self.is_ready && self.failures >= threshold;
                 self.is_ready &= !is_change;
                 (is_change && decides_readiness).then_some(ReadinessChange::NotReady(self.failures))
             }
@@ -93,27 +102,25 @@ impl ProbeRun {
     /// probe that kills was reached shortly before. `hook` is the time that a preStop hook may have
     /// taken.
     pub(super) fn is_reason(&self, stopped: SystemTime, hook: Duration) -> bool {
-        let is_reached = self.threshold.is_some_and(|threshold| self.failures >= threshold);
-        is_reached && self.killing().count() == 1 && self.failed_before(stopped, MAX_DELAY + hook)
+        let [only] = self.killing()[..] else { return false };
+        let is_reached = self.threshold(only).is_some_and(|threshold| self.failures >= threshold);
+        is_reached && self.failed_before(stopped, MAX_DELAY + hook)
     }
 
     /// Returns whether the probe may be the reason of a stop at a time: it failed shortly before,
     /// and is not known to be a probe that does not kill.
     pub(super) fn may_be_reason(&self, stopped: SystemTime, hook: Duration) -> bool {
-        let may_kill = self.purposes.is_empty() || self.killing().next().is_some();
-        let is_reached = self.threshold.is_none_or(|threshold| self.failures >= threshold);
-        may_kill && self.failures > 0 && is_reached && self.failed_before(stopped, MAX_DELAY_UNKNOWN + hook)
+        let is_reached =
+            |purpose| self.threshold(purpose).is_none_or(|threshold| self.failures >= threshold);
+        let may_kill = self.purposes.is_empty() || self.killing().into_iter().any(is_reached);
+        may_kill && self.failures > 0 && self.failed_before(stopped, MAX_DELAY_UNKNOWN + hook)
     }
 
-    /// Returns the type of the probe that killed the container, if it is known. Of a startup and a
-    /// liveness probe with one command, the liveness probe begins after the first success.
-    pub(super) fn probe(&self) -> Option<ExecPurpose> {
-        let mut killing = self.killing();
-        match (killing.next(), killing.next()) {
-            (only, None) => only,
-            _ if self.has_succeeded => Some(ExecPurpose::Liveness),
-            _ => Some(ExecPurpose::Startup),
-        }
+    /// Returns the type of the probe that killed the container, or the possible types, joined with
+    /// `or`; `None` if no known probe has this command.
+    pub(super) fn types(&self) -> Option<String> {
+        let names: Vec<&str> = self.killing().into_iter().map(ExecPurpose::name).collect();
+        (!names.is_empty()).then(|| names.join(" or "))
     }
 
     /// Returns the command as text.
@@ -126,9 +133,24 @@ impl ProbeRun {
         self.last_failure
     }
 
-    fn killing(&self) -> impl Iterator<Item = ExecPurpose> {
-        let kills = |purpose: &ExecPurpose| matches!(purpose, ExecPurpose::Liveness | ExecPurpose::Startup);
-        self.purposes.iter().copied().filter(kills)
+    /// Returns the probes with this command that can kill the container at this time. Of a startup
+    /// and a liveness probe, the liveness probe begins after the first success.
+    fn killing(&self) -> Vec<ExecPurpose> {
+        let excluded = match self.has_succeeded {
+            _ if !self.purposes.contains(&ExecPurpose::Startup) => None,
+            _ if !self.purposes.contains(&ExecPurpose::Liveness) => None,
+            Some(true) => Some(ExecPurpose::Startup),
+            Some(false) => Some(ExecPurpose::Liveness),
+            None => None,
+        };
+        let kills = |purpose: &ExecPurpose| {
+            matches!(purpose, ExecPurpose::Liveness | ExecPurpose::Startup) && Some(*purpose) != excluded
+        };
+        self.purposes.iter().copied().filter(kills).collect()
+    }
+
+    fn threshold(&self, purpose: ExecPurpose) -> Option<u32> {
+        self.thresholds.iter().find(|(known, _)| *known == purpose).map(|(_, threshold)| *threshold)
     }
 
     fn failed_before(&self, stopped: SystemTime, max_delay: Duration) -> bool {

@@ -22,6 +22,8 @@ struct ObservedNode {
     start: SystemTime,
     monotonic: Instant,
     calls: u64,
+    /// Thresholds of probes besides that of the first purpose.
+    thresholds: Vec<(ExecPurpose, u32)>,
     events: Vec<(&'static str, String)>,
 }
 
@@ -29,11 +31,12 @@ impl ObservedNode {
     fn new() -> Self {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let mut node = Self {
-            observer: StopObserver::default(),
+            observer: StopObserver::since(start),
             inventory: Arc::default(),
             start,
             monotonic: Instant::now(),
             calls: 0,
+            thresholds: Vec::new(),
             events: Vec::new(),
         };
         node.observe(0, sandbox(true));
@@ -90,7 +93,9 @@ impl ObservedNode {
         };
         let record = CallRecord::unanalyzed(call, None, None);
         let record = CallRecord { analysis: Some(Arc::new(analysis)), ..record };
-        let event = self.observer.on_record(&record, threshold);
+        let thresholds: Vec<(ExecPurpose, u32)> =
+            uses.first().copied().zip(threshold).into_iter().chain(self.thresholds.clone()).collect();
+        let event = self.observer.on_record(&record, &thresholds);
         self.add(event.into_iter().collect());
     }
 
@@ -180,6 +185,35 @@ fn a_startup_probe_with_the_command_of_the_liveness_probe_is_the_one_that_never_
         node.events(7),
         killed("startup", "1 failure in a row, 5.0s after its start, no success before)")
     );
+}
+
+#[test]
+fn a_liveness_probe_with_the_command_of_the_startup_probe_kills_after_the_first_success() {
+    let both = &[ExecPurpose::Startup, ExecPurpose::Liveness];
+    let mut node = ObservedNode::new();
+    node.thresholds = vec![(ExecPurpose::Liveness, 2)];
+    for (second, exit_code) in [(1, 1), (2, 0), (5, 1), (8, 1)] {
+        node.attempt(second, both, "check", exit_code, Some(30));
+    }
+    node.stop(8, true);
+    assert_eq!(node.events(8), killed("liveness", "2 failures in a row, 8.0s after its start)"));
+}
+
+#[test]
+fn a_container_that_ran_before_probeshim_may_have_had_a_success() {
+    let both = &[ExecPurpose::Startup, ExecPurpose::Liveness];
+    let mut node = ObservedNode::new();
+    node.observer = StopObserver::since(node.start + Duration::from_secs(3));
+    let started = node.inventory.container(MAIN).unwrap().clone();
+    let now = node.monotonic;
+    node.observer.on_change(&Change::ContainerStarted(started), node.start, now);
+    node.thresholds = vec![(ExecPurpose::Liveness, 2)];
+    node.attempt(5, both, "check", 1, Some(30));
+    node.attempt(8, both, "check", 1, Some(30));
+    node.stop(8, true);
+    node.observe(9, container(1, ContainerState::ContainerRunning));
+    let details = "2 failures in a row, 8.0s after its start)";
+    assert_eq!(node.events(9), killed("startup or liveness", details));
 }
 
 #[test]
