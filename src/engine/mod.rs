@@ -217,6 +217,7 @@ impl NodeEngine {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.on_call_ended(&self.inventory, &mut call);
                 }
+                self.observe_start(&call);
                 if call.info.is_from_kubelet() {
                     self.observe_call_end(&call);
                     if let Some(kubelet) = self.kubelet.get() {

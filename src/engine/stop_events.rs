@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::NodeEngine;
 use super::stops::ContainerEvent;
 use crate::cri::v1::ContainerState;
+use crate::cri::{Code, known_cause};
 use crate::events::{Event, reason};
 use crate::execsync::CallRecord;
 use crate::inventory::{Change, Container};
@@ -16,7 +17,7 @@ use crate::kill::message;
 use crate::manifest::ExecPurpose;
 use crate::object_ref::PodRef;
 use crate::prober::EnforcementMode;
-use crate::relay::CallInfo;
+use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{DecodedCall, ExecRequest, StopRequest};
 
 impl NodeEngine {
@@ -54,6 +55,24 @@ impl NodeEngine {
         if let Some(container) = container.filter(|_| call.call.method.label() == "StopContainer") {
             self.observe_stop(&call.info, &container, false);
         }
+    }
+
+    /// Records an event if the runtime could not start a container of a client. The built-in kubelet
+    /// records its own.
+    pub(super) fn observe_start(&mut self, call: &DecodedCall) {
+        let is_own = call.info.peer.as_ref().is_some_and(|peer| peer.is_this_process());
+        let has_failed = matches!(call.call.ending, CallOutcome::Completed(Some(code)) if code != Code::OK);
+        if call.call.method.label() != "StartContainer" || is_own || !has_failed {
+            return;
+        }
+        let id = call.call.container.as_ref().and_then(|container| container.id.as_deref());
+        let Some(container) = id.and_then(|id| self.inventory.container(id)) else { return };
+        let error = call.call.message.as_deref().unwrap_or_default();
+        // The message names the program.
+        let error = if self.analyzer.redacts() { known_cause(error).unwrap_or_default() } else { error };
+        let error = if error.is_empty() { "the runtime returned an error" } else { error };
+        let event = Event::warning(reason::CONTAINER_START_FAILED, error);
+        self.record_event(self.inventory.with_container_refs(container, event));
     }
 
     /// Handles a change of the inventory.

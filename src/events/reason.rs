@@ -4,7 +4,7 @@
 // Reasons of the kubelet.
 
 /// Reasons of events about starts, exits and kills of containers.
-pub const LIFECYCLE: [&str; 9] = [
+pub const LIFECYCLE: [&str; 11] = [
     CREATED,
     STARTED,
     KILLING,
@@ -12,6 +12,8 @@ pub const LIFECYCLE: [&str; 9] = [
     KILL_UNPREDICTED,
     WOULD_KILL,
     CONTAINER_STARTED,
+    CONTAINER_START_FAILED,
+    FAILED_POST_START_HOOK,
     CONTAINER_EXITED,
     CONTAINER_OUT_OF_MEMORY,
 ];
@@ -128,6 +130,8 @@ pub const SANDBOX_REMOVED: &str = "SandboxRemoved";
 pub const CONTAINER_CREATED: &str = "ContainerCreated";
 /// A container was started by a client.
 pub const CONTAINER_STARTED: &str = "ContainerStarted";
+/// The runtime could not start a container of a client.
+pub const CONTAINER_START_FAILED: &str = "ContainerStartFailed";
 /// A container has exited.
 pub const CONTAINER_EXITED: &str = "ContainerExited";
 /// A container was removed.
@@ -180,7 +184,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 79] = [
+pub const ALL: [&str; 80] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -234,6 +238,7 @@ pub const ALL: [&str; 79] = [
     SANDBOX_REMOVED,
     CONTAINER_CREATED,
     CONTAINER_STARTED,
+    CONTAINER_START_FAILED,
     CONTAINER_EXITED,
     CONTAINER_REMOVED,
     CONTAINER_OUT_OF_MEMORY,

@@ -15,6 +15,9 @@ const SAME_START: Duration = Duration::from_secs(3);
 /// Reason of the runtime for an exit because of the memory limit.
 const OOM_KILLED: &str = "OOMKilled";
 
+/// Reason of the runtime for the exit of a container that it could not start.
+const START_ERROR: &str = "(StartError)";
+
 /// Maximum number of occurrences of one event.
 const MAX_REPEATED: usize = 10_000;
 
@@ -35,6 +38,10 @@ pub(super) struct Lifetimes {
     pub(super) not_ready: Vec<SystemTime>,
     /// Starts, in order.
     pub(super) starts: Vec<SystemTime>,
+    /// Starts that failed, in order.
+    pub(super) failed_starts: Vec<SystemTime>,
+    /// Message of the runtime about the last start that failed, if it is known.
+    pub(super) start_error: Option<String>,
 }
 
 /// A kill because of a probe.
@@ -75,6 +82,8 @@ struct Running {
     started: Option<SystemTime>,
     is_stopped: bool,
     is_out_of_memory: bool,
+    /// Whether the start failed.
+    has_failed: bool,
 }
 
 /// Returns the starts, kills and exits of each container. `events` are in order of time.
@@ -105,6 +114,8 @@ impl Lifetimes {
             unfinished_hooks: Vec::new(),
             not_ready: Vec::new(),
             starts: Vec::new(),
+            failed_starts: Vec::new(),
+            start_error: None,
         }
     }
 
@@ -127,6 +138,21 @@ impl Lifetimes {
                 self.kills.extend(occurrences(event, time).filter_map(kill));
             }
             reason::CONTAINER_OUT_OF_MEMORY => running.is_out_of_memory = true,
+            reason::CONTAINER_CREATED => (running.started, running.has_failed) = (None, false),
+            reason::CONTAINER_START_FAILED => {
+                self.start_error = Some(message.to_owned());
+                self.fail_start(time, running);
+                // The exit may be observed before the answer of the runtime.
+                let is_this = |exit: &OwnExit| {
+                    exit.code.is_none()
+                        && exit.lifetime.is_none()
+                        && time.duration_since(exit.time).is_ok_and(|since| since < SAME_START)
+                };
+                if self.exits.last().is_some_and(is_this) {
+                    self.exits.pop();
+                }
+            }
+            reason::CONTAINER_EXITED if message.ends_with(START_ERROR) => self.fail_start(time, running),
             reason::CONTAINER_EXITED => self.exit(message, time, running),
             reason::FAILED_PRE_STOP_HOOK if message.contains("not completed in grace period") => {
                 self.unfinished_hooks.push(message.to_owned());
@@ -151,11 +177,21 @@ impl Lifetimes {
         *running = Running { started: Some(time), ..Running::default() };
     }
 
+    /// Adds a start that failed. Both the runtime's answer and the exit report it.
+    fn fail_start(&mut self, time: SystemTime, running: &mut Running) {
+        let since = |last: &SystemTime| time.duration_since(*last).unwrap_or_default();
+        let is_same = self.failed_starts.last().is_some_and(|last| since(last) < SAME_START);
+        if !(running.has_failed && is_same) {
+            self.failed_starts.push(time);
+        }
+        *running = Running { has_failed: true, ..Running::default() };
+    }
+
     fn exit(&mut self, message: &str, time: SystemTime, running: &mut Running) {
         let text = message.strip_prefix("Exited with code ");
         let code = text.and_then(|text| text.split(' ').next()?.parse().ok());
         // The runtime does not know how the container ended: it was restarted, or the node.
-        if running.is_stopped || message.ends_with("(Unknown)") {
+        if running.is_stopped || running.has_failed || message.ends_with("(Unknown)") {
             return;
         }
         self.exits.push(OwnExit {

@@ -22,6 +22,7 @@ mod resources;
 mod restarts;
 mod runtime;
 mod same_cause;
+mod starts;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -32,9 +33,10 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 34] = [
+pub const LINTS: [&str; 35] = [
     "kills",
     "restarts",
+    "start-errors",
     "kubelet-stops",
     "flapping",
     "failures",
@@ -88,6 +90,7 @@ fn findings(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let topics = [
         kills::lint,
         restarts::lint,
+        starts::lint,
         failures::lint,
         timing::lint,
         output::lint,

@@ -6,6 +6,9 @@ pub(super) const KILLS: &str = "kills";
 /// The container exited by itself.
 pub(super) const RESTARTS: &str = "restarts";
 
+/// The runtime could not start the container.
+pub(super) const START_ERRORS: &str = "start-errors";
+
 /// A kubelet stopped the container, and no exec probe explains it.
 pub(super) const KUBELET_STOPS: &str = "kubelet-stops";
 

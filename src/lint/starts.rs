@@ -1,0 +1,113 @@
+//! Lints about containers that do not get as far as to run.
+
+use super::facts::{PeriodFacts, count};
+use super::finding::{LintFinding, Severity};
+use super::lifetimes::{Lifetimes, span};
+use super::names::START_ERRORS;
+use crate::terminal::format::{counted, duration};
+
+/// Text before the error of the program in messages of runc and crun.
+const BEFORE_ERROR: [&str; 3] =
+    ["unable to start container process: ", "error during container init: ", "container create failed: "];
+
+/// Returns the findings about starts.
+pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    facts.lifetimes.iter().filter_map(start_errors).collect()
+}
+
+/// The runtime could not start the container.
+fn start_errors(container: &Lifetimes) -> Option<LintFinding> {
+    let failed = &container.failed_starts;
+    let error = container.start_error.as_deref().map(shortened);
+    let times = match failed.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        _ => {
+            let span = duration(span(failed.iter().copied()));
+            format!("{} in {span}", counted(count(failed), "time"))
+        }
+    };
+    let because = error.map_or_else(String::new, |error| format!(": {error}"));
+    Some(LintFinding {
+        lint: START_ERRORS,
+        severity: if failed.len() > 1 { Severity::Error } else { Severity::Warning },
+        subject: container.subject.clone(),
+        sentence: format!("The runtime could not start the container {times}{because}."),
+        evidence: vec!["A container that was not started has no log, and no probe.".to_owned()],
+        remedy: remedy(error).to_owned(),
+        affected: count(failed),
+        calls: Vec::new(),
+    })
+}
+
+/// Returns the part of the runtime's message that names the reason.
+fn shortened(message: &str) -> &str {
+    let cut = |text: &'static str| message.rfind(text).map(|at| at + text.len());
+    let begin = BEFORE_ERROR.into_iter().filter_map(cut).max().unwrap_or_default();
+    message[begin..].trim_end().trim_end_matches(": unknown").trim_end_matches('.')
+}
+
+/// Returns the remedy against an error.
+fn remedy(error: Option<&str>) -> &'static str {
+    let error = error.unwrap_or_default();
+    let is_program = error.contains("exec: \"") || error.contains("executable file");
+    match () {
+        () if error.is_empty() => "See the reason in `kubectl describe pod`.",
+        () if is_program && error.contains("permission denied") => {
+            "Make the program of the container executable for its user, or correct the command of the container."
+        }
+        () if is_program && (error.contains("not found") || error.contains("no such file")) => {
+            "Correct the command of the container, or add the program to its image."
+        }
+        () => "Correct what the error names.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Fixture, only};
+    use super::*;
+    use crate::events::reason;
+
+    const NO_PROGRAM: &str = "failed to start containerd task \"1f\": failed to create shim task: OCI runtime create failed: \
+                              runc create failed: unable to start container process: error during container init: exec: \
+                              \"flock\": executable file not found in $PATH: unknown";
+
+    fn failing(times: u64) -> Fixture {
+        (0..times).fold(Fixture::new(), |facts, nth| {
+            facts
+                .event_at(20 * nth, reason::CONTAINER_CREATED, "Created")
+                .event_at(20 * nth + 1, reason::CONTAINER_EXITED, "Exited")
+                .event_at(20 * nth + 1, reason::CONTAINER_START_FAILED, NO_PROGRAM)
+                .event_at(20 * nth + 2, reason::CONTAINER_EXITED, "Exited with code 128 (StartError)")
+        })
+    }
+
+    #[test]
+    fn a_container_that_was_never_started_did_not_end_by_itself() {
+        let found = crate::lint::lint(&failing(3).build());
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!(
+            (found.lint, found.severity, found.sentence.as_str(), found.remedy.as_str()),
+            (
+                START_ERRORS,
+                Severity::Error,
+                "The runtime could not start the container 3 times in 40.0s: exec: \"flock\": executable file not found in \
+                 $PATH.",
+                "Correct the command of the container, or add the program to its image."
+            )
+        );
+        assert_eq!(only(lint, failing(1), START_ERRORS).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_start_error_that_only_its_exit_reports_has_no_log_either() {
+        let exited = |facts: Fixture, second| {
+            facts.event_at(second, reason::CONTAINER_EXITED, "Exited with code 128 (StartError)")
+        };
+        let found = crate::lint::lint(&exited(exited(Fixture::new(), 1), 20).build());
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!(found.sentence, "The runtime could not start the container 2 times in 19.0s.");
+        assert!(found.remedy.contains("kubectl describe pod"), "{found:#?}");
+    }
+}
