@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::names::{KILLS, KUBELET_STOPS, RESTARTS, START_ERRORS};
+use super::names::{FAILED_POST_START, KILLS, KUBELET_STOPS, RESTARTS, START_ERRORS};
 use crate::history::json::Event;
 use crate::history::timeline::LearnedExec;
 
@@ -117,7 +117,7 @@ impl LintFinding {
     fn harm(&self) -> u8 {
         match (self.severity, self.lint) {
             (Severity::Error, KILLS) => 0,
-            (_, RESTARTS) | (Severity::Error, KUBELET_STOPS | START_ERRORS) => 1,
+            (_, RESTARTS) | (Severity::Error, KUBELET_STOPS | START_ERRORS | FAILED_POST_START) => 1,
             _ => 2,
         }
     }

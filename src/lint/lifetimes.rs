@@ -34,6 +34,10 @@ pub(super) struct Lifetimes {
     pub(super) exits: Vec<OwnExit>,
     /// Stops for which the preStop hook had used up the grace period.
     pub(super) unfinished_hooks: Vec<String>,
+    /// Stops because of a postStart hook that failed.
+    pub(super) failed_hooks: Vec<SystemTime>,
+    /// Message of the last event about a postStart hook that failed.
+    pub(super) hook_error: Option<String>,
     /// Losses of readiness because of the readiness probe.
     pub(super) not_ready: Vec<SystemTime>,
     /// Starts, in order.
@@ -112,6 +116,8 @@ impl Lifetimes {
             other_stops: Vec::new(),
             exits: Vec::new(),
             unfinished_hooks: Vec::new(),
+            failed_hooks: Vec::new(),
+            hook_error: None,
             not_ready: Vec::new(),
             starts: Vec::new(),
             failed_starts: Vec::new(),
@@ -156,6 +162,11 @@ impl Lifetimes {
             reason::CONTAINER_EXITED => self.exit(message, time, running),
             reason::FAILED_PRE_STOP_HOOK if message.contains("not completed in grace period") => {
                 self.unfinished_hooks.push(message.to_owned());
+            }
+            reason::FAILED_POST_START_HOOK => {
+                running.is_stopped = true;
+                self.failed_hooks.extend(occurrences(event, time));
+                self.hook_error = Some(message.to_owned());
             }
             reason::CONTAINER_NOT_READY => self.not_ready.extend(occurrences(event, time)),
             _ => {}

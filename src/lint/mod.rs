@@ -33,10 +33,11 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 35] = [
+pub const LINTS: [&str; 36] = [
     "kills",
     "restarts",
     "start-errors",
+    "failed-post-start",
     "kubelet-stops",
     "flapping",
     "failures",

@@ -9,6 +9,9 @@ pub(super) const RESTARTS: &str = "restarts";
 /// The runtime could not start the container.
 pub(super) const START_ERRORS: &str = "start-errors";
 
+/// The postStart hook of the container failed.
+pub(super) const FAILED_POST_START: &str = "failed-post-start";
+
 /// A kubelet stopped the container, and no exec probe explains it.
 pub(super) const KUBELET_STOPS: &str = "kubelet-stops";
 

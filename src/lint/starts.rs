@@ -3,7 +3,7 @@
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
-use super::names::START_ERRORS;
+use super::names::{FAILED_POST_START, START_ERRORS};
 use crate::terminal::format::{counted, duration};
 
 /// Text before the error of the program in messages of runc and crun.
@@ -12,7 +12,7 @@ const BEFORE_ERROR: [&str; 3] =
 
 /// Returns the findings about starts.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    facts.lifetimes.iter().filter_map(start_errors).collect()
+    facts.lifetimes.iter().flat_map(|container| [start_errors(container), failed_hook(container)]).flatten().collect()
 }
 
 /// The runtime could not start the container.
@@ -35,6 +35,33 @@ fn start_errors(container: &Lifetimes) -> Option<LintFinding> {
         sentence: format!("The runtime could not start the container {times}{because}."),
         evidence: vec!["A container that was not started has no log, and no probe.".to_owned()],
         remedy: remedy(error).to_owned(),
+        affected: count(failed),
+        calls: Vec::new(),
+    })
+}
+
+/// The postStart hook failed, for which a kubelet stops the container.
+fn failed_hook(container: &Lifetimes) -> Option<LintFinding> {
+    let failed = &container.failed_hooks;
+    let times = match failed.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        _ => {
+            let span = duration(span(failed.iter().copied()));
+            format!("{} in {span}", counted(count(failed), "time"))
+        }
+    };
+    Some(LintFinding {
+        lint: FAILED_POST_START,
+        severity: Severity::Error,
+        subject: container.subject.clone(),
+        sentence: format!(
+            "The postStart hook of the container failed {times}: a kubelet stops the container then, and starts it again."
+        ),
+        evidence: container.hook_error.iter().map(|message| format!("{message}.")).collect(),
+        remedy: "Run the command of the hook in the container to see its output; `probeshim explain` describes its \
+                 ExecSync."
+            .to_owned(),
         affected: count(failed),
         calls: Vec::new(),
     })
@@ -98,6 +125,21 @@ mod tests {
             )
         );
         assert_eq!(only(lint, failing(1), START_ERRORS).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_post_start_hook_that_fails_is_named() {
+        let message = "The postStart hook of the container main exited with 1, and the kubelet stopped it";
+        let facts = (0..3).fold(Fixture::new(), |facts, nth| {
+            facts
+                .event_at(20 * nth, reason::CONTAINER_STARTED, "Started")
+                .event_at(20 * nth + 1, reason::FAILED_POST_START_HOOK, message)
+                .event_at(20 * nth + 2, reason::CONTAINER_EXITED, "Exited with code 137 (Error)")
+        });
+        let found = crate::lint::lint(&facts.build());
+        let [found] = &found[..] else { panic!("{found:#?}") };
+        assert!(found.sentence.starts_with("The postStart hook of the container failed 3 times in 40.0s"));
+        assert_eq!((found.lint, found.evidence[0].as_str()), (FAILED_POST_START, format!("{message}.").as_str()));
     }
 
     #[test]

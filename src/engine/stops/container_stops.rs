@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::probe_run::{ProbeRun, ReadinessChange};
 use crate::events::{Event, reason};
-use crate::execsync::CallRecord;
+use crate::execsync::{CallRecord, ExecVerdict, ProbeMatch};
 use crate::kill::{ObservedKill, message};
 use crate::manifest::ExecPurpose;
 use crate::tap::ExecCall;
@@ -29,6 +29,9 @@ const MIN_HOOK: Duration = Duration::from_secs(1);
 /// hook.
 const POST_START: Duration = Duration::from_secs(3);
 
+/// Maximum time from the end of a failed postStart hook to the stop of the container.
+const MAX_HOOK_DELAY: Duration = Duration::from_secs(10);
+
 /// A container with the results of its exec probes, and its stop by a client.
 #[derive(Debug, Default)]
 pub(super) struct ContainerStops {
@@ -45,6 +48,8 @@ pub(super) struct ContainerStops {
     hooks: HashMap<u64, SystemTime>,
     /// Start of the last hook.
     last_hook: Option<SystemTime>,
+    /// End of the postStart hook, with its exit code, if it failed.
+    failed_post_start: Option<(SystemTime, Option<i32>)>,
     /// Maximum duration of the preStop hook; zero without one.
     max_hook: Duration,
     /// Time of the stop.
@@ -89,6 +94,9 @@ impl ContainerStops {
     ) -> Option<ReadinessChange> {
         self.unrecorded.remove(&record.call.id);
         let end = record.call.start.checked_add(record.call.duration)?;
+        if exec.timeout().is_none() {
+            self.add_hook(record, exec, end);
+        }
         if exec.timeout().is_none() || self.stop.is_some_and(|(at, _)| at < end) {
             return None;
         }
@@ -102,6 +110,22 @@ impl ContainerStops {
             }
         };
         self.probes[index].add(record, thresholds)
+    }
+
+    /// Adds the result of a hook, of which only a postStart hook that fails stops the container.
+    fn add_hook(&mut self, record: &CallRecord, exec: &ExecCall, end: SystemTime) {
+        let is_post_start = match record.analysis.as_deref().map(|analysis| &analysis.identity) {
+            Some(ProbeMatch::Matched { uses, .. }) => uses.contains(&ExecPurpose::PostStart),
+            _ => false,
+        };
+        let has_failed = matches!(
+            ExecVerdict::from_record(record),
+            Some(ExecVerdict::Failure | ExecVerdict::TimedOut | ExecVerdict::Error)
+        );
+        if is_post_start {
+            let code = exec.result.map(|result| result.exit_code);
+            self.failed_post_start = has_failed.then_some((end, code));
+        }
     }
 
     /// Sets the time of the stop, and the maximum duration of the preStop hook before it. Returns
@@ -160,6 +184,12 @@ impl ContainerStops {
             PodAfterStop::Continues => {
                 let possible: Vec<&ProbeRun> =
                     self.probes.iter().filter(|probe| probe.may_be_reason(begin, hook)).collect();
+                let hook = self.failed_post_start.filter(|(end, _)| {
+                    at.duration_since(*end).is_ok_and(|since| since <= MAX_HOOK_DELAY)
+                });
+                if let Some((_, code)) = hook {
+                    return Some(at_time(after_failed_hook(name, code), at));
+                }
                 killing(match possible[..] {
                     [] => ObservedKill::without_failure(name),
                     [only] => self.kill(name, only, at).to_string(),
@@ -193,6 +223,13 @@ impl ContainerStops {
             None => (at, self.max_hook),
         }
     }
+}
+
+/// Returns the event about a stop by a kubelet because of a postStart hook.
+fn after_failed_hook(container: &str, code: Option<i32>) -> Event {
+    let how = code.map_or_else(|| "failed".to_owned(), |code| format!("exited with {code}"));
+    let message = format!("The postStart hook of the container {container} {how}, and the kubelet stopped it");
+    Event::warning(reason::FAILED_POST_START_HOOK, message)
 }
 
 fn at_time(event: Event, time: SystemTime) -> Event {

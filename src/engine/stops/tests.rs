@@ -61,6 +61,7 @@ impl ObservedNode {
         exit_code: i32,
         threshold: Option<u32>,
     ) {
+        let timeout_seconds = i64::from(uses != [ExecPurpose::PostStart]);
         self.calls += 1;
         let start = self.start + Duration::from_secs(second);
         let mut call = Call::sample(self.calls, "/runtime.v1.RuntimeService/ExecSync", start, Duration::ZERO);
@@ -73,7 +74,7 @@ impl ObservedNode {
         call.peer = Some(Arc::new(Peer { uid: 0, pid: None, program: Some("kubelet".to_owned()) }));
         call.exec = Some(Box::new(ExecCall {
             command: vec![command.to_owned()],
-            timeout_seconds: 1,
+            timeout_seconds,
             result: Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 }),
             ..ExecCall::default()
         }));
@@ -247,6 +248,22 @@ fn a_stop_without_a_failure_in_a_pod_that_continues_has_no_exec_probe_as_its_rea
     node.observe(7, container(1, ContainerState::ContainerRunning));
     let message = crate::kill::ObservedKill::without_failure("main");
     assert_eq!(node.events(8), [(reason::KILLING, message)]);
+}
+
+#[test]
+fn a_stop_after_a_failed_post_start_hook_names_the_hook() {
+    let hook = &[ExecPurpose::PostStart];
+    let mut node = ObservedNode::new();
+    node.attempt(1, hook, "register", 1, None);
+    node.stop(1, true);
+    node.observe(2, container(1, ContainerState::ContainerRunning));
+    let message = "The postStart hook of the container main exited with 1, and the kubelet stopped it";
+    assert_eq!(node.events(3), [(reason::FAILED_POST_START_HOOK, message.to_owned())]);
+    let mut node = ObservedNode::new();
+    node.attempt(1, hook, "register", 0, None);
+    node.stop(1, true);
+    node.observe(2, container(1, ContainerState::ContainerRunning));
+    assert_eq!(node.events(3), [(reason::KILLING, crate::kill::ObservedKill::without_failure("main"))]);
 }
 
 #[test]
