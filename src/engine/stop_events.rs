@@ -57,8 +57,8 @@ impl NodeEngine {
         }
     }
 
-    /// Records an event if the runtime could not start a container of a client. The built-in kubelet
-    /// records its own.
+    /// Records an event if the runtime could not start a container of a client. The built-in
+    /// kubelet records its own.
     pub(super) fn observe_start(&mut self, call: &DecodedCall) {
         let is_own = call.info.peer.as_ref().is_some_and(|peer| peer.is_this_process());
         let has_failed = matches!(call.call.ending, CallOutcome::Completed(Some(code)) if code != Code::OK);

@@ -273,11 +273,7 @@ impl ExecAnalyzer {
     /// Returns the failure thresholds of the probes to which a call is attributed, as far as they
     /// are known.
     #[must_use]
-    pub fn failure_thresholds(
-        &self,
-        inventory: &Inventory,
-        record: &CallRecord,
-    ) -> Vec<(ExecPurpose, u32)> {
+    pub fn failure_thresholds(&self, inventory: &Inventory, record: &CallRecord) -> Vec<(ExecPurpose, u32)> {
         let identity = record.analysis.as_deref().map(|analysis| &analysis.identity);
         let Some(ProbeMatch::Matched { uses, .. }) = identity else { return Vec::new() };
         let find = |known_execs: &[KnownExec]| -> Vec<(ExecPurpose, u32)> {

@@ -1,38 +1,40 @@
-//! Lints about errors that the kubelet discards, and about programs that cannot be started.
+//! Lints about errors that the kubelet discards.
 
 use std::collections::BTreeMap;
 
-use super::commands::is_shell;
-use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
-use super::failed_attempts::{event_output, handler_remedy, output_sentence, too_slow};
+use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, ProbeFacts, count, has_verdict, ids, part};
+use super::failed_attempts::{event_output, handler_remedy, too_slow};
 use super::finding::{LintFinding, Severity};
 use crate::cri::error_cause;
-use crate::execsync::{CallRecord, Cause, ExecVerdict, cause_name, cause_names};
-use crate::terminal::format;
+use crate::execsync::{CallRecord, ExecVerdict, cause_name, cause_names};
 
 /// Maximum number of kinds of errors that are named.
 const MAX_KINDS: usize = 3;
 
+/// Causes of errors that have findings of their own. An attempt also finds its container stopped
+/// between a kill and the restart.
+const EXPLAINED: [&str; 8] = [
+    cause_name::OWN_ERROR,
+    "container-exited",
+    cause_name::MISSING_PROGRAM,
+    cause_name::NOT_EXECUTABLE,
+    "frozen",
+    "pids-limit",
+    "out-of-memory",
+    "drain",
+];
+
 /// Returns the findings about errors.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let findings = |probe| [discarded_errors(facts, probe), missing_program(probe), not_executable(probe)];
-    facts.probes.iter().flat_map(findings).flatten().collect()
+    facts.probes.iter().filter_map(|probe| discarded_errors(facts, probe)).collect()
 }
 
 /// Attempts ended with an error, which the kubelet does not count.
 fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    // An attempt finds its container stopped between a kill and the restart. Programs that cannot
-    // be started have findings of their own.
-    let others = [
-        cause_name::OWN_ERROR,
-        Cause::ContainerExited.name(),
-        cause_name::MISSING_PROGRAM,
-        cause_name::NOT_EXECUTABLE,
-    ];
-    let others = others.map(|cause| attempts.with_cause(cause)).into_iter().fold(0, u32::saturating_add);
-    let errors = total.errors.saturating_sub(others);
+    let explained = EXPLAINED.map(|cause| errors_with_cause(attempts, cause));
+    let errors = total.errors.saturating_sub(explained.into_iter().fold(0, u32::saturating_add));
     let has_result = [total.successes, total.failures, total.timeouts].into_iter().any(|count| count > 0);
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
@@ -71,7 +73,7 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
         subject: attempts.subject.clone(),
         sentence,
         evidence: kinds(&calls).or_else(|| event_error(facts, probe)).into_iter().collect(),
-        remedy: handler_error_remedy(facts, probe).unwrap_or_else(|| {
+        remedy: known_remedy(facts, probe, &calls).unwrap_or_else(|| {
             "Remove the cause of the errors; `probeshim explain` names it for each call. The kubelet tries \
              three times before it discards an attempt."
                 .to_owned()
@@ -81,87 +83,8 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
     })
 }
 
-/// The program of a command, or a program that a shell calls, does not exist.
-fn missing_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let program = program(probe);
-    let is_shell = probe.series.command.first().is_some_and(|program| is_shell(program));
-    let (sentence, remedy) = if has_exited(probe, cause_name::MISSING_PROGRAM) {
-        (
-            "A program that the command calls does not exist".to_owned(),
-            "Correct the command, or add the program that it calls to the image.".to_owned(),
-        )
-    } else {
-        (
-            format!("The container has no {} {program}", if is_shell { "shell" } else { "program" }),
-            format!(
-                "Correct the command, add {program} to the image, or use an httpGet, tcpSocket or grpc probe."
-            ),
-        )
-    };
-    not_started(probe, cause_name::MISSING_PROGRAM, &sentence, remedy)
-}
-
-/// The program of a command, or a program that a shell calls, cannot be executed.
-fn not_executable(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let sentence = if has_exited(probe, cause_name::NOT_EXECUTABLE) {
-        "A program that the command calls cannot be executed".to_owned()
-    } else {
-        format!("The program {} cannot be executed in the container", program(probe))
-    };
-    let remedy = "Make the program executable for the user of the container, and see that it is built for this \
-                  processor and is no script without `#!`.";
-    not_started(probe, cause_name::NOT_EXECUTABLE, &sentence, remedy.to_owned())
-}
-
-/// Returns a finding about attempts with a cause, which is the name of the lint too.
-fn not_started(
-    probe: &ProbeFacts<'_>,
-    cause: &'static str,
-    sentence: &str,
-    remedy: String,
-) -> Option<LintFinding> {
-    let affected = probe.attempts.with_cause(cause);
-    let calls = probe.attempts.calls_with_cause(cause);
-    // A command of a person with a wrong name is no finding.
-    (affected > 0 && probe.is_probe()).then(|| LintFinding {
-        lint: cause,
-        severity: Severity::Error,
-        subject: probe.attempts.subject.clone(),
-        sentence: format!(
-            "{sentence}: {} failed.",
-            part(affected, probe.attempts.total.attempts(), "attempts")
-        ),
-        evidence: [kinds(&calls), output_sentence(&calls)].into_iter().flatten().collect(),
-        remedy,
-        affected,
-        calls: ids(&calls),
-    })
-}
-
-/// Returns whether most calls with a cause that are kept have an exit code: a shell reported the
-/// cause.
-fn has_exited(probe: &ProbeFacts<'_>, cause: &str) -> bool {
-    let calls = probe.attempts.calls_with_cause(cause);
-    let exited = calls.iter().filter(|call| exit_code(call).is_some()).count();
-    2 * exited > calls.len()
-}
-
-/// Returns whether most of the failed attempts of a probe failed because a program is missing or
-/// cannot be executed.
-pub(super) fn cannot_start(probe: &ProbeFacts<'_>) -> bool {
-    let attempts = &probe.attempts;
-    let affected =
-        [cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE].map(|cause| attempts.with_cause(cause));
-    affected[0].max(affected[1]) > attempts.total.failed() / 2
-}
-
-/// Returns the program of a command, quoted.
-fn program(probe: &ProbeFacts<'_>) -> String {
-    format::command(probe.series.command.get(..1).unwrap_or_default())
-}
-
 /// Returns a sentence with the kinds of errors and exit codes, and their numbers.
-fn kinds(calls: &[&CallRecord]) -> Option<String> {
+pub(super) fn kinds(calls: &[&CallRecord]) -> Option<String> {
     let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
     for call in calls {
         let kind = match (exit_code(call), call.call.message.as_deref().map(error_cause)) {
@@ -183,6 +106,18 @@ fn kinds(calls: &[&CallRecord]) -> Option<String> {
 /// Returns a sentence with the last error of a handler that is no command.
 fn event_error(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<String> {
     Some(format!("The last error: {}.", event_output(facts, probe, "errored")?))
+}
+
+/// Returns the remedy against errors whose cause is known.
+fn known_remedy(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, calls: &[&CallRecord]) -> Option<String> {
+    let is_of_directory = |call: &&&CallRecord| cause_names(call).contains(&cause_name::MISSING_DIRECTORY);
+    if 2 * calls.iter().filter(is_of_directory).count() > calls.len() {
+        return Some(
+            "Correct workingDir of the container, or keep that directory: the runtime starts each command in it."
+                .to_owned(),
+        );
+    }
+    handler_error_remedy(facts, probe)
 }
 
 /// Returns the remedy against the last error of a handler that is no command.
@@ -247,25 +182,32 @@ fn is_own(record: &CallRecord) -> bool {
 
 /// Returns whether another finding, or the end of the container, explains the error.
 fn is_explained(record: &CallRecord) -> bool {
-    let explained = [Cause::ContainerExited.name(), cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE];
-    cause_names(record).iter().any(|cause| explained.contains(cause))
+    cause_names(record).iter().any(|cause| EXPLAINED.contains(cause))
 }
 
-fn exit_code(record: &CallRecord) -> Option<i32> {
+/// Returns the number of attempts with a cause that ended with an error, and did not fail. Calls
+/// that are kept show the share of errors.
+fn errors_with_cause(attempts: &Attempts<'_>, cause: &str) -> u32 {
+    let (all, kept) = (attempts.with_cause(cause), attempts.calls_with_cause(cause));
+    let errors = kept.iter().filter(|call| has_verdict(call, ExecVerdict::Error)).count();
+    if kept.is_empty() {
+        return all;
+    }
+    let share = u64::try_from(errors).unwrap_or(u64::MAX).saturating_mul(u64::from(all));
+    u32::try_from(share.div_ceil(u64::from(count(&kept)))).unwrap_or(u32::MAX)
+}
+
+pub(super) fn exit_code(record: &CallRecord) -> Option<i32> {
     Some(record.call.exec.as_deref()?.result?.exit_code)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Fixture, only};
+    use super::super::fixture::{CallDraft, Fixture, only};
     use super::*;
     use crate::cri::Code;
     use crate::history::timeline::Prober;
     use crate::relay::{CallMarks, FaultMark};
-
-    const NO_PROGRAM: &str =
-        "failed to exec in container: exec: \"check\": executable file not found in $PATH: unknown";
-    const NO_SHELL: &str = "exec: \"/bin/sh\": stat /bin/sh: no such file or directory: unknown";
 
     fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
         only(super::lint, facts, lint)
@@ -308,6 +250,17 @@ mod tests {
     }
 
     #[test]
+    fn errors_with_findings_of_their_own_are_not_counted_again() {
+        let frozen = |call: &mut CallDraft| {
+            call.fail(Code(2), "cannot exec in a paused container");
+        };
+        assert_eq!(found(Fixture::new().calls(5, 10, frozen), "discarded-errors"), None);
+        let shell = Fixture::new().command(&["sh", "-c", "check"]).calls(8, 10, |call| call.exit(127));
+        let both = found(errors(shell, 8, "something: odd"), "discarded-errors").unwrap();
+        assert_eq!(both.affected, 8, "exit code 127 is a failure, and no error");
+    }
+
+    #[test]
     fn errors_of_faults_and_limits_are_not_those_of_the_runtime() {
         let facts = || Fixture::new().attempts(20, 10);
         let faulty = facts().calls(9, 10, |call| {
@@ -322,45 +275,5 @@ mod tests {
         });
         let found = found(errors(held, 5, "odd"), "discarded-errors").unwrap();
         assert_eq!(found.affected, 5, "calls that a limit held are no errors");
-    }
-
-    #[test]
-    fn a_missing_program_or_shell_is_named() {
-        let shell = || Fixture::new().command(&["/bin/sh", "-c", "check"]);
-        let exits = |code| shell().calls(2, 10, move |call| call.exit(code));
-        for (facts, expected) in [
-            (
-                errors(shell(), 2, NO_SHELL),
-                "The container has no shell /bin/sh: 2 of 2 attempts (100 %) failed.",
-            ),
-            (
-                errors(Fixture::new(), 2, NO_PROGRAM),
-                "The container has no program check: 2 of 2 attempts (100 %) failed.",
-            ),
-            (exits(127), "A program that the command calls does not exist: 2 of 2 attempts (100 %) failed."),
-        ] {
-            let found = found(facts, "missing-program").unwrap();
-            assert_eq!((found.severity, found.sentence.as_str()), (Severity::Error, expected));
-        }
-        assert_eq!(found(exits(1), "missing-program"), None);
-        assert_eq!(found(errors(shell(), 2, "container not running"), "missing-program"), None);
-    }
-
-    #[test]
-    fn a_program_that_cannot_be_executed_is_named() {
-        let exits = |code| Fixture::new().calls(2, 10, move |call| call.exit(code));
-        for (facts, expected) in [
-            (
-                errors(Fixture::new(), 1, "exec: \"check\": permission denied"),
-                "The program check cannot be executed in the container: 1 of 1 attempts (100 %) failed.",
-            ),
-            (
-                exits(126),
-                "A program that the command calls cannot be executed: 2 of 2 attempts (100 %) failed.",
-            ),
-        ] {
-            assert_eq!(found(facts, "not-executable").unwrap().sentence, expected);
-        }
-        assert_eq!(found(exits(127), "not-executable"), None);
     }
 }

@@ -222,6 +222,7 @@ mod tests {
     fn output_that_no_kubelet_reads_is_an_information() {
         let large = |bytes| {
             Fixture::new().slow_with(3, 900, move |call| {
+                call.exit(1);
                 call.exec.result.as_mut().unwrap().stdout_bytes = bytes;
             })
         };

@@ -147,7 +147,7 @@ impl KillGroup<'_> {
         let is_answered = failed
             .and_then(|failed| failed.output.as_deref())
             .is_some_and(|output| output.contains("statuscode: 4"));
-        let cannot_start = self.probe.is_some_and(|probe| super::errors::cannot_start(probe));
+        let cannot_start = self.probe.is_some_and(|probe| super::programs::cannot_start(probe));
         self.kills.iter().all(never) && !was_up && !is_answered && !cannot_start
     }
 
@@ -343,7 +343,8 @@ mod tests {
     #[test]
     fn probes_with_one_command_have_kills_of_their_own() {
         let joint = Fixture::new().probe("startup or liveness", |probe| probe.failure_threshold = Some(30));
-        let facts = killed(joint.attempts(9, 10).calls(6, 20, |call| call.exit(1)), 3, ", 30.0s after its start");
+        let facts =
+            killed(joint.attempts(9, 10).calls(6, 20, |call| call.exit(1)), 3, ", 30.0s after its start");
         let startup = "Container main failed startup probe, and the kubelet stopped it (30 failures in a row, no success \
                        before)";
         let period = facts.event_at(300, reason::KILLING, startup).build();

@@ -18,6 +18,7 @@ mod lifetimes;
 mod load;
 mod names;
 mod output;
+mod programs;
 mod resources;
 mod restarts;
 mod runtime;
@@ -33,7 +34,7 @@ use crate::history::timeline::Period;
 use facts::PeriodFacts;
 
 /// Names of the lints.
-pub const LINTS: [&str; 36] = [
+pub const LINTS: [&str; 37] = [
     "kills",
     "restarts",
     "start-errors",
@@ -47,6 +48,7 @@ pub const LINTS: [&str; 36] = [
     "thin-margin",
     "default-timeout",
     "short-period",
+    "slow-start",
     "held-output",
     "throttled",
     "out-of-memory",
@@ -98,6 +100,7 @@ fn findings(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
         resources::lint,
         load::lint,
         errors::lint,
+        programs::lint,
         commands::lint,
         cost::lint,
         runtime::lint,

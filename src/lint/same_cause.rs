@@ -1,10 +1,10 @@
 //! One finding for each cause: a finding about a kill has the place of those about the failures
 //! that led to it.
 
-use super::errors::cannot_start;
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
 use super::names::{FAILURES, FLAPPING, KILLS};
+use super::programs::cannot_start;
 use super::restarts::is_about_memory;
 use crate::execsync::Cause;
 
@@ -27,9 +27,8 @@ pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     for lint in CONSEQUENCES {
         let is_it = |finding: &mut LintFinding| finding.lint == lint;
         for mut consequence in findings.extract_if(.., is_it).collect::<Vec<_>>() {
-            let is_worse = |other: &LintFinding| {
-                other.lint != consequence.lint && other.subject == consequence.subject
-            };
+            let is_worse =
+                |other: &LintFinding| other.lint != consequence.lint && other.subject == consequence.subject;
             if merged.iter().any(is_worse) {
                 continue;
             }

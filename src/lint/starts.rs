@@ -12,7 +12,12 @@ const BEFORE_ERROR: [&str; 3] =
 
 /// Returns the findings about starts.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    facts.lifetimes.iter().flat_map(|container| [start_errors(container), failed_hook(container)]).flatten().collect()
+    facts
+        .lifetimes
+        .iter()
+        .flat_map(|container| [start_errors(container), failed_hook(container)])
+        .flatten()
+        .collect()
 }
 
 /// The runtime could not start the container.
@@ -139,7 +144,10 @@ mod tests {
         let found = crate::lint::lint(&facts.build());
         let [found] = &found[..] else { panic!("{found:#?}") };
         assert!(found.sentence.starts_with("The postStart hook of the container failed 3 times in 40.0s"));
-        assert_eq!((found.lint, found.evidence[0].as_str()), (FAILED_POST_START, format!("{message}.").as_str()));
+        assert_eq!(
+            (found.lint, found.evidence[0].as_str()),
+            (FAILED_POST_START, format!("{message}.").as_str())
+        );
     }
 
     #[test]

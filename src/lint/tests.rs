@@ -21,7 +21,6 @@ fn the_worst_finding_comes_first_and_quick_attempts_have_none() {
         ("timeout", Severity::Error),
         ("leaked-process", Severity::Warning),
         ("shell-for-one-program", Severity::Info),
-        ("default-timeout", Severity::Info),
     ];
     assert_eq!(found, expected);
 }

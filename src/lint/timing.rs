@@ -6,7 +6,7 @@ use super::facts::{
     Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, has_verdict, ids, is_share, part,
 };
 use super::finding::{LintFinding, Severity};
-use crate::execsync::{CallRecord, ExecVerdict, Phases, cause_name};
+use crate::execsync::{CallRecord, Cause, ExecVerdict, Phases, cause_name};
 use crate::history::timeline::Durations;
 use crate::terminal::format::{counted, duration};
 
@@ -22,9 +22,12 @@ const THIN_MARGIN: f64 = 0.8;
 /// Minimum share of attempts with a thin margin, or that take longer than the period.
 const NOTABLE_SHARE: f64 = 0.01;
 
+/// Minimum time that the runtime took to start a command, if it is slow.
+const SLOW_START: Duration = Duration::from_secs(1);
+
 /// Returns the findings about durations.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let rules = [timeout, thin_margin, default_timeout, short_period];
+    let rules = [timeout, thin_margin, default_timeout, short_period, slow_start];
     let probes = facts.probes.iter().filter(|probe| probe.is_probe());
     probes.flat_map(|probe| rules.into_iter().filter_map(|rule| rule(probe))).collect()
 }
@@ -54,11 +57,18 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
             "{} failed because of the timeout{because}.",
             part(failed, attempts.total.attempts(), "attempts")
         ),
-        evidence: [percentiles(attempts), slowest_phase(&calls)].into_iter().flatten().collect(),
-        remedy: format!(
-            "See with `probeshim explain` where the time of a call went; make the handler faster, or {}.",
-            raise_timeout(timeout)
-        ),
+        evidence: [percentiles(attempts), waiting(&calls)].into_iter().flatten().collect(),
+        remedy: if waiting(&calls).is_some() {
+            format!(
+                "Find out what the command waits for, such as a server, a name, a lock or its input, or {}.",
+                raise_timeout(timeout)
+            )
+        } else {
+            format!(
+                "See with `probeshim explain` where the time of a call went; make the handler faster, or {}.",
+                raise_timeout(timeout)
+            )
+        },
         affected: failed,
         calls: if calls.is_empty() { attempts.total.failed_calls.clone() } else { ids(&calls) },
     })
@@ -70,7 +80,7 @@ fn thin_margin(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let total = &attempts.total;
     let thin = timeout.mul_f64(THIN_MARGIN);
     let close = total.durations.count_from(thin).saturating_sub(total.timeouts);
-    // The drain phase does not count for the timeout.
+    // The timeout covers neither the start of the command nor the drain phase.
     let is_drained = super::output::is_mostly_drain(total);
     if total.attempts() < MIN_ATTEMPTS || close < MIN_AFFECTED || is_drained {
         return None;
@@ -78,6 +88,11 @@ fn thin_margin(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let is_close =
         |call: &&CallRecord| call.call.duration >= thin && !has_verdict(call, ExecVerdict::TimedOut);
     let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(is_close).collect();
+    let known: Vec<Duration> = calls.iter().filter_map(|call| run(call)).collect();
+    let ran_long = known.iter().filter(|run| **run >= thin).count();
+    if 2 * ran_long < known.len() {
+        return None;
+    }
     is_share(close, total.attempts(), NOTABLE_SHARE).then(|| LintFinding {
         lint: "thin-margin",
         severity: Severity::Warning,
@@ -98,12 +113,16 @@ fn thin_margin(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 fn default_timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    let late = total.durations.count_from(DEFAULT_TIMEOUT);
-    let has_longer = probe.series.timeout.is_none_or(|timeout| timeout > DEFAULT_TIMEOUT);
-    if !has_longer || total.attempts() < MIN_ATTEMPTS || late < MIN_AFFECTED {
+    let from = |duration| total.durations.count_from(duration).saturating_sub(total.timeouts);
+    let late = from(DEFAULT_TIMEOUT);
+    // Attempts that are far from their own timeout need no advice about it.
+    let is_near = |timeout: Duration| timeout > DEFAULT_TIMEOUT && from(timeout / 2) >= MIN_AFFECTED;
+    if !probe.series.timeout.is_none_or(is_near) || total.attempts() < MIN_ATTEMPTS || late < MIN_AFFECTED {
         return None;
     }
-    let is_late = |call: &&CallRecord| call.call.duration >= DEFAULT_TIMEOUT;
+    let is_late = |call: &&CallRecord| {
+        call.call.duration >= DEFAULT_TIMEOUT && !has_verdict(call, ExecVerdict::TimedOut)
+    };
     let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(is_late).collect();
     let known: Vec<Duration> = calls.iter().filter_map(|call| run(call)).collect();
     let ran_long = known.iter().filter(|run| **run >= DEFAULT_TIMEOUT).count();
@@ -133,12 +152,16 @@ fn default_timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 fn short_period(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let (attempts, period) = (&probe.attempts, probe.series.period?);
     let total = &attempts.total;
-    let late = total.durations.count_from(period);
+    // Attempts that timed out have a finding of their own. Of several probes with one command, the
+    // attempts of each are not known.
+    let late = total.durations.count_from(period).saturating_sub(total.timeouts);
+    let is_joint = probe.series.probe.contains(" or ");
     let is_notable = late >= MIN_AFFECTED && is_share(late, total.attempts(), NOTABLE_SHARE);
-    if total.attempts() < MIN_ATTEMPTS || !is_notable {
+    if total.attempts() < MIN_ATTEMPTS || !is_notable || is_joint {
         return None;
     }
-    let is_late = |call: &&CallRecord| call.call.duration >= period;
+    let is_late =
+        |call: &&CallRecord| call.call.duration >= period && !has_verdict(call, ExecVerdict::TimedOut);
     let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(is_late).collect();
     Some(LintFinding {
         lint: "short-period",
@@ -157,6 +180,57 @@ fn short_period(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
+/// The runtime took long to start commands, although the node had CPU for them.
+fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
+    let attempts = &probe.attempts;
+    let start = |call: &CallRecord| {
+        let parts = call.counted_phases()?;
+        Some(parts.prepare.unwrap_or_default() + parts.start.unwrap_or_default())
+    };
+    let is_slow = |call: &&CallRecord| start(call).is_some_and(|start| start >= SLOW_START);
+    let kept = attempts.calls_with_cause(Cause::Start.name()).into_iter();
+    let calls: Vec<&CallRecord> = kept.filter(is_slow).filter(|call| !lacks_cpu(call)).collect();
+    if count(&calls) < MIN_AFFECTED {
+        return None;
+    }
+    let longest = calls.iter().filter_map(|call| start(call)).max()?;
+    Some(LintFinding {
+        lint: "slow-start",
+        severity: Severity::Warning,
+        subject: attempts.subject.clone(),
+        sentence: format!(
+            "The runtime took up to {} to start the command in {} that are kept, although the node had CPU.",
+            duration(longest),
+            counted(count(&calls), "attempt")
+        ),
+        evidence: slowest_phase(&calls).into_iter().collect(),
+        remedy: "Look in the log of the runtime, and at the disk of the node. The timeout does not cover this time, \
+                 so timeoutSeconds does not help; httpGet, tcpSocket and grpc probes start no process."
+            .to_owned(),
+        affected: count(&calls),
+        calls: ids(&calls),
+    })
+}
+
+/// Returns whether processes of the node were stalled on CPU for a notable time during a call.
+fn lacks_cpu(record: &CallRecord) -> bool {
+    let evidence = record.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref());
+    evidence
+        .and_then(|evidence| Some(evidence.node_pressure?.notable(evidence.psi_window)[0]))
+        .unwrap_or_default()
+}
+
+/// Returns a sentence about commands that waited, if most calls that are kept did.
+fn waiting(calls: &[&CallRecord]) -> Option<String> {
+    let waited = calls.iter().filter(|call| call.has_waited()).count();
+    (2 * waited > calls.len()).then(|| {
+        format!(
+            "The command waited, and did not compute, in {}.",
+            part(u32::try_from(waited).unwrap_or(u32::MAX), count(calls), "calls that are kept")
+        )
+    })
+}
+
 /// Number of attempts up to which their shortest and longest duration say more than percentiles.
 const FEW_ATTEMPTS: u32 = 20;
 
@@ -165,12 +239,14 @@ fn percentiles(attempts: &Attempts<'_>) -> Option<String> {
     let quantile = |quantile| attempts.total.durations.quantile(quantile).map(duration);
     if attempts.total.durations.count() < FEW_ATTEMPTS {
         let (shortest, longest) = range(attempts)?;
+        let is_exact = count(&attempts.calls) == attempts.total.durations.count();
         let (attempts, shortest, longest) =
             (counted(attempts.total.durations.count(), "attempt"), duration(shortest), duration(longest));
         return Some(if shortest == longest {
             format!("{attempts} took {longest}.")
         } else {
-            format!("{attempts} took {shortest} to {longest}.")
+            let about = if is_exact { "" } else { "about " };
+            format!("{attempts} took {about}{shortest} to {longest}.")
         });
     }
     Some(format!(
@@ -228,91 +304,4 @@ fn raise_timeout(timeout: Option<Duration>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fixture::{Fixture, only};
-    use super::*;
-
-    const LIVENESS: &str = "liveness";
-
-    /// Returns the lints that find something, and the sentence of one of them.
-    fn sentence(facts: Fixture, lint: &str) -> Option<(Severity, String)> {
-        only(super::lint, facts, lint).map(|found| (found.severity, found.sentence))
-    }
-
-    #[test]
-    fn attempts_that_timed_out_are_an_error_from_the_failure_threshold_on() {
-        let timed_out = |count| {
-            let facts = Fixture::new().probe(LIVENESS, |probe| probe.timeout = Some(Duration::from_secs(2)));
-            facts.attempts(20 - count, 10).timeouts(count)
-        };
-        assert_eq!(sentence(timed_out(0), "timeout"), None);
-        let (severity, text) = sentence(timed_out(2), "timeout").unwrap();
-        let expected = "2 of 20 attempts (10 %) failed because of the timeout of 2.00s.";
-        assert_eq!((severity, text.as_str()), (Severity::Warning, expected));
-        assert_eq!(sentence(timed_out(3), "timeout").unwrap().0, Severity::Error);
-        let found = only(super::lint, timed_out(3), "timeout").unwrap();
-        assert_eq!(
-            found.evidence,
-            [
-                "Half of the 20 attempts took at most 11.0ms, and 99 % at most 2.38s.",
-                "The longest phase was run in 3 of 3 calls with known phases (100 %).",
-            ]
-        );
-        assert_eq!((found.affected, found.calls.len()), (3, 3));
-        assert!(found.remedy.ends_with("raise timeoutSeconds (now 2)."), "{}", found.remedy);
-    }
-
-    #[test]
-    fn a_few_attempts_have_the_range_of_their_durations_in_place_of_percentiles() {
-        let facts = Fixture::new().probe(LIVENESS, |probe| probe.timeout = Some(Duration::from_secs(2)));
-        let found = only(super::lint, facts.timeouts(3), "timeout").unwrap();
-        assert!(found.evidence[0].starts_with("3 attempts took 2."), "{:?}", found.evidence);
-        assert!(!found.evidence[0].contains("99 %"), "{:?}", found.evidence);
-    }
-
-    #[test]
-    fn attempts_that_end_shortly_before_their_timeout_have_a_thin_margin() {
-        let close = |count, duration| {
-            let facts = Fixture::new().probe(LIVENESS, |probe| probe.timeout = Some(Duration::from_secs(1)));
-            facts.attempts(20, 10).slow(count, duration)
-        };
-        assert_eq!(sentence(close(2, 950), "thin-margin"), None, "two may be chance");
-        assert_eq!(sentence(close(5, 700), "thin-margin"), None, "the margin is wide");
-        let (severity, text) = sentence(close(5, 950), "thin-margin").unwrap();
-        let expected = "At least 5 of 25 attempts (20 %) took 80 % or more of the timeout of 1.00s, and did not fail because of it.";
-        assert_eq!((severity, text.as_str()), (Severity::Warning, expected));
-    }
-
-    #[test]
-    fn attempts_that_need_more_than_the_default_timeout_are_counted() {
-        let late = |timeout: Option<u64>, duration| {
-            let facts =
-                Fixture::new().probe(LIVENESS, |probe| probe.timeout = timeout.map(Duration::from_secs));
-            facts.attempts(20, 10).slow(5, duration)
-        };
-        assert_eq!(sentence(late(Some(1), 1200), "default-timeout"), None, "it is the default");
-        assert_eq!(sentence(late(Some(9), 900), "default-timeout"), None, "the attempts are in time");
-        for timeout in [Some(9), None] {
-            let (severity, text) = sentence(late(timeout, 1200), "default-timeout").unwrap();
-            let expected = "With the default timeout of 1 s, up to 5 of 25 attempts (20 %) would have failed: they took 1 s or longer.";
-            assert_eq!((severity, text.as_str()), (Severity::Info, expected));
-        }
-    }
-
-    #[test]
-    fn a_period_that_is_shorter_than_attempts_is_found() {
-        let late = |count, period| {
-            let facts = Fixture::new().probe(LIVENESS, |probe| {
-                probe.timeout = None;
-                probe.period = Some(Duration::from_secs(period));
-            });
-            facts.attempts(20, 10).slow(count, 2500)
-        };
-        assert_eq!(sentence(late(5, 10), "short-period"), None);
-        assert_eq!(sentence(late(2, 1), "short-period"), None, "two may be chance");
-        let (severity, text) = sentence(late(5, 2), "short-period").unwrap();
-        let expected = "The period of 2.00s is shorter than the 99th percentile of the durations: at least 5 of 25 attempts \
-                        (20 %) took that long, and the next attempts were late.";
-        assert_eq!((severity, text.as_str()), (Severity::Warning, expected));
-    }
-}
+mod tests;

@@ -198,8 +198,8 @@ impl Linted {
     }
 }
 
-/// Returns the patterns that no text matches, and those that a text must not match. Line breaks of a
-/// text do not matter.
+/// Returns the patterns that no text matches, and those that a text must not match. Line breaks of
+/// a text do not matter.
 fn unmet(must: &[String], never: &[String], texts: &[&str]) -> Vec<String> {
     let texts: Vec<String> =
         texts.iter().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();

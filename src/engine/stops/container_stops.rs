@@ -184,9 +184,9 @@ impl ContainerStops {
             PodAfterStop::Continues => {
                 let possible: Vec<&ProbeRun> =
                     self.probes.iter().filter(|probe| probe.may_be_reason(begin, hook)).collect();
-                let hook = self.failed_post_start.filter(|(end, _)| {
-                    at.duration_since(*end).is_ok_and(|since| since <= MAX_HOOK_DELAY)
-                });
+                let hook = self
+                    .failed_post_start
+                    .filter(|(end, _)| at.duration_since(*end).is_ok_and(|since| since <= MAX_HOOK_DELAY));
                 if let Some((_, code)) = hook {
                     return Some(at_time(after_failed_hook(name, code), at));
                 }
@@ -228,7 +228,8 @@ impl ContainerStops {
 /// Returns the event about a stop by a kubelet because of a postStart hook.
 fn after_failed_hook(container: &str, code: Option<i32>) -> Event {
     let how = code.map_or_else(|| "failed".to_owned(), |code| format!("exited with {code}"));
-    let message = format!("The postStart hook of the container {container} {how}, and the kubelet stopped it");
+    let message =
+        format!("The postStart hook of the container {container} {how}, and the kubelet stopped it");
     Event::warning(reason::FAILED_POST_START_HOOK, message)
 }
 

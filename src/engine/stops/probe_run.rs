@@ -110,8 +110,7 @@ impl ProbeRun {
     /// Returns whether the probe may be the reason of a stop at a time: it failed shortly before,
     /// and is not known to be a probe that does not kill.
     pub(super) fn may_be_reason(&self, stopped: SystemTime, hook: Duration) -> bool {
-        let is_reached =
-            |purpose| self.threshold(purpose).is_none_or(|threshold| self.failures >= threshold);
+        let is_reached = |purpose| self.threshold(purpose).is_none_or(|threshold| self.failures >= threshold);
         let may_kill = self.purposes.is_empty() || self.killing().into_iter().any(is_reached);
         may_kill && self.failures > 0 && self.failed_before(stopped, MAX_DELAY_UNKNOWN + hook)
     }

@@ -32,7 +32,8 @@ impl ExecFailure {
     /// Returns the reason, if the runtime reported one in its error message, or the runtime or a
     /// shell in the output of the command. runc has already reported the start of the command when
     /// it replaces itself by the program, so it writes the error to stderr and exits with 1 or 255.
-    pub(crate) fn from_record(record: &CallRecord) -> Option<Self> {
+    #[must_use]
+    pub fn from_record(record: &CallRecord) -> Option<Self> {
         let exec = record.call.exec.as_deref()?;
         let program = exec.command.first().map_or("", String::as_str);
         let output = exec.output.as_deref();

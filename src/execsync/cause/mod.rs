@@ -240,6 +240,16 @@ impl Cause {
     }
 }
 
+impl CallRecord {
+    /// Returns whether the command of an ExecSync used little CPU although it could have had more,
+    /// so that it waited for something else. Only slow and failed calls are measured.
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
+        let evidence = self.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref());
+        evidence.is_some_and(limits::has_waited)
+    }
+}
+
 /// Returns whether the client gave up after the timeout, and the command is not known to have
 /// exited.
 fn is_unanswered(call: &Call, analysis: &ExecAnalysis) -> bool {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::CallContext;
-use super::container_execs::ContainerExecs;
 use crate::cri::{Code, KILLED};
 use crate::execsync::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::evidence::Evidence;
@@ -36,6 +35,15 @@ pub(in crate::execsync) struct ExecInFlight {
     pub(super) events_lost: bool,
     /// Set once the call has ended.
     pub(super) ended: Option<EndedCall>,
+}
+
+/// State of a container when one of its calls is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContainerState {
+    /// Whether the container has exited.
+    pub(super) has_exited: bool,
+    /// Time of the last event that its memory was used up.
+    pub(super) last_oom: Option<Instant>,
 }
 
 /// The end of a call that is not recorded yet.
@@ -110,7 +118,7 @@ impl EndedCall {
         call: ExecInFlight,
         phases: Phases,
         instance: Option<ExecInstance>,
-        container: &ContainerExecs,
+        container: ContainerState,
     ) -> (CallRecord, Option<DetachedExec>) {
         let (timeline, end) = (call.timeline(&self), self.end);
         let ExecInFlight { exec, context, is_sent, .. } = call;
@@ -132,7 +140,7 @@ impl EndedCall {
             margin: timeout
                 .map(|timeout| TimeoutMargin::between(timeout, call.duration.saturating_sub(held))),
             command_outcome: CommandOutcome::from_call(&call, instance.as_ref(), timeline.started_at),
-            container_exited: container.exited_at.is_some(),
+            container_exited: container.has_exited,
             assessment: self.assessment,
             evidence: self.evidence.map(|evidence| with_oom_event(evidence, container, timeline.started_at)),
         };
@@ -205,7 +213,7 @@ pub(super) fn candidate_end(call: &Call, since: Instant) -> CandidateEnd {
 
 /// Adds a kill by the kernel that only the runtime reported. The control group of a container that
 /// has exited has no counters any more.
-fn with_oom_event(evidence: Arc<Evidence>, container: &ContainerExecs, since: Instant) -> Arc<Evidence> {
+fn with_oom_event(evidence: Arc<Evidence>, container: ContainerState, since: Instant) -> Arc<Evidence> {
     let is_reported = container.last_oom.is_some_and(|at| at >= since);
     if !is_reported || evidence.oom_kills.is_some_and(|kills| kills > 0) {
         return evidence;

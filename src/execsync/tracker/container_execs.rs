@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call::{DetachedExec, EndedCall, ExecInFlight};
+use super::call::{ContainerState, DetachedExec, EndedCall, ExecInFlight};
 use super::{EventCoverage, LATE_EVENT_TIMEOUT, MAX_UNMATCHED};
 use crate::containerd::TaskEvent;
 use crate::execsync::cause::is_killed_at_timeout;
@@ -301,6 +301,11 @@ impl ContainerExecs {
             let oldest = self.instances.iter().position(|instance| instance.exited.is_some()).unwrap_or(0);
             self.instances.remove(oldest);
         }
+    }
+
+    /// Returns the state of the container.
+    pub(super) fn state(&self) -> ContainerState {
+        ContainerState { has_exited: self.exited_at.is_some(), last_oom: self.last_oom }
     }
 
     /// Forgets the exec instances if the container exited a while ago.

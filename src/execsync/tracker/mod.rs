@@ -353,7 +353,7 @@ impl Tracker {
             let ResolvedCall { call, ended, phases, instance } = resolved;
             let end = ended.end;
             let pids = execs.pids_of(end.outcome, &phases, instance.as_ref());
-            let (record, detached) = ended.finish(call, phases, instance, &execs);
+            let (record, detached) = ended.finish(call, phases, instance, execs.state());
             self.sessions
                 .extend(pids.into_iter().map(|pid| ExecSession::for_record(&record, container, pid, end.at)));
             self.records.push(record);

@@ -38,7 +38,7 @@ pub struct Minute {
     pub late: u32,
     /// Number of failures and timeouts after a success in the same container.
     pub failures_after_success: u32,
-    /// Number of ExecSyncs with more output than a kubelet keeps.
+    /// Number of failed ExecSyncs with more output than a kubelet keeps.
     pub large_outputs: u32,
     /// Durations of all attempts.
     pub durations: Durations,
@@ -140,7 +140,8 @@ impl Minute {
         let verdict = ExecVerdict::from_record(record).unwrap_or(ExecVerdict::Unknown);
         *self.count_mut(verdict) += 1;
         let output = exec.result.map(|result| result.stdout_bytes.saturating_add(result.stderr_bytes));
-        self.large_outputs += u32::from(output.is_some_and(|bytes| bytes > KUBELET_OUTPUT_BYTES));
+        let is_cut = output.is_some_and(|bytes| bytes > KUBELET_OUTPUT_BYTES);
+        self.large_outputs += u32::from(is_cut && verdict != ExecVerdict::Success);
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);
         }
