@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, ProbeFacts, count, has_verdict, ids, part};
+use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
 use super::failed_attempts::{event_output, handler_remedy, too_slow};
 use super::finding::{LintFinding, Severity};
 use crate::cri::error_cause;
@@ -10,19 +10,6 @@ use crate::execsync::{CallRecord, ExecVerdict, cause_name, cause_names};
 
 /// Maximum number of kinds of errors that are named.
 const MAX_KINDS: usize = 3;
-
-/// Causes of errors that have findings of their own. An attempt also finds its container stopped
-/// between a kill and the restart.
-const EXPLAINED: [&str; 8] = [
-    cause_name::OWN_ERROR,
-    "container-exited",
-    cause_name::MISSING_PROGRAM,
-    cause_name::NOT_EXECUTABLE,
-    "frozen",
-    "pids-limit",
-    "out-of-memory",
-    "drain",
-];
 
 /// Returns the findings about errors.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -33,8 +20,8 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let total = &attempts.total;
-    let explained = EXPLAINED.map(|cause| errors_with_cause(attempts, cause));
-    let errors = total.errors.saturating_sub(explained.into_iter().fold(0, u32::saturating_add));
+    let left_out = [cause_name::OWN_ERROR, cause_name::EXPLAINED_ERROR].map(|name| attempts.with_cause(name));
+    let errors = total.errors.saturating_sub(left_out[0].saturating_add(left_out[1]));
     let has_result = [total.successes, total.failures, total.timeouts].into_iter().any(|count| count > 0);
     if !probe.has_kubelet_rules() || errors == 0 || (has_result && errors < MIN_AFFECTED) {
         return None;
@@ -43,7 +30,7 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
         .calls
         .iter()
         .copied()
-        .filter(|call| has_verdict(call, ExecVerdict::Error) && !is_own(call) && !is_explained(call))
+        .filter(|call| has_verdict(call, ExecVerdict::Error) && !is_left_out(call))
         .collect();
     let (severity, sentence) = if has_result {
         let errors = part(errors, total.attempts(), "attempts");
@@ -175,26 +162,9 @@ fn consequence(probe: &str) -> &'static str {
     }
 }
 
-/// Returns whether probeshim itself caused the error.
-fn is_own(record: &CallRecord) -> bool {
-    cause_name::own_result(record, ExecVerdict::Error).is_some()
-}
-
-/// Returns whether another finding, or the end of the container, explains the error.
-fn is_explained(record: &CallRecord) -> bool {
-    cause_names(record).iter().any(|cause| EXPLAINED.contains(cause))
-}
-
-/// Returns the number of attempts with a cause that ended with an error, and did not fail. Calls
-/// that are kept show the share of errors.
-fn errors_with_cause(attempts: &Attempts<'_>, cause: &str) -> u32 {
-    let (all, kept) = (attempts.with_cause(cause), attempts.calls_with_cause(cause));
-    let errors = kept.iter().filter(|call| has_verdict(call, ExecVerdict::Error)).count();
-    if kept.is_empty() {
-        return all;
-    }
-    let share = u64::try_from(errors).unwrap_or(u64::MAX).saturating_mul(u64::from(all));
-    u32::try_from(share.div_ceil(u64::from(count(&kept)))).unwrap_or(u32::MAX)
+/// Returns whether probeshim itself caused the error, or another finding explains it.
+fn is_left_out(record: &CallRecord) -> bool {
+    cause_name::left_out(record, ExecVerdict::Error).is_some()
 }
 
 pub(super) fn exit_code(record: &CallRecord) -> Option<i32> {

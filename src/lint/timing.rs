@@ -117,7 +117,8 @@ fn default_timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let late = from(DEFAULT_TIMEOUT);
     // Attempts that are far from their own timeout need no advice about it.
     let is_near = |timeout: Duration| timeout > DEFAULT_TIMEOUT && from(timeout / 2) >= MIN_AFFECTED;
-    if !probe.series.timeout.is_none_or(is_near) || total.attempts() < MIN_ATTEMPTS || late < MIN_AFFECTED {
+    let is_advised = probe.series.timeout.is_none_or(is_near) && thin_margin(probe).is_none();
+    if !is_advised || total.attempts() < MIN_ATTEMPTS || late < MIN_AFFECTED {
         return None;
     }
     let is_late = |call: &&CallRecord| {

@@ -102,7 +102,7 @@ impl ProbeReport {
         let mut causes: Vec<CauseCount> = results
             .causes
             .iter()
-            .filter(|(cause, _)| ![cause_name::OWN_ERROR, cause_name::OWN_TIMEOUT].contains(&cause.as_str()))
+            .filter(|(cause, _)| !cause_name::LEFT_OUT.contains(&cause.as_str()))
             .map(|(cause, count)| CauseCount { cause: cause.clone(), count: *count })
             .collect();
         causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));

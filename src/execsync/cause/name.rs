@@ -28,6 +28,16 @@ pub const PAUSED: &str = "paused";
 pub const OWN_ERROR: &str = "own-error";
 /// probeshim itself caused the timeout with which the call ended.
 pub const OWN_TIMEOUT: &str = "own-timeout";
+/// An error that another finding than one about errors explains.
+pub const EXPLAINED_ERROR: &str = "explained-error";
+
+/// Names of results that are no causes.
+pub const LEFT_OUT: [&str; 3] = [OWN_ERROR, OWN_TIMEOUT, EXPLAINED_ERROR];
+
+/// Causes of errors that have findings of their own. An attempt also finds its container stopped
+/// between a kill and the restart.
+const EXPLAINED: [&str; 7] =
+    ["container-exited", MISSING_PROGRAM, NOT_EXECUTABLE, "frozen", "pids-limit", "out-of-memory", "drain"];
 
 /// Returns the names of the causes of an ExecSync: what probeshim did to the call, or else those of
 /// [`Cause`]. None if the call was quick and succeeded.
@@ -49,15 +59,19 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
     Cause::all(record).into_iter().map(name).collect()
 }
 
-/// Returns the name under which an error or a timeout is counted that probeshim itself caused: by a
-/// fault, or because it did not send the call to the runtime.
+/// Returns the name under which an error or a timeout is counted in addition to its causes, if
+/// findings about errors and timeouts leave it out: probeshim itself caused it, by a fault or
+/// because it did not send the call to the runtime, or the error has a finding of its own.
 #[must_use]
-pub fn own_result(record: &CallRecord, verdict: ExecVerdict) -> Option<&'static str> {
+pub fn left_out(record: &CallRecord, verdict: ExecVerdict) -> Option<&'static str> {
     let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
     let has_faults = record.call.marks.as_deref().is_some_and(|marks| !marks.faults.is_empty());
     match verdict {
         ExecVerdict::Error if has_faults || !is_sent => Some(OWN_ERROR),
         ExecVerdict::TimedOut if has_faults || !is_sent => Some(OWN_TIMEOUT),
+        ExecVerdict::Error if cause_names(record).iter().any(|cause| EXPLAINED.contains(cause)) => {
+            Some(EXPLAINED_ERROR)
+        }
         _ => None,
     }
 }

@@ -146,7 +146,7 @@ impl Minute {
             self.failed_calls.push(id);
         }
         let causes = cause_names(record);
-        for cause in causes.iter().copied().chain(cause_name::own_result(record, verdict)) {
+        for cause in causes.iter().copied().chain(cause_name::left_out(record, verdict)) {
             *self.causes.entry(cause.to_owned()).or_default() += 1;
         }
         if !analysis.is_sent() {
