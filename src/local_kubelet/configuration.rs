@@ -110,10 +110,10 @@ impl KubeletConfiguration {
     }
 }
 
-/// Returns the value of the last flag of this name, which has precedence.
+/// Returns the value of the last flag of this name, which has precedence. Flags end at `--`.
 pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let mut found = None;
-    let mut rest = arguments.iter();
+    let mut rest = arguments.iter().take_while(|argument| *argument != "--");
     while let Some(argument) = rest.next() {
         let Some(flag) = argument.strip_prefix("--").and_then(|flag| flag.strip_prefix(name)) else {
             continue;

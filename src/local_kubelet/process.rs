@@ -1,13 +1,19 @@
 //! Finds the process of a kubelet.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::configuration::{ConfigurationError, KubeletConfiguration, flag};
-use crate::regular_file::{MAX_SMALL_FILE_BYTES, read};
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, path_of_deleted, read};
 
-/// Name of the program of a kubelet (`/proc/PID/comm`).
+/// Name of the program of a kubelet: of its process (`/proc/PID/comm`) and of its file.
 const PROGRAM: &str = "kubelet";
+
+/// Bits of the mode of a program that another user than its owner can change, or that gives the
+/// rights of its owner to the user who starts it.
+const UNTRUSTED_MODE_BITS: u32 = 0o6022;
 
 /// Runtime endpoint of a kubelet that configures none.
 const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
@@ -47,26 +53,30 @@ impl KubeletProcess {
         let dir = proc.join(pid.to_string());
         let namespace = |pid: u32, name: &str| fs::read_link(proc.join(format!("{pid}/ns/{name}"))).ok();
         let is_same = |name| namespace(pid, name).is_some_and(|it| Some(it) == namespace(own, name));
-        if !is_of_root(&dir) || !is_same("pid") {
+        if !is_same("pid") {
             return None;
         }
+        let started = start_time(&dir)?;
         // The paths of a kubelet in another mount namespace are below its own root.
         let root = if is_same("mnt") { PathBuf::from("/") } else { dir.join("root") };
         let arguments = read(&dir.join("cmdline"), MAX_SMALL_FILE_BYTES).ok()?;
-        let arguments = arguments.split(|byte| *byte == 0).filter(|argument| !argument.is_empty());
-        Some(Self {
+        // An argument may be empty, such as the value of a flag.
+        let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments).split(|byte| *byte == 0);
+        let found = Self {
             pid,
-            started: start_time(&dir)?,
+            started,
             arguments: arguments.map(|argument| String::from_utf8_lossy(argument).into_owned()).collect(),
             root,
             working_dir: dir.join("cwd"),
-        })
+        };
+        // The command line counts only if it is that of the process which is verified.
+        found.is_alive(proc).then_some(found)
     }
 
-    /// Returns whether the process still runs.
+    /// Returns whether the process still runs, and is a kubelet of root.
     pub(crate) fn is_alive(&self, proc: &Path) -> bool {
         let dir = proc.join(self.pid.to_string());
-        start_time(&dir) == Some(self.started) && is_of_root(&dir)
+        is_of_root(&dir) && is_trusted_program(&dir) && start_time(&dir) == Some(self.started)
     }
 
     /// Reads the configuration by which the kubelet serves its pods.
@@ -95,11 +105,26 @@ impl KubeletProcess {
     }
 }
 
-/// Returns whether the effective user of a process is root.
+/// Returns whether root has started a process. A program with the set-user-id bit has root as
+/// effective user only, and a name and arguments that any user chooses.
 fn is_of_root(dir: &Path) -> bool {
     let status = fs::read_to_string(dir.join("status")).unwrap_or_default();
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    uids.split_whitespace().nth(1) == Some("0")
+    uids.split_whitespace().eq(["0"; 4])
+}
+
+/// Returns whether the file that a process executes is the program of a kubelet, which only root
+/// can change. The name of the process is that of a link, which any user can create.
+fn is_trusted_program(dir: &Path) -> bool {
+    let exe = dir.join("exe");
+    let (Ok(link), Ok(file)) = (fs::read_link(&exe), fs::metadata(&exe)) else { return false };
+    // An upgrade replaces the file of a process that still runs.
+    let path = path_of_deleted(&link).unwrap_or(link);
+    path.file_name() == Some(OsStr::new(PROGRAM)) && is_of_root_only(file.uid(), file.mode())
+}
+
+fn is_of_root_only(uid: u32, mode: u32) -> bool {
+    uid == 0 && mode & UNTRUSTED_MODE_BITS == 0
 }
 
 /// Returns the start time of a process. The name of its program, in parentheses, may contain
@@ -143,7 +168,15 @@ pub(super) mod tests {
             fs::create_dir_all(dir.join("fd")).unwrap();
             fs::write(dir.join("comm"), format!("{name}\n")).unwrap();
             fs::write(dir.join("cmdline"), arguments.join("\0") + "\0").unwrap();
-            fs::write(dir.join("status"), format!("Name:\t{name}\nUid:\t7\t{uid}\t7\t7\n")).unwrap();
+            let status = format!("Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t0\n");
+            fs::write(dir.join("status"), status).unwrap();
+            // A program of root, by the name that the link in `exe` has.
+            let program = self.path().join(name);
+            if !program.is_symlink() {
+                symlink("/bin/sh", &program).unwrap();
+            }
+            symlink(program, dir.join("exe")).unwrap();
+            symlink("/", dir.join("cwd")).unwrap();
             let zeros = "0 ".repeat(18);
             fs::write(dir.join("stat"), format!("{pid} ({name}) S {zeros}{} 0", 1000 + pid)).unwrap();
             symlink(namespace, dir.join("ns/pid")).unwrap();
@@ -172,6 +205,50 @@ pub(super) mod tests {
             found[0].configuration().unwrap().container_runtime_endpoint.as_deref(),
             Some(DEFAULT_ENDPOINT)
         );
+    }
+
+    #[test]
+    fn a_set_user_id_program_with_the_name_of_a_kubelet_is_ignored() {
+        let proc = FakeProc::new();
+        let arguments = ["/tmp/x/kubelet", "--", "root", "--pod-manifest-path=/tmp/evil"];
+        proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
+        let is_found = || !KubeletProcess::find(proc.path(), 1).is_empty();
+        assert!(is_found());
+        let status = proc.path().join("23/status");
+        let of_root = fs::read_to_string(&status).unwrap();
+        for uids in ["65534 0 0 0", "0 0 0 65534", "0 0 0", ""] {
+            fs::write(&status, format!("Name:\tkubelet\nUid:\t{uids}\n")).unwrap();
+            assert!(!is_found(), "{uids}");
+        }
+        fs::write(&status, of_root).unwrap();
+        let exe = proc.path().join("23/exe");
+        let link_to = |path: &Path| {
+            fs::remove_file(&exe).unwrap();
+            symlink(path, &exe).unwrap();
+        };
+        link_to(Path::new("/bin/sh"));
+        assert!(!is_found(), "the process has the name of a link");
+        let deleted = proc.path().join("kubelet (deleted)");
+        symlink("/bin/sh", &deleted).unwrap();
+        link_to(&deleted);
+        assert!(is_found(), "the program was replaced");
+    }
+
+    #[test]
+    fn a_program_that_others_than_root_can_change_is_ignored() {
+        assert!(is_of_root_only(0, 0o100_755));
+        for (uid, mode) in [(1000, 0o755), (0, 0o775), (0, 0o757), (0, 0o4755), (0, 0o2755)] {
+            assert!(!is_of_root_only(uid, mode), "{uid} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn flags_after_a_double_dash_are_no_flags() {
+        let proc = FakeProc::new();
+        let arguments = ["kubelet", "--pod-manifest-path", "", "--", "--pod-manifest-path=/tmp/evil"];
+        proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
+        let found = KubeletProcess::find(proc.path(), 1).remove(0);
+        assert_eq!(found.configuration().unwrap().static_pod_path, None);
     }
 
     #[test]

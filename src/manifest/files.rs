@@ -194,7 +194,9 @@ impl Files {
     }
 
     fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> DocumentReader {
-        let is_named = self.paths.get(*place) == Some(file);
+        // A user names a FIFO because it has a writer. That of a path which was found may never
+        // write.
+        let is_named = self.paths.get(*place) == Some(file) && self.options.source != Source::StaticPods;
         if is_first && is_named { reader_of_named(file) } else { read_to_string }
     }
 
