@@ -3,7 +3,7 @@
 //! `loadConfigFile` and `kubeletConfigFlagPrecedence`).
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -97,7 +97,9 @@ impl KubeletConfiguration {
     pub(crate) fn read_only_address(&self) -> IpAddr {
         match self.address {
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            Some(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Some(IpAddr::V4(address)) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            // A listener at all IPv6 addresses need not accept IPv4.
+            Some(IpAddr::V6(address)) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             Some(address) => address,
         }
     }
@@ -171,6 +173,8 @@ mod tests {
         assert_eq!(paths(with_dir), expected("/b", 1, "192.0.2.1"));
         let with_flags = format!("{with_dir} --pod-manifest-path=/c --read-only-port=0");
         assert_eq!(paths(&with_flags), expected("/c", 0, "192.0.2.1"));
+        let six = format!("{with_dir} --address=::");
+        assert_eq!(paths(&six), expected("/b", 1, "::1"), "it need not accept IPv4");
     }
 
     #[test]

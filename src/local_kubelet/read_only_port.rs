@@ -69,12 +69,21 @@ fn listeners(proc: &Path, address: IpAddr, port: u16) -> Vec<TcpNetEntry> {
     let entries = tables.into_iter().flatten().flat_map(|table| {
         TcpNetEntries::from_read(table, current_system_info()).map(|table| table.0).unwrap_or_default()
     });
-    let accepts = |entry: &TcpNetEntry| {
-        let local = entry.local_address;
-        let is_address = local.ip().to_canonical() == address || local.ip().is_unspecified();
-        entry.state == TcpState::Listen && local.port() == port && is_address
+    let is_listener =
+        |entry: &TcpNetEntry| entry.state == TcpState::Listen && entry.local_address.port() == port;
+    let (exact, others): (Vec<_>, Vec<_>) =
+        entries.filter(is_listener).partition(|entry| entry.local_address.ip().to_canonical() == address);
+    // The kernel prefers the sockets of the address itself (`__inet_lookup_listener`), so that a
+    // socket of all IPv6 addresses, which may refuse IPv4, is no rival of them.
+    if !exact.is_empty() {
+        return exact;
+    }
+    let accepts = |entry: &TcpNetEntry| match entry.local_address.ip() {
+        IpAddr::V4(any) => any.is_unspecified() && address.is_ipv4(),
+        // The kernel does not show whether the socket accepts IPv4.
+        IpAddr::V6(any) => any.is_unspecified(),
     };
-    entries.filter(accepts).collect()
+    others.into_iter().filter(accepts).collect()
 }
 
 #[cfg(test)]
@@ -93,6 +102,10 @@ mod tests {
     }
 
     fn verified(lines: &[String], six: &[String]) -> Result<ListeningSocket, PortError> {
+        verified_at("127.0.0.1", lines, six)
+    }
+
+    fn verified_at(address: &str, lines: &[String], six: &[String]) -> Result<ListeningSocket, PortError> {
         let proc = FakeProc::new();
         proc.add(23, "kubelet", 0, "pid:[1]", &["kubelet"]);
         proc.add_socket(23, 77);
@@ -100,7 +113,7 @@ mod tests {
         fs::write(proc.path().join("net/tcp"), HEAD.to_owned() + &lines.concat()).unwrap();
         fs::write(proc.path().join("net/tcp6"), HEAD.to_owned() + &six.concat()).unwrap();
         let kubelet = KubeletProcess::find(proc.path(), 1).remove(0);
-        ListeningSocket::of_kubelet(proc.path(), &kubelet, "127.0.0.1".parse().unwrap(), 10255)
+        ListeningSocket::of_kubelet(proc.path(), &kubelet, address.parse().unwrap(), 10255)
     }
 
     #[test]
@@ -118,6 +131,12 @@ mod tests {
         assert_eq!(verified(&[line("00000000", 0, 88)], &[]), foreign(0), "another process of root");
         let both = verified(&[line("0100007F", 1000, 88)], &[line(&any6, 0, 77)]);
         assert_eq!(both, foreign(1000), "a user has bound the more specific address");
+        let any = verified(&[line("0100007F", 0, 77)], &[line(&any6, 1000, 88)]);
+        assert_eq!(any, Ok(ListeningSocket { inode: 77 }), "a user has bound IPv6 addresses only");
+        let any = verified(&[line("00000000", 0, 77)], &[line(&any6, 1000, 88)]);
+        assert_eq!(any, foreign(1000), "both may accept the connection");
+        let six = verified_at("::1", &[line("00000000", 1000, 88)], &[line(&any6, 0, 77)]);
+        assert_eq!(six, Ok(ListeningSocket { inode: 77 }), "a user has bound IPv4 addresses only");
         assert_eq!(
             verified(&[line("0200007F", 1000, 88)], &[]),
             Err(PortError::Closed(10255)),
