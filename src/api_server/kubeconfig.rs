@@ -139,7 +139,8 @@ fn convert(kubeconfig: Kubeconfig, dir: &Path) -> Result<(Url, Credentials), Vec
     let certificate =
         reader.content("client-certificate", user.client_certificate, user.client_certificate_data);
     let key = reader.content("client-key", user.client_key, user.client_key_data);
-    let token = match (user.token_file, user.token.filter(|token| !token.is_empty())) {
+    let token_file = user.token_file.filter(|path| !path.as_os_str().is_empty());
+    let token = match (token_file, user.token.filter(|token| !token.is_empty())) {
         (Some(file), _) => Some(Content::File(dir.join(file))),
         (None, Some(token)) => {
             Some(Content::Inline { name: "token".to_owned(), content: token.into_bytes() })
@@ -153,7 +154,8 @@ fn convert(kubeconfig: Kubeconfig, dir: &Path) -> Result<(Url, Credentials), Vec
         ("auth-provider", user.auth_provider),
         ("username", user.username),
     ] {
-        if value.is_some() {
+        // client-go takes an empty text for a field that is not set.
+        if value.is_some_and(|value| value != "") {
             problems.push(format!(
                 "{field} is not supported: the user must have token, tokenFile or a client certificate, and the \
                  cluster must be reached directly by the name in its certificate"
@@ -186,11 +188,20 @@ struct FieldReader<'a> {
 impl FieldReader<'_> {
     fn url(&mut self, server: &str) -> Option<Url> {
         let url = Url::parse(server).ok();
-        let url = url.filter(|url| url.scheme() == "https" && url.host_str().is_some());
-        if url.is_none() {
-            self.problems.push(format!("server {server:?} must be https://HOST:PORT"));
+        let Some(url) = url.filter(|url| url.scheme() == "https" && url.host_str().is_some()) else {
+            self.problems.push("server must be https://HOST:PORT".to_owned());
+            return None;
+        };
+        // The address is shown, and these parts may be secret.
+        let is_plain = url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if !is_plain {
+            let reason = "server must be https://HOST:PORT without a user, a query and a fragment";
+            self.problems.push(reason.to_owned());
         }
-        url
+        is_plain.then_some(url)
     }
 
     fn authority(&mut self, cluster: &Cluster) -> Option<Content> {
@@ -215,7 +226,8 @@ impl FieldReader<'_> {
     /// precedence, or a file.
     fn content(&mut self, field: &str, file: Option<PathBuf>, data: Option<String>) -> Option<Content> {
         let name = format!("{field}-data");
-        match data {
+        let file = file.filter(|path| !path.as_os_str().is_empty());
+        match data.filter(|data| !data.is_empty()) {
             None => file.map(|file| Content::File(self.dir.join(file))),
             Some(data) => match STANDARD.decode(data.trim()) {
                 Ok(content) => Some(Content::Inline { name, content }),
@@ -272,7 +284,7 @@ users: [{name: u, user: {client-certificate-data: '!', exec: {command: aws}, tok
 ";
         let problems = parsed(text).unwrap_err().join("\n");
         for expected in [
-            "server \"http://192.0.2.1\" must be https://HOST:PORT",
+            "server must be https://HOST:PORT",
             "certificate-authority or certificate-authority-data must be set",
             "client-certificate-data must be base64",
             "proxy-url is not supported",
@@ -282,5 +294,45 @@ users: [{name: u, user: {client-certificate-data: '!', exec: {command: aws}, tok
         }
         let problems = parsed("current-context: a").unwrap_err();
         assert_eq!(problems, ["current-context \"a\" must be one of the contexts"]);
+    }
+
+    fn with(cluster: &str, user: &str) -> Result<(Url, Credentials), Vec<String>> {
+        parsed(&format!(
+            "
+current-context: a
+contexts: [{{name: a, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{{cluster}}}}}]
+users: [{{name: u, user: {{{user}}}}}]
+"
+        ))
+    }
+
+    #[test]
+    fn the_address_of_an_api_server_has_no_credential_and_no_error_shows_one() {
+        let expected = ["server must be https://HOST:PORT without a user, a query and a fragment"];
+        for server in ["https://u:secret@h:1", "https://secret@h", "https://h/?secret", "https://h/#secret"] {
+            let cluster = format!("server: '{server}', insecure-skip-tls-verify: true");
+            assert_eq!(with(&cluster, "token: t").unwrap_err(), expected, "{server}");
+        }
+        let cluster = "server: 'http://u:secret@h', insecure-skip-tls-verify: true";
+        assert_eq!(with(cluster, "token: t").unwrap_err(), ["server must be https://HOST:PORT"]);
+    }
+
+    #[test]
+    fn an_empty_text_of_a_kubeconfig_is_not_set() {
+        let cluster = "server: 'https://h', certificate-authority: /ca, certificate-authority-data: '', \
+                       proxy-url: '', tls-server-name: ''";
+        let user = "client-certificate: '', client-certificate-data: '', client-key: '', client-key-data: '', \
+                    username: '', tokenFile: '', token: t";
+        let (_, credentials) = with(cluster, user).unwrap();
+        let expected = Credentials {
+            authority: Some(Content::File(PathBuf::from("/ca"))),
+            identity: None,
+            token: Some(Content::Inline { name: "token".to_owned(), content: b"t".into() }),
+        };
+        assert_eq!(credentials, expected);
+        let missing =
+            with("server: 'https://h', certificate-authority: ''", "token: t").unwrap_err().join("");
+        assert!(missing.contains("certificate-authority-data must be set"), "{missing}");
     }
 }
