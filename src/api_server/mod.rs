@@ -63,6 +63,14 @@ pub enum ApiServerError {
         /// Message of the API server, sanitized.
         message: String,
     },
+    /// The path cannot be requested.
+    #[error("{path}: {source}")]
+    Path {
+        /// Path of the request.
+        path: String,
+        /// The error of its syntax.
+        source: http::uri::InvalidUri,
+    },
     /// The request cannot be written, or the response cannot be read, as JSON.
     #[error("the request or the response is not valid: {0}")]
     Json(#[from] serde_json::Error),
@@ -158,11 +166,11 @@ impl ApiServer {
         Ok(self.credentials.tls()?)
     }
 
-    fn request(&self, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, CredentialsError> {
+    fn request(&self, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, ApiServerError> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         // A proxy may serve the API server below a path.
         let path = format!("{}{path}", self.url.path().trim_end_matches('/'));
-        *request.uri_mut() = path.parse().unwrap_or_default();
+        *request.uri_mut() = path.parse().map_err(|source| ApiServerError::Path { path, source })?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(authorization) = self.credentials.authorization()? {
@@ -188,5 +196,19 @@ fn message(body: &[u8]) -> String {
 impl From<TlsError> for KubeconfigError {
     fn from(error: TlsError) -> Self {
         Self::Credentials(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_cannot_be_requested_is_an_error() {
+        let url = Url::parse("https://h/prefix").unwrap();
+        let server = ApiServer { url, credentials: Credentials::default() };
+        assert_eq!(server.request("/api?a", Vec::new()).unwrap().uri(), "/prefix/api?a");
+        let error = server.request("/a b", Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("/prefix/a b: "), "{error}");
     }
 }
