@@ -12,6 +12,8 @@ pub use configuration::ConfigurationError;
 pub(crate) use configuration::KubeletConfiguration;
 pub(crate) use kubeconfig::installed_kubeconfig;
 pub(crate) use process::KubeletProcess;
+#[cfg(test)]
+pub(crate) use process::tests::FakeProc;
 pub(crate) use read_only_port::{ListeningSocket, PortError};
 
 use std::path::{Path, PathBuf};

@@ -86,9 +86,14 @@ impl KubeletProcess {
         Ok(configuration)
     }
 
-    /// Returns the kubeconfig of the kubelet, if it has an API server.
-    pub(crate) fn kubeconfig(&self) -> Option<PathBuf> {
-        flag(&self.arguments, "kubeconfig").filter(|path| !path.is_empty()).map(PathBuf::from)
+    /// Returns the kubeconfig of the kubelet, if it has an API server: its absolute path as the
+    /// kubelet has it, and as this process can open it.
+    pub(crate) fn kubeconfig(&self) -> Option<(PathBuf, PathBuf)> {
+        let path = Path::new(flag(&self.arguments, "kubeconfig").filter(|path| !path.is_empty())?);
+        let opened = self.path(path);
+        let working_dir = || fs::read_link(&self.working_dir).unwrap_or_default();
+        let path = if path.is_absolute() { path.to_owned() } else { working_dir().join(path) };
+        Some((path, opened))
     }
 
     /// Returns a path of the kubelet as this process can open it.
@@ -135,34 +140,27 @@ fn start_time(dir: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
     /// A directory with the files of `/proc` that are read.
-    pub(in super::super) struct FakeProc(tempfile::TempDir);
+    pub(crate) struct FakeProc(tempfile::TempDir);
 
     impl FakeProc {
         /// Creates the directory with a process 1, which is probeshim.
-        pub(in super::super) fn new() -> Self {
+        pub(crate) fn new() -> Self {
             let proc = Self(tempfile::tempdir().unwrap());
             proc.add(1, "probeshim", 0, "pid:[1]", &["probeshim", "run"]);
             proc
         }
 
-        pub(in super::super) fn path(&self) -> &Path {
+        pub(crate) fn path(&self) -> &Path {
             self.0.path()
         }
 
-        pub(in super::super) fn add(
-            &self,
-            pid: u32,
-            name: &str,
-            uid: u32,
-            namespace: &str,
-            arguments: &[&str],
-        ) {
+        pub(crate) fn add(&self, pid: u32, name: &str, uid: u32, namespace: &str, arguments: &[&str]) {
             let dir = self.path().join(pid.to_string());
             fs::create_dir_all(dir.join("ns")).unwrap();
             fs::create_dir_all(dir.join("fd")).unwrap();
@@ -183,7 +181,7 @@ pub(super) mod tests {
             symlink("mnt:[1]", dir.join("ns/mnt")).unwrap();
         }
 
-        pub(in super::super) fn add_socket(&self, pid: u32, inode: u64) {
+        pub(crate) fn add_socket(&self, pid: u32, inode: u64) {
             symlink(format!("socket:[{inode}]"), self.path().join(format!("{pid}/fd/7"))).unwrap();
         }
     }
@@ -199,7 +197,8 @@ pub(super) mod tests {
         proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
         let found = KubeletProcess::find(proc.path(), 1);
         assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), [23]);
-        assert_eq!(found[0].kubeconfig(), Some("/etc/kubernetes/kubelet.conf".into()));
+        let kubeconfig = PathBuf::from("/etc/kubernetes/kubelet.conf");
+        assert_eq!(found[0].kubeconfig(), Some((kubeconfig.clone(), kubeconfig)));
         assert_eq!(found[0].path(Path::new("/etc/x")), Path::new("/etc/x"));
         assert_eq!(
             found[0].configuration().unwrap().container_runtime_endpoint.as_deref(),
@@ -240,6 +239,15 @@ pub(super) mod tests {
         for (uid, mode) in [(1000, 0o755), (0, 0o775), (0, 0o757), (0, 0o4755), (0, 0o2755)] {
             assert!(!is_of_root_only(uid, mode), "{uid} {mode:o}");
         }
+    }
+
+    #[test]
+    fn a_relative_kubeconfig_is_below_the_working_directory_of_the_kubelet() {
+        let proc = FakeProc::new();
+        proc.add(23, "kubelet", 0, "pid:[1]", &["kubelet", "--kubeconfig=a/kubelet.conf"]);
+        let (path, opened) = KubeletProcess::find(proc.path(), 1).remove(0).kubeconfig().unwrap();
+        assert_eq!(path, Path::new("/a/kubelet.conf"));
+        assert_eq!(opened, proc.path().join("23/cwd/a/kubelet.conf"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The kubelet of this node as a source of names that needs no configuration and no credential: its
 //! static pods, and its read-only port.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,13 +11,15 @@ use tokio::time::{Instant, sleep_until};
 use tracing::error;
 use url::Url;
 
-use super::name_sources::{LocalKubelet, SourceState};
+use super::name_sources::{KubeconfigFile, LocalKubelet, SourceState};
 use super::source_update::{FoundPods, SourceUpdate};
+use crate::api_server::ApiServer;
+use crate::file_id::FileId;
 use crate::local_kubelet::{
     KubeletConfiguration, KubeletProcess, ListeningSocket, PortError, installed_kubeconfig,
     known_manifest_dirs,
 };
-use crate::manifest::{Files, KubeletClient, ReadOptions, Source};
+use crate::manifest::{Files, KubeletClient, Manifests, ReadOptions, Source};
 use crate::socket::SocketPath;
 
 /// Interval between two looks at the node.
@@ -56,6 +59,10 @@ struct NodeLook {
     files: Files,
     /// The read-only port, if it is used.
     port: Option<Result<(Url, ListeningSocket), PortError>>,
+    /// Kubeconfig of the kubelet.
+    kubeconfig: Option<KubeconfigFile>,
+    /// Kubeconfig that a distribution has written.
+    installed_kubeconfig: Option<KubeconfigFile>,
     redact: bool,
 }
 
@@ -105,13 +112,18 @@ impl NodeLook {
             static_pods,
             files: Files::default(),
             port,
+            kubeconfig: None,
+            installed_kubeconfig: None,
             redact,
         }
     }
 
-    /// Looks at processes, files and sockets. A kubelet reads its configuration when it starts.
+    /// Looks at processes, files and sockets. A kubelet reads its configuration when it starts. One
+    /// that cannot be read is read again each time.
     fn look(&mut self) {
-        if self.kubelet.as_ref().is_none_or(|known| !known.process.is_alive(&self.proc)) {
+        let is_current =
+            |known: &KnownKubelet| known.configuration.is_ok() && known.process.is_alive(&self.proc);
+        if !self.kubelet.as_ref().is_some_and(is_current) {
             self.kubelet = self.find();
         }
         let static_pods = self.static_pod_paths();
@@ -125,9 +137,15 @@ impl NodeLook {
             (self.files, self.static_pods) = (Files::new(&paths, options), static_pods);
         }
         self.port = self.read_only_port();
+        self.kubeconfig = self.kubelet.as_ref().and_then(|known| kubeconfig_of(&known.process));
+        self.installed_kubeconfig = installed_kubeconfig(Path::new("/")).map(|(_, path)| {
+            let problem = ApiServer::problem_of_node_kubeconfig(&path);
+            KubeconfigFile { path, problem }
+        });
     }
 
-    /// Returns the first kubelet that uses the runtime.
+    /// Returns the first kubelet that uses the runtime. Without one, it may be a kubelet whose
+    /// configuration cannot be read.
     fn find(&self) -> Option<KnownKubelet> {
         let is_ours = |configuration: &KubeletConfiguration| {
             let endpoint = configuration.container_runtime_endpoint.as_deref().unwrap_or_default();
@@ -136,11 +154,13 @@ impl NodeLook {
                 .is_ok_and(|endpoint| self.search.sockets.iter().any(|socket| socket.is_same_as(&endpoint)))
         };
         let found = KubeletProcess::find(&self.proc, std::process::id()).into_iter();
-        let mut found = found.map(|process| {
+        let found = found.map(|process| {
             let configuration = process.configuration().map_err(|error| error.to_string());
             KnownKubelet { process, configuration }
         });
-        found.find(|known| known.configuration.as_ref().map_or(true, is_ours))
+        let (read, unread): (Vec<_>, Vec<_>) = found.partition(|known| known.configuration.is_ok());
+        let mut ours = read.into_iter().filter(|known| known.configuration.as_ref().is_ok_and(is_ours));
+        ours.next().or_else(|| unread.into_iter().next())
     }
 
     fn static_pod_paths(&self) -> Vec<(PathBuf, PathBuf)> {
@@ -167,12 +187,16 @@ impl NodeLook {
     /// Requests the pods of the read-only port, and returns what was found.
     async fn update(&self) -> SourceUpdate {
         let found = vec![self.pods_of_port().await, self.static_pods()];
-        let kubelet = self
-            .kubelet
-            .as_ref()
-            .map(|known| LocalKubelet { pid: known.process.pid, kubeconfig: known.process.kubeconfig() });
-        let installed_kubeconfig = installed_kubeconfig(Path::new("/")).map(|(_, path)| path);
+        let kubeconfig = self.kubeconfig.clone();
+        let kubelet = self.kubelet.as_ref().map(|known| LocalKubelet { pid: known.process.pid, kubeconfig });
+        let installed_kubeconfig = self.installed_kubeconfig.clone();
         SourceUpdate::Found { found, kubelet, installed_kubeconfig }
+    }
+
+    /// Returns whether the kubelet is known to have no read-only port.
+    fn has_no_port(&self) -> bool {
+        let configuration = self.kubelet.as_ref().and_then(|known| known.configuration.as_ref().ok());
+        configuration.is_some_and(|configuration| configuration.read_only_port == Some(0))
     }
 
     fn static_pods(&self) -> FoundPods {
@@ -200,7 +224,11 @@ impl NodeLook {
             FoundPods { source, state: Some(state), pods: None }
         };
         let (url, socket) = match self.port.clone() {
-            None => return FoundPods { source, state: None, pods: None },
+            // The kubelet may be about to listen, unless it never does.
+            None => {
+                let pods = self.has_no_port().then(Manifests::default);
+                return FoundPods { source, state: None, pods };
+            }
             Some(Err(error)) => return failed(error.port().to_string(), error.to_string()),
             Some(Ok(port)) => port,
         };
@@ -219,5 +247,119 @@ impl NodeLook {
                 FoundPods { source, state: Some(state), pods: Some(pods) }
             }
         }
+    }
+}
+
+/// Returns the kubeconfig of a kubelet, and whether this process can use it by its path.
+fn kubeconfig_of(kubelet: &KubeletProcess) -> Option<KubeconfigFile> {
+    let (path, of_kubelet) = kubelet.kubeconfig()?;
+    let id = |path: &Path| fs::metadata(path).map(|file| FileId::from_metadata(&file));
+    let problem = match (id(&path), id(&of_kubelet)) {
+        (Err(error), _) | (_, Err(error)) => Some(format!("{}: {error}", path.display())),
+        (Ok(own), Ok(other)) if own != other => {
+            Some(format!("{}: is not the file that the kubelet has at this path", path.display()))
+        }
+        _ => ApiServer::problem_of_node_kubeconfig(&path),
+    };
+    Some(KubeconfigFile { path, problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+    use crate::local_kubelet::FakeProc;
+
+    /// Returns a look at processes, whose kubelets use the runtime if they have the default
+    /// endpoint.
+    fn look_at(proc: &FakeProc) -> NodeLook {
+        let containerd = SocketPath::parse("unix:///run/containerd/containerd.sock").unwrap();
+        let search = KubeletSearch { sockets: vec![containerd], uses_read_only_port: true };
+        proc.add(std::process::id(), "probeshim", 0, "pid:[1]", &["probeshim"]);
+        NodeLook { proc: proc.path().to_owned(), ..NodeLook::new(search, false) }
+    }
+
+    fn pid(look: &NodeLook) -> Option<u32> {
+        look.kubelet.as_ref().map(|known| known.process.pid)
+    }
+
+    #[test]
+    fn a_kubelet_with_an_unreadable_configuration_is_the_last_choice_and_is_read_again() {
+        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
+        let config = dir.path().join("config.yaml");
+        let mut look = look_at(&proc);
+        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &format!("--config={}", config.display())]);
+        look.look();
+        assert_eq!(pid(&look), Some(20));
+        assert!(look.kubelet.as_ref().unwrap().configuration.is_err());
+        proc.add(21, "kubelet", 0, "pid:[1]", &["kubelet", "--container-runtime-endpoint=unix:///other"]);
+        proc.add(22, "kubelet", 0, "pid:[1]", &["kubelet"]);
+        look.look();
+        assert_eq!(pid(&look), Some(22), "it is readable and uses the runtime");
+
+        let mut look = look_at(&FakeProc::new());
+        look.proc = proc.path().to_owned();
+        fs::write(&config, "staticPodPath: /a\n").unwrap();
+        look.look();
+        assert_eq!(pid(&look), Some(20));
+        fs::write(&config, "[").unwrap();
+        fs::remove_dir_all(proc.path().join("22")).unwrap();
+        let mut look = NodeLook { kubelet: None, ..look };
+        look.look();
+        assert!(look.kubelet.as_ref().unwrap().configuration.is_err());
+        fs::write(&config, "staticPodPath: /a\n").unwrap();
+        look.look();
+        assert!(look.kubelet.unwrap().configuration.is_ok(), "an error is not final");
+    }
+
+    #[tokio::test]
+    async fn the_pods_of_a_read_only_port_that_the_kubelet_no_longer_has_are_forgotten() {
+        let proc = FakeProc::new();
+        let mut look = look_at(&proc);
+        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet"]);
+        look.look();
+        assert!(look.pods_of_port().await.pods.is_none(), "the kubelet does not listen yet");
+        fs::remove_dir_all(proc.path().join("20")).unwrap();
+        look.look();
+        assert!(look.pods_of_port().await.pods.is_none(), "the kubelet is restarted");
+        proc.add(21, "kubelet", 0, "pid:[1]", &["kubelet", "--read-only-port=0"]);
+        look.look();
+        assert_eq!(look.pods_of_port().await.pods, Some(Manifests::default()));
+    }
+
+    #[test]
+    fn a_fifo_as_static_pod_path_is_not_read() {
+        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
+        let fifo = dir.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // A reader would wait for the end of this writer.
+        let _writer = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+        let mut look = look_at(&proc);
+        let path = format!("--pod-manifest-path={}", fifo.display());
+        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &path]);
+        look.look();
+        let problem = look.static_pods().state.unwrap().problem.unwrap();
+        assert!(problem.ends_with("it is a FIFO; only regular files are read"), "{problem}");
+    }
+
+    #[test]
+    fn a_kubeconfig_in_another_mount_namespace_is_not_recommended() {
+        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("kubelet.conf");
+        fs::write(&path, "").unwrap();
+        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &format!("--kubeconfig={}", path.display())]);
+        let problem = || {
+            let kubelet = KubeletProcess::find(proc.path(), 1).remove(0);
+            kubeconfig_of(&kubelet).unwrap().problem.unwrap()
+        };
+        assert!(problem().contains("current-context"), "an empty file does not suffice: {}", problem());
+        let root = proc.path().join("20/root");
+        let other = root.join(path.strip_prefix("/").unwrap());
+        fs::create_dir_all(other.parent().unwrap()).unwrap();
+        fs::write(other, "").unwrap();
+        fs::remove_file(proc.path().join("20/ns/mnt")).unwrap();
+        std::os::unix::fs::symlink("mnt:[2]", proc.path().join("20/ns/mnt")).unwrap();
+        assert!(problem().ends_with("is not the file that the kubelet has at this path"), "{}", problem());
     }
 }

@@ -29,7 +29,7 @@ pub use api_source::ApiPodSource;
 pub use described_probe::DescribedProbe;
 pub(crate) use expand::{expand, expand_with};
 pub use found_source::KubeletSearch;
-pub use name_sources::{LocalKubelet, NameRemedy, NameSources, SourceState, config_line};
+pub use name_sources::{KubeconfigFile, LocalKubelet, NameRemedy, NameSources, SourceState, config_line};
 pub use resolver::SpecResolver;
 pub use rule::{Rule, Selector};
 pub use selector::SelectorError;

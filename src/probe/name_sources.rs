@@ -8,6 +8,10 @@ use crate::manifest::Source;
 /// Page that explains the sources of names.
 const GUIDE: &str = "docs/guides/execsync.md";
 
+/// Source that helps if the kubeconfig of the kubelet does not.
+pub(crate) const ALTERNATIVE: &str = "a token or a client certificate that may get nodes/pods names the probes as well: \
+                                      add `kubelet: {url: https://127.0.0.1:10250, tokenFile: FILE, authorityFile: FILE}`";
+
 /// A source that is read or watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
@@ -27,7 +31,16 @@ pub struct LocalKubelet {
     /// Process id.
     pub pid: u32,
     /// Kubeconfig of the kubelet; `None` if it has no API server.
-    pub kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<KubeconfigFile>,
+}
+
+/// A kubeconfig that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeconfigFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Reason why it does not suffice as a source, with the path; `None` if it suffices.
+    pub problem: Option<String>,
 }
 
 /// All sources that are read or watched, and the facts from which a remedy follows.
@@ -38,7 +51,7 @@ pub struct NameSources {
     /// The kubelet of this node that uses the runtime, if one was found.
     pub kubelet: Option<LocalKubelet>,
     /// Kubeconfig that a distribution has written for a kubelet of this node.
-    pub installed_kubeconfig: Option<PathBuf>,
+    pub installed_kubeconfig: Option<KubeconfigFile>,
     /// Configuration file to which a line can be added; `None` if probeshim runs the pods itself.
     pub config_file: Option<PathBuf>,
 }
@@ -102,7 +115,12 @@ impl NameSources {
             None => self.installed_kubeconfig.as_ref(),
         };
         match (kubeconfig, &self.kubelet) {
-            (Some(kubeconfig), _) => Some(NameRemedy::AddLine { line: config_line(kubeconfig), file }),
+            (Some(KubeconfigFile { path, problem: None }), _) => {
+                Some(NameRemedy::AddLine { line: config_line(path), file })
+            }
+            (Some(KubeconfigFile { problem: Some(problem), .. }), _) => {
+                Some(NameRemedy::Solve(format!("{problem}; {ALTERNATIVE} to {}", file.display())))
+            }
             // A kubelet without an API server has only static pods.
             (None, Some(_)) => {
                 let with_problem = self.sources.iter().find(|state| state.problem.is_some())?;
@@ -136,7 +154,12 @@ impl NameSources {
 /// Returns the line of the configuration that names a kubeconfig.
 #[must_use]
 pub fn config_line(kubeconfig: &Path) -> String {
-    format!("kubelet: {{kubeconfig: {}}}", kubeconfig.display())
+    let path = kubeconfig.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let is_plain = path.starts_with('/') && path.bytes().all(is_plain);
+    // A text of JSON is a quoted text of YAML.
+    let path = if is_plain { path } else { serde_json::Value::from(path).to_string() };
+    format!("kubelet: {{kubeconfig: {path}}}")
 }
 
 impl NameRemedy {
@@ -185,8 +208,9 @@ mod tests {
 
     #[test]
     fn the_remedy_for_missing_names_is_the_line_with_the_kubeconfig_of_the_kubelet() {
+        let file = |path: &str| KubeconfigFile { path: path.into(), problem: None };
         let kubelet =
-            |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(Into::into) });
+            |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(file) });
         let found = NameSources {
             kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
             ..sources(&[(Source::StaticPods, None)])
@@ -206,9 +230,39 @@ mod tests {
         assert_eq!(shown(&foreign), Some(line.to_owned()));
         let standalone = NameSources { kubelet: kubelet(None), ..sources(&[(Source::StaticPods, None)]) };
         assert_eq!(shown(&standalone), None, "it has only static pods");
-        let k3s = NameSources { installed_kubeconfig: Some("/k3s".into()), ..sources(&[]) };
+        let k3s = NameSources { installed_kubeconfig: Some(file("/k3s")), ..sources(&[]) };
         assert!(shown(&k3s).unwrap().starts_with("add `kubelet: {kubeconfig: /k3s}` to "));
         assert_eq!(sources(&[]).remedy(), Some(NameRemedy::GiveManifests));
+    }
+
+    #[test]
+    fn a_kubeconfig_that_does_not_suffice_is_not_recommended() {
+        let kubeconfig =
+            KubeconfigFile { path: "/a".into(), problem: Some("/a: exec is not supported".to_owned()) };
+        let kubelet = LocalKubelet { pid: 7, kubeconfig: Some(kubeconfig.clone()) };
+        let of_kubelet = NameSources { kubelet: Some(kubelet), ..sources(&[(Source::StaticPods, None)]) };
+        let installed = NameSources { installed_kubeconfig: Some(kubeconfig), ..sources(&[]) };
+        for sources in [of_kubelet, installed] {
+            let remedy = sources.remedy().unwrap();
+            assert_eq!(remedy.line(), None);
+            let text = remedy.to_string();
+            assert!(text.starts_with("/a: exec is not supported; a token or a client certificate"), "{text}");
+            assert!(
+                text.ends_with(
+                    "https://127.0.0.1:10250, tokenFile: FILE, authorityFile: FILE}` to \
+                                    /etc/probeshim/config.yaml"
+                ),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_line_is_yaml_whatever_the_path_is() {
+        for path in ["/etc/kubernetes/kubelet.conf", "/a b", "/a: {b", "/a\"\\# ", "a", "/a}\n"] {
+            let value: serde_json::Value = serde_saphyr::from_str(&config_line(Path::new(path))).unwrap();
+            assert_eq!(value, serde_json::json!({"kubelet": {"kubeconfig": path}}));
+        }
     }
 
     #[test]

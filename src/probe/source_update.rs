@@ -1,8 +1,6 @@
 //! Updates of sources that run on their own.
 
-use std::path::PathBuf;
-
-use super::name_sources::{LocalKubelet, SourceState};
+use super::name_sources::{KubeconfigFile, LocalKubelet, SourceState};
 use crate::manifest::{Manifests, Source};
 
 /// The pods of a source, or of all sources that were found.
@@ -11,7 +9,11 @@ pub(super) enum SourceUpdate {
     /// The pods of a configured source; `None` if they are unchanged.
     Pods { state: SourceState, pods: Option<Manifests>, problems: Vec<String> },
     /// Everything about the local kubelet.
-    Found { found: Vec<FoundPods>, kubelet: Option<LocalKubelet>, installed_kubeconfig: Option<PathBuf> },
+    Found {
+        found: Vec<FoundPods>,
+        kubelet: Option<LocalKubelet>,
+        installed_kubeconfig: Option<KubeconfigFile>,
+    },
 }
 
 /// The pods of a source that was found.
