@@ -59,6 +59,9 @@ impl Installer<'_> {
         if let Some(kubeconfig) = plan.kubeconfig.as_ref().and_then(KubeconfigSetting::written) {
             record.kubeconfig = Some(kubeconfig.to_owned());
         }
+        if let Some(addition) = plan.kubeconfig.as_ref().and_then(KubeconfigSetting::addition) {
+            record.addition = Some(addition.to_owned());
+        }
         if let Some(kubelet) = &plan.kubelet {
             let switch = kubelet.switch.clone();
             let is_same = |known: KubeletRecord| known.confirmed && known.switch == switch;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::InstallError;
 use super::files::has_content;
 use super::finding::Finding;
-use super::kubeconfig::KubeconfigSetting;
+use super::kubeconfig::{KubeconfigSetting, service_enforcement};
 use super::lock::InstallLock;
 use super::node::{NodeKubelet, reload_changed_unit};
 use super::paths::Paths;
@@ -103,7 +103,9 @@ impl InstallPlan {
             findings.extend(kubelet.findings(&listen));
             findings.extend(bypass_finding(manager));
         }
-        let kubeconfig = kubelet.as_ref().and_then(|kubelet| KubeconfigSetting::find(kubelet, paths));
+        let enforcement = service_enforcement(manager, settings.enforcement.mode);
+        let kubeconfig =
+            kubelet.as_ref().and_then(|kubelet| KubeconfigSetting::find(kubelet, paths, enforcement));
         findings.extend(kubeconfig.as_ref().map(KubeconfigSetting::finding));
         let program_changes = program_changes(&program, paths, record.as_ref())?;
         Ok(Self {

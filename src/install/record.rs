@@ -33,6 +33,9 @@ pub(super) struct InstallRecord {
     /// Kubeconfig in the configuration file that the installation wrote; `None` if it wrote none.
     #[serde(default)]
     pub(super) kubeconfig: Option<PathBuf>,
+    /// Text that the installation appended to a configuration file; `None` if it appended none.
+    #[serde(default)]
+    pub(super) addition: Option<String>,
     /// The change of the kubelet, if it was switched.
     pub(super) kubelet: Option<KubeletRecord>,
 }
@@ -69,6 +72,7 @@ impl InstallRecord {
             upstream: None,
             listen: listen.to_string(),
             kubeconfig: None,
+            addition: None,
             kubelet: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,14 +10,15 @@ use tokio::time::Instant;
 
 use super::InstallError;
 use super::checks::wait_healthy;
-use super::files::{has_content, remove_empty_dir, remove_file, temporary};
-use super::kubeconfig::config_text;
+use super::files::{has_content, remove_empty_dir, remove_file, temporary, write_file};
+use super::kubeconfig::{config_text, without_addition};
 use super::lock::InstallLock;
 use super::node::{KUBELET_UNIT, NodeKubelet};
 use super::paths::{InstalledUnit, Paths};
 use super::plan::listen_for;
 use super::record::InstallRecord;
 use super::systemctl::{ServiceManager, property};
+use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 use crate::socket::SocketPath;
 
 /// Time in which the kubelet is expected to answer after its restart.
@@ -150,12 +152,29 @@ impl Uninstaller<'_> {
         Ok(())
     }
 
-    /// Removes the configuration file that the installation wrote, unless it was changed later.
+    /// Removes the configuration file that the installation wrote, or the line that it appended,
+    /// unless they were changed later.
     fn remove_config(&self, record: &InstallRecord) -> Result<(), InstallError> {
-        let Some(kubeconfig) = &record.kubeconfig else { return Ok(()) };
         let file = Paths::config_file();
-        if has_content(&self.paths.at(&file), config_text(kubeconfig).as_bytes()) {
+        let path = self.paths.at(&file);
+        if let Some(kubeconfig) = &record.kubeconfig
+            && has_content(&path, config_text(kubeconfig).as_bytes())
+        {
             self.remove(&file)?;
+            return Ok(());
+        }
+        if record.kubeconfig.is_none() && record.addition.is_none() {
+            return Ok(());
+        }
+        let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(()) };
+        let text = read_to_string(&path, MAX_YAML_BYTES).map_err(InstallError::file("read", &file))?;
+        let addition = record.addition.as_deref().filter(|_| metadata.is_file());
+        if let Some(before) = addition.and_then(|addition| without_addition(&text, addition)) {
+            let written = write_file(&path, before.as_bytes(), metadata.permissions().mode() & 0o777);
+            written.map_err(InstallError::file("write", &file))?;
+            (self.report)(&format!("removed the line of the installation from {}", file.display()));
+        } else if text.lines().any(|line| line.starts_with("kubelet:")) {
+            (self.report)(&format!("the field kubelet stays in {}: it was changed", file.display()));
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ pub use api_source::ApiPodSource;
 pub use described_probe::DescribedProbe;
 pub(crate) use expand::{expand, expand_with};
 pub use found_source::KubeletSearch;
+pub(crate) use name_sources::ALTERNATIVE;
 pub use name_sources::{KubeconfigFile, LocalKubelet, NameRemedy, NameSources, SourceState, config_line};
 pub use resolver::SpecResolver;
 pub use rule::{Rule, Selector};

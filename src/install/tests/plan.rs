@@ -1,5 +1,7 @@
 //! Plans of installations.
 
+use fixtures::authority::Authority;
+
 use super::*;
 
 #[tokio::test]
@@ -88,12 +90,9 @@ async fn a_dry_run_shows_exactly_what_an_installation_then_does() {
 #[tokio::test]
 async fn an_installation_in_front_of_a_kubelet_sets_its_kubeconfig_and_a_removal_takes_it_back() {
     let node = TestNode::new();
-    let write = |path: &str, text: &str| {
-        let path = node.root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    write("etc/kubernetes/kubelet.conf", "");
+    let write = |path: &str, text: &str| write(&node, path, text);
+    let certificates = tempfile::tempdir().unwrap();
+    write("etc/kubernetes/kubelet.conf", &kubeconfig(certificates.path(), ""));
     let before = node.tree();
     let text = node.dry_run().await;
     let line = "    kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}";
@@ -111,14 +110,92 @@ async fn an_installation_in_front_of_a_kubelet_sets_its_kubeconfig_and_a_removal
     node.install().await.unwrap();
     node.uninstall_with(false).await.unwrap();
     assert_eq!(node.tree(), before);
-    // The configuration of a user gets the line, and stays.
-    write("etc/probeshim/config.yaml", "enforce: off\n");
+    // The configuration of a user gets the line, and loses exactly that.
+    write("etc/probeshim/config.yaml", "enforce: off");
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o640)).unwrap();
+    let before = node.tree();
+    node.install().await.unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), format!("enforce: off\n{}\n", line.trim()));
     node.install().await.unwrap();
     node.uninstall_with(false).await.unwrap();
-    assert_eq!(fs::read_to_string(&config).unwrap(), format!("enforce: off\n{}\n", line.trim()));
+    assert_eq!(node.tree(), before);
+    // A line that was changed later stays, and is reported.
+    node.install().await.unwrap();
+    write("etc/probeshim/config.yaml", "kubelet: {kubeconfig: /a}\n");
+    let reports = RefCell::new(Vec::new());
+    let report = |line: &str| reports.borrow_mut().push(line.to_owned());
+    let uninstaller = Uninstaller { paths: &node.paths, manager: &node.manager, report: &report };
+    uninstaller.uninstall(false).await.unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), "kubelet: {kubeconfig: /a}\n");
+    let stays = "the field kubelet stays in /etc/probeshim/config.yaml: it was changed";
+    assert!(reports.borrow().iter().any(|line| line == stays), "{reports:?}");
     write("etc/probeshim/config.yaml", "kubelet: {url: 'http://127.0.0.1:10255'}\n");
     node.install().await.unwrap();
     assert_eq!(fs::read_to_string(&config).unwrap(), "kubelet: {url: 'http://127.0.0.1:10255'}\n");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_not_set_if_probeshim_would_enforce_all_pods_or_cannot_use_it() {
+    let node = TestNode::new();
+    let write = |path: &str, text: &str| write(&node, path, text);
+    let warning = async || {
+        let plan = node.plan().await.unwrap();
+        assert!(plan.kubeconfig.as_ref().unwrap().file().is_none());
+        let finding = plan.findings().iter().find(|it| it.check == "names").unwrap();
+        format!("{} {}", finding.detail, finding.remedy.as_ref().unwrap())
+    };
+    write("etc/kubernetes/kubelet.conf", "");
+    assert!(warning().await.contains("kubelet.conf: current-context \"\" must be one of the contexts"));
+    let certificates = tempfile::tempdir().unwrap();
+    write("etc/kubernetes/kubelet.conf", &kubeconfig(certificates.path(), ", proxy-url: 'http://a'"));
+    let text = warning().await;
+    assert!(
+        text.contains("proxy-url is not supported") && text.contains("https://127.0.0.1:10250"),
+        "{text}"
+    );
+
+    write("etc/kubernetes/kubelet.conf", &kubeconfig(certificates.path(), ""));
+    for (mode, effect) in [("dry-run", "run the probes"), ("kill", "kill or restart containers")] {
+        write("etc/probeshim/config.yaml", &format!("enforce: {mode}\n"));
+        let text = warning().await;
+        assert!(text.contains(&format!("enforce is {mode}: probeshim would then run")), "{text}");
+        assert!(text.contains(effect), "{text}");
+        assert!(
+            text.ends_with("add this line: kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}"),
+            "{text}"
+        );
+    }
+    // An administrator has set the flag in the unit.
+    write("etc/probeshim/config.yaml", "enforce: off\n");
+    node.manager.active_state.set("{ argv[]=/usr/local/bin/probeshim run --enforce=kill ; }");
+    let text = warning().await;
+    assert!(text.contains("enforce is kill"), "{text}");
+    write("etc/probeshim/config.yaml", "enforce: kill\n");
+    node.manager.active_state.set("{ argv[]=/usr/local/bin/probeshim run --enforce off ; }");
+    assert!(node.plan().await.unwrap().kubeconfig.unwrap().file().is_some());
+}
+
+fn write(node: &TestNode, path: &str, text: &str) {
+    let path = node.root.path().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Returns the kubeconfig of a node, with more fields of the cluster. The directory gets its
+/// certificate.
+fn kubeconfig(dir: &Path, fields: &str) -> String {
+    let authority = Authority::create(dir, "authority");
+    let (certificate, key) = authority.issue_to("kubelet", "system:node:node-1", "system:nodes");
+    let (certificate, key, authority) =
+        (certificate.display(), key.display(), authority.certificate().display().to_string());
+    format!(
+        "
+current-context: a
+contexts: [{{name: a, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: 'https://h', certificate-authority: {authority}{fields}}}}}]
+users: [{{name: u, user: {{client-certificate: {certificate}, client-key: {key}}}}}]
+"
+    )
 }
 
 #[tokio::test]
