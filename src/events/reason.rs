@@ -152,7 +152,9 @@ pub const MOUNTS_UNREACHABLE: &str = "MountsUnreachable";
 pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 /// A specification of pods or probes is invalid.
 pub const INVALID_SPEC: &str = "InvalidSpec";
-/// A specification is no longer invalid.
+/// A source of pods or probes, such as the API server, does not respond or refuses the request.
+pub const SPEC_SOURCE_UNAVAILABLE: &str = "SpecSourceUnavailable";
+/// A specification is no longer invalid, or its source is available.
 pub const SPEC_RESOLVED: &str = "SpecResolved";
 /// The runtime responds.
 pub const RUNTIME_READY: &str = "RuntimeReady";
@@ -250,6 +252,7 @@ pub const ALL: [&str; 80] = [
     NETWORK_NOT_READY,
     INVALID_ANNOTATION,
     INVALID_SPEC,
+    SPEC_SOURCE_UNAVAILABLE,
     SPEC_RESOLVED,
     RUNTIME_READY,
     RUNTIME_UNAVAILABLE,

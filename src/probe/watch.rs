@@ -128,7 +128,13 @@ impl SpecSources {
             }
             None => drop(source_sender),
         }
-        let mut state = WatchState { specs, update_sender, names, problems: BTreeMap::new() };
+        let mut state = WatchState {
+            specs,
+            update_sender,
+            names,
+            problems: BTreeMap::new(),
+            unavailable: BTreeMap::new(),
+        };
         let mut next_rescan = Instant::now() + MIN_RESCAN_INTERVAL;
         state.on_files(&files, events);
         loop {
@@ -159,12 +165,14 @@ async fn request_pods(
     mut triggers: watch::Receiver<()>,
     updates: mpsc::Sender<SourceUpdate>,
 ) {
-    let mut known = 0;
+    let (mut known, mut last_problems) = (0, Vec::new());
     while !updates.is_closed() {
         let (pods, problem, problems) = match client.pods(Source::Kubelet, redact).await {
             Ok((pods, problems)) => (Some(pods), None, problems),
-            Err(error) => (None, Some(error.to_string()), vec![error.to_string()]),
+            // The pods of the last response stay in use, with the errors in them.
+            Err(error) => (None, Some(error.to_string()), last_problems.clone()),
         };
+        last_problems.clone_from(&problems);
         known = pods.as_ref().map_or(known, |pods| pods.iter().count());
         let state = SourceState { source: Source::Kubelet, place: client.place(), pods: known, problem };
         if updates.send(SourceUpdate::Pods { state, pods, problems }).await.is_err() {
@@ -186,8 +194,10 @@ struct WatchState {
     specs: SpecResolver,
     update_sender: mpsc::Sender<SpecResolver>,
     names: watch::Sender<Arc<NameSources>>,
-    /// Problems by source.
+    /// Invalid specifications by source.
     problems: BTreeMap<Source, ProblemTracker>,
+    /// Reasons why sources are not available.
+    unavailable: BTreeMap<Source, ProblemTracker>,
 }
 
 impl WatchState {
@@ -213,9 +223,12 @@ impl WatchState {
         match update {
             SourceUpdate::Pods { state, pods, problems } => {
                 let with_source = |problem| format!("{}: {problem}", state.describe());
-                let problems = problems.into_iter().map(with_source).collect();
-                self.problems.entry(state.source).or_default().report(problems, events);
                 let source = state.source;
+                let unavailable = state.problem.clone().map(with_source).into_iter().collect();
+                let tracker = self.unavailable.entry(source).or_default();
+                tracker.report_as(reason::SPEC_SOURCE_UNAVAILABLE, unavailable, events);
+                let problems = problems.into_iter().map(with_source).collect();
+                self.problems.entry(source).or_default().report(problems, events);
                 self.set_states(vec![(source, Some(state))]);
                 if pods.is_some_and(|pods| self.specs.set_pods(source, pods)) {
                     self.publish().await;
@@ -294,11 +307,17 @@ impl ProblemTracker {
         [news, over]
     }
 
-    /// Records and logs the problems that are new, and those that are resolved.
+    /// Records and logs the invalid specifications that are new, and those that are resolved.
     pub(crate) fn report(&mut self, now: BTreeSet<String>, events: &EventRecorder) {
+        self.report_as(reason::INVALID_SPEC, now, events);
+    }
+
+    /// Records and logs the problems that are new, as warnings with a reason, and those that are
+    /// resolved.
+    fn report_as(&mut self, reason: &'static str, now: BTreeSet<String>, events: &EventRecorder) {
         let [new, resolved] = self.take(now);
         for problem in new {
-            record_problem(events, problem);
+            events.log_and_record(Event::warning(reason, problem));
         }
         for problem in resolved {
             events.log_and_record(Event::normal(reason::SPEC_RESOLVED, format!("Resolved: {problem}")));

@@ -274,8 +274,8 @@ async fn probes_are_read_from_the_pod_list_of_a_kubelet() {
     ]);
     place.configure(&format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
-    told(&place, "", "InvalidSpec", "status 401 Unauthorized; the credentials must have", 1).await;
-    told(&place, "", "InvalidSpec", "the response is not a list of pods", 1).await;
+    told(&place, "", "SpecSourceUnavailable", "status 401 Unauthorized; the credentials must have", 1).await;
+    told(&place, "", "SpecSourceUnavailable", "the response is not a list of pods", 1).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
     assert_eq!(probes[0]["source"], "kubelet");
     told(&place, "", "InvalidSpec", "Pod default/bad: spec.containers[0].livenessProbe: Required value", 1)
