@@ -102,9 +102,12 @@ struct Status {
 }
 
 /// Returns the path and query of a list of the pods of a node. The Node authorizer permits a
-/// kubelet no other list. `is_cached`: the API server may answer from its cache, as for a kubelet.
-pub(crate) fn list_path(node: &str, is_cached: bool) -> String {
-    let version = if is_cached { "&resourceVersion=0" } else { "" };
+/// kubelet no other list. The API server may answer from its cache if that has the version, and any
+/// cache has version 0. `None`: it does not answer from its cache.
+pub(crate) fn list_path(node: &str, version: Option<&str>) -> String {
+    let version =
+        version.and_then(|version| serde_urlencoded::to_string([("resourceVersion", version)]).ok());
+    let version = version.map(|version| format!("&{version}")).unwrap_or_default();
     format!("/api/v1/pods?{}{version}", selector(node))
 }
 
@@ -125,6 +128,11 @@ impl ApiPods {
             [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", &self.resource_version)];
         let parameters = serde_urlencoded::to_string(parameters).unwrap_or_default();
         format!("/api/v1/pods?{}&{parameters}&timeoutSeconds={seconds}", selector(node))
+    }
+
+    /// Returns the last known version; `None` before the first list.
+    pub(crate) fn resource_version(&self) -> Option<&str> {
+        Some(&*self.resource_version).filter(|version| !version.is_empty())
     }
 
     /// Replaces all pods by those of a list.
@@ -277,7 +285,7 @@ mod tests {
     #[test]
     fn the_list_is_limited_to_the_node() {
         assert_eq!(
-            list_path("node-1.example", true),
+            list_path("node-1.example", Some("0")),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1.example&resourceVersion=0"
         );
     }

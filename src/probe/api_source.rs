@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -23,6 +24,12 @@ const MIN_WATCH_SECONDS: u64 = 300;
 
 /// Time after its end in which a watch is still awaited.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+/// Time after which a watch counts as one that works, so that its end is no failure of the source.
+const LASTING_WATCH: Duration = Duration::from_secs(10);
+
+/// Number of watches in a row that fail before the pods are listed again.
+const FAILED_WATCHES_BEFORE_LIST: u32 = 3;
 
 /// First and longest delay after a failure. Each delay is twice the previous one, and up to half of
 /// it is added, so that nodes do not return together.
@@ -63,17 +70,33 @@ enum ApiSourceError {
     /// No response came.
     #[error("no response within {REQUEST_TIMEOUT:?}")]
     TimedOut,
+    /// The API server did not end the watch.
+    #[error("the watch did not end at the requested time")]
+    NotEnded,
     /// The watch failed after its begin.
     #[error("the watch failed with status {0}: {1}")]
     Watch(u16, String),
 }
 
-/// Reason for which the pods are listed again.
-enum Relist {
+/// End of a watch that did not fail.
+enum WatchEnd {
+    /// The API server has ended it after the requested time.
+    Regular,
     /// The version is too old for a watch.
     Expired,
-    /// The watch was interrupted.
-    Interrupted,
+}
+
+/// The failures since the last success, from which the next request follows.
+#[derive(Debug, PartialEq, Eq)]
+struct Retries {
+    /// Delay before the next request, without its random part.
+    delay: Duration,
+    /// Number of watches in a row that have failed soon.
+    failed_watches: u32,
+    /// Whether the pods must be listed before the next watch.
+    must_list: bool,
+    /// Whether the API server has not the last known version, so that a list must not name it.
+    is_version_gone: bool,
 }
 
 /// The watch of one source.
@@ -85,82 +108,145 @@ struct PodWatch {
     url: Option<String>,
     /// Whether a list has arrived, so that pods are known.
     has_listed: bool,
+    /// Reason why the watch fails again and again.
+    problem: Option<String>,
+}
+
+impl Retries {
+    /// Returns the state before the first list.
+    fn new() -> Self {
+        Self { delay: MIN_RETRY_DELAY, failed_watches: 0, must_list: true, is_version_gone: false }
+    }
+
+    /// Records a list. It proves that the API server responds, but not that watches do.
+    fn on_list(&mut self) {
+        (self.must_list, self.is_version_gone) = (false, false);
+        if self.failed_watches == 0 {
+            self.delay = MIN_RETRY_DELAY;
+        }
+    }
+
+    /// Records a watch that lasted for some time, whatever its end.
+    fn on_watch_lasted(&mut self, time: Duration) {
+        if time >= LASTING_WATCH {
+            (self.delay, self.failed_watches) = (MIN_RETRY_DELAY, 0);
+        }
+    }
+
+    /// Records that a watch has failed. The next one begins with the last known version.
+    fn on_watch_failed(&mut self) {
+        self.failed_watches += 1;
+        self.must_list = self.failed_watches.is_multiple_of(FAILED_WATCHES_BEFORE_LIST);
+    }
+
+    /// Records that the API server has not the last known version.
+    fn on_version_gone(&mut self) {
+        (self.must_list, self.is_version_gone) = (true, true);
+    }
+
+    /// Returns the delay before the next request, and doubles the following one.
+    fn take_delay(&mut self) -> Duration {
+        let delay = self.delay;
+        self.delay = (2 * delay).min(MAX_RETRY_DELAY);
+        delay + delay.mul_f64(0.5 * fastrand::f64())
+    }
 }
 
 impl ApiPodSource {
     /// Lists and watches the pods of the node until the receiver of the updates is dropped.
     pub(super) async fn run(self, redact: bool, updates: mpsc::Sender<SourceUpdate>) {
-        let pods = ApiPods::new(redact);
-        let mut watch = PodWatch { source: self, pods, updates, url: None, has_listed: false };
-        let (mut delay, mut is_cached) = (MIN_RETRY_DELAY, true);
+        let (pods, url, problem) = (ApiPods::new(redact), None, None);
+        let mut watch = PodWatch { source: self, pods, updates, url, has_listed: false, problem };
+        let mut retries = Retries::new();
         while !watch.updates.is_closed() {
-            match watch.list_and_watch(is_cached, &mut delay).await {
-                // The cache may have the old version.
-                Ok(Relist::Expired) => is_cached = false,
-                Ok(Relist::Interrupted) => is_cached = true,
-                Err(error) => {
-                    is_cached = true;
-                    watch.send(Some(error.to_string()), false).await;
+            if retries.must_list {
+                match watch.list(retries.is_version_gone).await {
+                    Ok(()) => retries.on_list(),
+                    Err(error) => {
+                        if error.is_version_gone() {
+                            retries.on_version_gone();
+                        }
+                        watch.send(Some(error.to_string()), false).await;
+                        sleep(retries.take_delay()).await;
+                        continue;
+                    }
                 }
             }
-            sleep(delay + delay.mul_f64(0.5 * fastrand::f64())).await;
-            delay = (2 * delay).min(MAX_RETRY_DELAY);
+            let started = Instant::now();
+            let end = watch.watch().await;
+            retries.on_watch_lasted(started.elapsed());
+            match end {
+                // A server that ends each watch at once is not queried all the time.
+                Ok(WatchEnd::Regular) if started.elapsed() >= MIN_RETRY_DELAY => continue,
+                Ok(WatchEnd::Regular) => {}
+                Ok(WatchEnd::Expired) => retries.on_version_gone(),
+                Err(error) => {
+                    retries.on_watch_failed();
+                    // A proxy in between ends connections that are idle, which is no problem.
+                    if retries.failed_watches > 1 {
+                        watch.problem = Some(error.to_string());
+                        watch.send(watch.problem.clone(), false).await;
+                    }
+                }
+            }
+            sleep(retries.take_delay()).await;
         }
     }
 }
 
+impl ApiSourceError {
+    /// Returns whether a list failed because of the version in its path.
+    fn is_version_gone(&self) -> bool {
+        matches!(self, Self::Request(ApiServerError::Refused { status, .. })
+            if *status == GONE || *status == StatusCode::GATEWAY_TIMEOUT)
+    }
+}
+
 impl PodWatch {
-    /// Lists the pods, and watches them until they must be listed again.
-    async fn list_and_watch(
-        &mut self,
-        is_cached: bool,
-        delay: &mut Duration,
-    ) -> Result<Relist, ApiSourceError> {
+    /// Lists the pods: as they are at least at the last known version, unless it is gone.
+    async fn list(&mut self, is_version_gone: bool) -> Result<(), ApiSourceError> {
         let (server, node) = self.server()?;
-        let list = timeout(REQUEST_TIMEOUT, server.get(&list_path(&node, is_cached), MAX_LIST_BYTES)).await;
+        let version = (!is_version_gone).then(|| self.pods.resource_version().unwrap_or("0"));
+        let path = list_path(&node, version);
+        let list = timeout(REQUEST_TIMEOUT, server.get(&path, MAX_LIST_BYTES)).await;
         let list = list.map_err(|_| ApiSourceError::TimedOut)??;
         self.pods.set_list(&list)?;
         drop(list);
         self.has_listed = true;
-        self.send(None, true).await;
-        loop {
-            let started = Instant::now();
-            if let Some(reason) = self.watch().await? {
-                return Ok(reason);
-            }
-            *delay = MIN_RETRY_DELAY;
-            if started.elapsed() < MIN_RETRY_DELAY {
-                sleep(MIN_RETRY_DELAY).await;
-            }
-        }
+        self.send(self.problem.clone(), true).await;
+        Ok(())
     }
 
-    /// Watches the pods until the API server ends the watch. Returns the reason for which they must
-    /// be listed again, if there is one.
-    async fn watch(&mut self) -> Result<Option<Relist>, ApiSourceError> {
+    /// Watches the pods from the last known version on.
+    async fn watch(&mut self) -> Result<WatchEnd, ApiSourceError> {
         let (server, node) = self.server()?;
         let seconds = MIN_WATCH_SECONDS + fastrand::u64(0..MIN_WATCH_SECONDS);
-        let deadline = Instant::now() + Duration::from_secs(seconds) + WATCH_GRACE;
+        let started = Instant::now();
+        let deadline = started + Duration::from_secs(seconds) + WATCH_GRACE;
         let lines = timeout(REQUEST_TIMEOUT, server.lines(&self.pods.watch_path(&node, seconds))).await;
         let mut lines = match lines.map_err(|_| ApiSourceError::TimedOut)? {
-            Err(ApiServerError::Refused { status, .. }) if status == GONE => {
-                return Ok(Some(Relist::Expired));
-            }
+            Err(ApiServerError::Refused { status, .. }) if status == GONE => return Ok(WatchEnd::Expired),
             lines => lines?,
         };
         loop {
-            let line = match timeout_at(deadline, lines.next()).await {
-                Ok(Ok(Some(line))) => line,
-                Ok(Ok(None)) => return Ok(None),
-                Ok(Err(_)) | Err(_) => return Ok(Some(Relist::Interrupted)),
+            let until = if self.problem.is_some() { started + LASTING_WATCH } else { deadline };
+            let line = match timeout_at(until, lines.next()).await {
+                Ok(line) => line?,
+                Err(_) if Instant::now() >= deadline => return Err(ApiSourceError::NotEnded),
+                Err(_) => {
+                    self.problem = None;
+                    self.send(None, false).await;
+                    continue;
+                }
             };
+            let Some(line) = line else { return Ok(WatchEnd::Regular) };
             if line.is_empty() {
                 continue;
             }
             match self.pods.apply(&line)? {
                 WatchEffect::Unchanged => {}
-                WatchEffect::Changed => self.send(None, true).await,
-                WatchEffect::Failed(GONE, _) => return Ok(Some(Relist::Expired)),
+                WatchEffect::Changed => self.send(self.problem.clone(), true).await,
+                WatchEffect::Failed(GONE, _) => return Ok(WatchEnd::Expired),
                 WatchEffect::Failed(code, message) => return Err(ApiSourceError::Watch(code, message)),
             }
         }
@@ -187,11 +273,56 @@ impl PodWatch {
             source: Source::ApiServer,
             place: place.unwrap_or_else(|| format!("of {}", self.source.kubeconfig.display())),
             pods: manifests.iter().count(),
-            problem: problem.clone(),
+            problem,
         };
-        let problems = problem.into_iter().chain(self.pods.problems()).collect();
+        let problems = self.pods.problems();
         let pods = Some(manifests).filter(|_| has_changed && self.has_listed);
         // The receiver may be gone.
         let _ = self.updates.send(SourceUpdate::Pods { state, pods, problems }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_a_proxy_interrupts_is_resumed_without_a_list_and_without_a_growing_delay() {
+        let mut retries = Retries::new();
+        retries.on_list();
+        for _ in 0..10 {
+            retries.on_watch_lasted(Duration::from_secs(60));
+            retries.on_watch_failed();
+            assert!(!retries.must_list);
+            assert!(retries.failed_watches < 2, "it is no problem");
+            assert!(retries.take_delay() <= MIN_RETRY_DELAY.mul_f64(1.5));
+        }
+    }
+
+    #[test]
+    fn watches_that_fail_soon_are_repeated_more_and_more_rarely_and_lead_to_a_list() {
+        let mut retries = Retries::new();
+        retries.on_list();
+        let lists = (1..=9).filter(|_| {
+            retries.on_watch_lasted(Duration::from_secs(1));
+            retries.on_watch_failed();
+            retries.take_delay();
+            let lists = retries.must_list;
+            retries.on_list();
+            lists
+        });
+        assert_eq!(lists.count(), 3);
+        assert_eq!(retries.delay, MAX_RETRY_DELAY, "a list does not prove that watches work");
+    }
+
+    #[test]
+    fn a_list_after_failed_lists_resets_the_delay() {
+        let mut retries = Retries::new();
+        retries.take_delay();
+        retries.on_version_gone();
+        assert!(retries.must_list && retries.is_version_gone);
+        assert!(retries.delay > MIN_RETRY_DELAY);
+        retries.on_list();
+        assert_eq!(retries, Retries { must_list: false, ..Retries::new() });
     }
 }

@@ -110,10 +110,12 @@ async fn the_pods_of_a_node_are_listed_and_watched_at_its_api_server() {
     let before = fs::read_to_string(certificate(&node)).unwrap();
     node_user(&node.authority, NODE);
     assert_ne!(fs::read_to_string(certificate(&node)).unwrap(), before);
-    server.set_list(list(30, &[pod(25, &["startup"])]));
     server.act(WatchAction::Break);
+    let watch = node.watch(2).await;
+    assert!(watch.contains("resourceVersion=20&"), "it is resumed: {watch}");
+    assert_eq!(server.requests().iter().filter(|path| !path.contains("watch=true")).count(), 1);
+    server.act(WatchAction::Event("MODIFIED", pod(25, &["startup"])));
     node.has_probes(&["startup"]).await;
-    assert!(node.watch(2).await.contains("resourceVersion=30&"));
 
     // The version is too old for a watch.
     server.set_list(list(40, &[pod(35, &["liveness"])]));
@@ -140,7 +142,7 @@ fn certificate(node: &ApiNode) -> PathBuf {
 async fn a_node_that_the_api_server_does_not_permit_is_reported_with_its_message() {
     let node = ApiNode::start(|authority| node_user(authority, "node-2"), "").await;
     let message = "status 403 Forbidden: pods is forbidden: User";
-    told(&node.place, "", "InvalidSpec", message, 1).await;
+    told(&node.place, "", "SpecSourceUnavailable", message, 1).await;
     let source = node.source(|source| source["problem"].is_string()).await;
     assert!(source["problem"].as_str().unwrap().contains("spec.nodeName field selector"), "{source}");
     let remedy = node.place.ask(&["status", "-o", "json"]).await.json()["probeNames"]["remedy"].clone();
@@ -152,7 +154,7 @@ async fn a_node_that_the_api_server_does_not_permit_is_reported_with_its_message
 async fn a_token_needs_the_name_of_the_node() {
     let token = |_: &Authority| json!({"token": "of-a-service-account"});
     let node = ApiNode::start(token, "").await;
-    told(&node.place, "", "InvalidSpec", "nodeName must be set: the user of ", 1).await;
+    told(&node.place, "", "SpecSourceUnavailable", "nodeName must be set: the user of ", 1).await;
     assert!(node.api_server.requests().is_empty());
     node.runtime.end().await;
     let node = ApiNode::start(token, ", nodeName: node-1").await;
@@ -168,7 +170,7 @@ async fn a_kubeconfig_that_appears_later_is_used() {
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
-    told(&place, "", "InvalidSpec", "kubelet.conf: No such file", 1).await;
+    told(&place, "", "SpecSourceUnavailable", "kubelet.conf: No such file", 1).await;
     let authority = Authority::create(&place.at(""), "authority");
     let api_server = ApiServer::start(&authority, list(10, &[pod(3, &["liveness"])])).await;
     api_server.kubeconfig(&place.at(""), &authority, &node_user(&authority, NODE));
