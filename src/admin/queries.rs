@@ -47,7 +47,14 @@ impl Admin {
             let container = inventory.container(id);
             container.is_some_and(|container| container.state == ContainerState::ContainerRunning)
         };
-        let coverage = NameCoverage::from_records(calls.iter(), is_running);
+        let specs = self.state.names.specs.borrow().clone();
+        let is_known = |id: &str, command: &[String], timeout: i64| {
+            let container = inventory.container(id);
+            let known =
+                container.and_then(|it| specs.known_exec(inventory.sandbox_of(it)?, it, command, timeout));
+            known.is_some()
+        };
+        let coverage = NameCoverage::from_records(calls.iter(), is_running, is_known);
         api::ProbeNames::new(&self.state.names.sources.borrow(), coverage)
     }
 
@@ -61,8 +68,14 @@ impl Admin {
         let inventory = self.state.inventory.borrow().clone();
         let pod = record.call.pod.as_ref().and_then(|pod| pod.id.as_deref());
         let sandbox = pod.and_then(|id| inventory.sandbox(id));
-        let known_from = sandbox.and_then(|sandbox| self.state.names.specs.borrow().source_of_pod(sandbox));
-        self.state.names.sources.borrow().explain_unknown(known_from)
+        let specs = self.state.names.specs.borrow().clone();
+        let known_from = sandbox.and_then(|sandbox| specs.source_of_pod(sandbox));
+        let container = record.call.container.as_ref().and_then(|it| inventory.container(it.id.as_deref()?));
+        let known_now =
+            container.zip(sandbox).zip(record.call.exec.as_ref()).and_then(|((container, sandbox), exec)| {
+                specs.known_exec(sandbox, container, &exec.command, exec.timeout_seconds)
+            });
+        self.state.names.sources.borrow().explain_unknown(known_from, known_now.as_ref())
     }
 
     /// Returns the filter of a query of calls. The error names the field, the value and what is

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::Source;
+use crate::manifest::{KnownExec, Source};
 
 /// Page that explains the sources of names.
 const GUIDE: &str = "docs/guides/execsync.md";
@@ -131,10 +131,23 @@ impl NameSources {
         }
     }
 
-    /// Returns a sentence about a call of a pod that has no known probe. `known_from` is the source
-    /// that specifies the pod.
+    /// Returns a sentence about a call of a pod that had no known probe when it ended. `known_from`
+    /// is the source that specifies the pod, and `known_now` the probe or hook with the command and
+    /// the timeout of the call.
     #[must_use]
-    pub fn explain_unknown(&self, known_from: Option<Source>) -> Option<String> {
+    pub fn explain_unknown(
+        &self,
+        known_from: Option<Source>,
+        known_now: Option<&KnownExec>,
+    ) -> Option<String> {
+        if let Some(KnownExec { purpose, source, .. }) = known_now {
+            let (kind, source) = (if purpose.is_probe() { "probe" } else { "hook" }, source.name());
+            return Some(format!(
+                "A {} {kind} of this container has this command and timeout (source: {source}). The source was read \
+                 after this call.",
+                purpose.name()
+            ));
+        }
         if let Some(source) = known_from {
             return Some(format!(
                 "The probes of this pod are known (source: {}), and none of its probes and hooks has this command and \
@@ -190,6 +203,7 @@ impl fmt::Display for NameRemedy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::ExecPurpose;
 
     fn sources(states: &[(Source, Option<&str>)]) -> NameSources {
         let state = |(source, problem): &(Source, Option<&str>)| SourceState {
@@ -275,10 +289,27 @@ mod tests {
     #[test]
     fn a_call_without_a_name_is_explained_by_what_is_known_of_its_pod() {
         let all = sources(&[(Source::ApiServer, None)]);
-        assert!(all.explain_unknown(Some(Source::ApiServer)).unwrap().contains("(source: api-server)"));
-        assert_eq!(all.explain_unknown(None).unwrap(), "No source of probes has this pod: the API server X.");
-        let none = sources(&[]).explain_unknown(None).unwrap();
+        let known = all.explain_unknown(Some(Source::ApiServer), None).unwrap();
+        assert!(known.contains("(source: api-server), and none of its probes"), "{known}");
+        let later = KnownExec {
+            purpose: ExecPurpose::Startup,
+            command: vec!["a".to_owned()],
+            timeout_seconds: 1,
+            period: None,
+            failure_threshold: None,
+            source: Source::ApiServer,
+        };
+        assert_eq!(
+            all.explain_unknown(Some(Source::ApiServer), Some(&later)).unwrap(),
+            "A startup probe of this container has this command and timeout (source: api-server). The source was read \
+             after this call."
+        );
+        assert_eq!(
+            all.explain_unknown(None, None).unwrap(),
+            "No source of probes has this pod: the API server X."
+        );
+        let none = sources(&[]).explain_unknown(None, None).unwrap();
         assert!(none.starts_with("The probes of this pod are not known: no kubelet was found"), "{none}");
-        assert_eq!(NameSources::default().explain_unknown(None), None, "probeshim runs the pods");
+        assert_eq!(NameSources::default().explain_unknown(None, None), None, "probeshim runs the pods");
     }
 }

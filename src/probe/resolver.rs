@@ -89,6 +89,13 @@ impl SpecResolver {
         is_new
     }
 
+    /// Replaces the pods of a source that only names calls.
+    #[cfg(test)]
+    pub(crate) fn with_names_only(mut self, pods: Manifests) -> Self {
+        self.names.set_pods(Source::ReadOnlyPort, pods);
+        self
+    }
+
     /// Replaces the pods of the kubelet with those of its `PodList`.
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
@@ -211,9 +218,36 @@ impl SpecResolver {
     /// Returns the exec probes and exec hooks of a container.
     #[must_use]
     pub fn known_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
+        self.execs_by(&self.specs_for_names(sandbox), sandbox, container)
+    }
+
+    /// Returns the exec probes and exec hooks of a container, without those that only name calls.
+    #[must_use]
+    pub fn configured_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
+        self.execs_by(&self.specs_by_source(sandbox), sandbox, container)
+    }
+
+    /// Returns the first exec probe or hook of a container with a command and a timeout in seconds.
+    #[must_use]
+    pub fn known_exec(
+        &self,
+        sandbox: &Sandbox,
+        container: &Arc<Container>,
+        command: &[String],
+        timeout: i64,
+    ) -> Option<KnownExec> {
+        let known = self.known_execs(sandbox, container);
+        known.into_iter().find(|known| known.command == command && known.timeout_seconds == timeout)
+    }
+
+    fn execs_by(
+        &self,
+        specs: &[(Source, Arc<PodSpec>)],
+        sandbox: &Sandbox,
+        container: &Arc<Container>,
+    ) -> Vec<KnownExec> {
         let Some(name) = container.container_ref.name.as_deref() else { return Vec::new() };
-        let specs = self.specs_for_names(sandbox);
-        let pod = self.merge(&specs, sandbox, [container]);
+        let pod = self.merge(specs, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
             Handler::Exec(command) => Some(KnownExec {
@@ -227,7 +261,7 @@ impl SpecResolver {
             _ => None,
         });
         let hooks =
-            merge_hooks(&specs, Some(container), name).into_iter().filter_map(|(source, (purpose, hook))| {
+            merge_hooks(specs, Some(container), name).into_iter().filter_map(|(source, (purpose, hook))| {
                 match hook {
                     Hook::Exec(command) => {
                         let (period, failure_threshold) = (None, None);
