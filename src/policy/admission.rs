@@ -78,7 +78,7 @@ impl ExecPolicies {
         unchanged: bool,
     ) -> Option<ExecAdmission> {
         let Self { pauses, limiter, coalescer, direct, metrics } = self;
-        let is_probe = || node.as_ref().is_some_and(|node| node.probes(&target).is_some());
+        let is_probe = || node.as_ref().is_some_and(|node| node.is_configured_probe(&target));
         let coalescing = coalescer.zip(request).filter(|_| unchanged && is_probe());
         let direct = direct.filter(|_| unchanged).and_then(|direct| direct.call(&target, is_probe));
         if limiter.is_none() && coalescing.is_none() && direct.is_none() {

@@ -29,15 +29,37 @@ struct Resolved {
     sandbox: Arc<Sandbox>,
     container: Arc<Container>,
     execs: Arc<[KnownExec]>,
+    /// Those without the ones of sources that only name calls.
+    configured: Arc<[KnownExec]>,
 }
 
 impl KnownExecs {
-    /// Returns the probes and hooks of a container.
+    /// Returns the probes and hooks of a container, from all sources.
     pub(super) fn get(
         &self,
         specs: &watch::Receiver<SpecResolver>,
         sandbox: &Arc<Sandbox>,
         container: &Arc<Container>,
+    ) -> Arc<[KnownExec]> {
+        self.resolve(specs, sandbox, container, |known| &known.execs)
+    }
+
+    /// Returns the probes and hooks of a container, without those of sources that only name calls.
+    pub(super) fn configured(
+        &self,
+        specs: &watch::Receiver<SpecResolver>,
+        sandbox: &Arc<Sandbox>,
+        container: &Arc<Container>,
+    ) -> Arc<[KnownExec]> {
+        self.resolve(specs, sandbox, container, |known| &known.configured)
+    }
+
+    fn resolve(
+        &self,
+        specs: &watch::Receiver<SpecResolver>,
+        sandbox: &Arc<Sandbox>,
+        container: &Arc<Container>,
+        select: impl Fn(&Resolved) -> &Arc<[KnownExec]>,
     ) -> Arc<[KnownExec]> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Cache { specs: seen, containers } = &mut *cache;
@@ -51,11 +73,15 @@ impl KnownExecs {
             && Arc::ptr_eq(&known.sandbox, sandbox)
             && Arc::ptr_eq(&known.container, container)
         {
-            return known.execs.clone();
+            return select(known).clone();
         }
-        let execs: Arc<[KnownExec]> = seen.borrow_and_update().known_execs(sandbox, container).into();
+        let specs = seen.borrow_and_update();
+        let execs = specs.known_execs(sandbox, container).into();
+        let configured = specs.configured_execs(sandbox, container).into();
         let (sandbox, container) = (sandbox.clone(), container.clone());
-        containers.insert(id.clone(), Resolved { sandbox, container, execs: execs.clone() });
-        execs
+        let resolved = Resolved { sandbox, container, execs, configured };
+        let selected = select(&resolved).clone();
+        containers.insert(id.clone(), resolved);
+        selected
     }
 }

@@ -47,12 +47,22 @@ impl NodeView {
     }
 
     /// Returns the types of the probes whose command and timeout an `ExecSync` has; `None` if it
-    /// belongs to no known probe.
+    /// belongs to no known probe. All names count, because an operator
+    /// requested the pause.
     pub(super) fn probes(&self, target: &Target) -> Option<Vec<ProbeType>> {
         let purposes = self.purposes(target);
         let types = ProbeType::ALL.into_iter().filter(|probe| purposes.contains(&(*probe).into()));
         let types: Vec<ProbeType> = types.collect();
         (!types.is_empty()).then_some(types)
+    }
+
+    /// Returns whether an `ExecSync` has the command and timeout of a probe of its container, from a
+    /// source that does more than name calls: a policy for all probes changes how they are executed,
+    /// which a source that was found must not decide.
+    pub(super) fn is_configured_probe(&self, target: &Target) -> bool {
+        let Some((sandbox, container)) = target.objects() else { return false };
+        let known = self.known_execs.configured(&self.specs, sandbox, container);
+        matching(&known, target).any(|known| known.purpose.is_probe())
     }
 
     /// Returns whether an `ExecSync` has the command and timeout of a probe of its container.
@@ -63,12 +73,16 @@ impl NodeView {
     /// Returns the purposes of the known probes and hooks whose command and timeout an `ExecSync`
     /// has.
     fn purposes(&self, target: &Target) -> Vec<ExecPurpose> {
-        let (Some(sandbox), Some(container)) = (&target.sandbox, &target.container) else {
-            return Vec::new();
-        };
-        let Some((command, timeout)) = target.exec() else { return Vec::new() };
+        let Some((sandbox, container)) = target.objects() else { return Vec::new() };
         let known = self.known_execs.get(&self.specs, sandbox, container);
-        let matches = |known: &&KnownExec| known.command == command && known.timeout_seconds == timeout;
-        known.iter().filter(matches).map(|known| known.purpose).collect()
+        matching(&known, target).map(|known| known.purpose).collect()
     }
+}
+
+/// Returns the probes and hooks whose command and timeout an `ExecSync` has.
+fn matching<'a>(known: &'a [KnownExec], target: &Target) -> impl Iterator<Item = &'a KnownExec> {
+    let exec = target.exec();
+    known.iter().filter(move |known| {
+        exec.is_some_and(|(command, timeout)| known.command == command && known.timeout_seconds == timeout)
+    })
 }

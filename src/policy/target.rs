@@ -147,6 +147,11 @@ impl Target {
         Some((self.names.command.as_deref()?, self.names.timeout_seconds))
     }
 
+    /// Returns the sandbox and the container, if both are known.
+    pub(super) fn objects(&self) -> Option<(&Arc<Sandbox>, &Arc<Container>)> {
+        self.sandbox.as_ref().zip(self.container.as_ref())
+    }
+
     /// Returns the id of the container, or of the sandbox, if the request names one.
     pub(super) fn object_id(&self) -> Option<&str> {
         self.names.object_id()

@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Response;
 
+use super::target::RequestNames;
 use super::*;
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation, framed_message, v1};
 use crate::events::EventRecorder;
 use crate::inventory::{Inventory, Source};
-use crate::manifest::{Manifests, ProbeType, Source as SpecSource, read_manifests};
+use crate::manifest::{ExecPurpose, Manifests, ProbeType, Source as SpecSource, read_manifests};
 use crate::probe::SpecResolver;
 use crate::relay::{CallIds, CallInfo, CallPolicy as _, MarkSet, Peer};
 use crate::tap::{Decoder, Observation, Tap, TapConfig, TapMetrics};
@@ -77,6 +78,27 @@ impl RuleFixture {
     /// Makes an `ExecSync`. Returns the names of the rules that hit it.
     fn exec(&self, id: u64, container: &str, command: &[&str], timeout: i64) -> Vec<String> {
         self.call(id, "ExecSync", &exec(container, command, timeout)).unwrap()
+    }
+}
+
+#[test]
+fn a_probe_that_is_only_named_is_found_by_rules_and_not_by_policies_for_all_probes() {
+    let fixture = RuleFixture::with(&[]);
+    let resolver = SpecResolver::default;
+    for (specs, is_configured) in
+        [(resolver().with_manifests(manifests()), true), (resolver().with_names_only(manifests()), false)]
+    {
+        let node = NodeView {
+            inventory: fixture.inventory.subscribe(),
+            specs: watch::channel(specs).1,
+            calls: fixture._tap.internal_calls(CallIds::starting_at(1)),
+            events: fixture.events.clone(),
+            known_execs: KnownExecs::default(),
+        };
+        let target = node.find_known(RequestNames::from(exec("3-main", &["alive"], 2)));
+        assert!(node.is_probe(&target, ExecPurpose::Liveness));
+        assert_eq!(node.probes(&target), Some(vec![ProbeType::Liveness]));
+        assert_eq!(node.is_configured_probe(&target), is_configured);
     }
 }
 

@@ -24,6 +24,7 @@ fn a_source_that_was_found_names_calls_and_its_probes_are_never_run() {
         let names =
             [("liveness", "x".to_owned(), 1, source.name()), ("preStop", "x".to_owned(), 0, source.name())];
         assert_eq!(summaries(&specs.known_execs(&sandbox, &container)), names);
+        assert_eq!(specs.configured_execs(&sandbox, &container), [], "policies do not act on it");
         assert_eq!(specs.source_of_pod(&sandbox), Some(source));
         let described = specs.describe_pod(&sandbox, [&container]);
         assert!(described.container("main").unwrap().probe(ProbeType::Liveness).is_some());
@@ -32,6 +33,19 @@ fn a_source_that_was_found_names_calls_and_its_probes_are_never_run() {
         let main = run.container("main").unwrap();
         assert_eq!((main.all_probes().count(), main.hooks.len()), (0, 0), "{source:?}");
     }
+}
+
+#[test]
+fn a_probe_that_the_pod_itself_specifies_is_not_hidden_by_a_source_that_was_found() {
+    let mut specs = SpecResolver::default();
+    specs.set_pods(Source::ReadOnlyPort, manifests(Source::ReadOnlyPort, "x"));
+    let applied = json!({
+        "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"containers": [{"name": "main", "livenessProbe": {"exec": {"command": ["x"]}}}]},
+    });
+    let (sandbox, container) = seen("web", &[], &[(LAST_APPLIED, &applied.to_string())], &[]);
+    let configured = specs.configured_execs(&sandbox, &container);
+    assert_eq!(summaries(&configured), [("liveness", "x".to_owned(), 1, Source::LastApplied.name())]);
 }
 
 #[test]
