@@ -373,6 +373,24 @@ fn a_pause_ends_after_a_confirmation() {
 }
 
 #[test]
+fn the_help_has_the_sources_of_names_and_the_line_to_add() {
+    let mut app = app(&PODS);
+    let line = "kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}";
+    app.status.as_mut().unwrap().probe_names = serde_json::from_value(json!({
+        "sources": [{
+            "source": "static-pods", "place": "/m", "description": "static pods in /m", "pods": 2, "problem": null,
+        }],
+        "unnamedContainers": 3, "remedy": format!("add `{line}` to /etc/probeshim/config.yaml"), "line": line,
+    }))
+    .unwrap();
+    assert!(shown_at(&app, ASCII, 120, 24).contains("no names in 3 containers: ? shows what helps"));
+    press(&mut app, "?");
+    let help = shown_at(&app, ASCII, 120, 24);
+    assert!(help.contains("from: static pods in /m (2 pods)"), "{help}");
+    assert!(help.contains(line), "{help}");
+}
+
+#[test]
 fn findings_lead_to_their_probe_and_help_lists_the_keys() {
     let mut app = app(&PODS);
     press(&mut app, "l");

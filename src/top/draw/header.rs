@@ -71,7 +71,7 @@ fn attention(app: &TopApp, screen: TopScreen) -> Line<'static> {
         }
         let unnamed = status.probe_names.unnamed_containers;
         if unnamed > 0 {
-            let text = format!("no names in {}: see `probeshim status`", counted(unnamed, "container"));
+            let text = format!("no names in {}: ? shows what helps", counted(unnamed, "container"));
             add(text, screen.style(Color::Yellow));
         }
         let missed = status.calls.dropped.saturating_add(app.missed);

@@ -1,8 +1,9 @@
 //! The keys.
 
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 
 use super::page::Page;
+use crate::admin::api::ProbeNames;
 use crate::overview::StripMark;
 use crate::top::column::SortColumn;
 use crate::top::filter::FILTER_KEYS;
@@ -19,8 +20,29 @@ const KEYS: [(&str, &str); 9] = [
     ("q Ctrl-C Ctrl-Z", "quit; quit; stop until `fg`"),
 ];
 
-/// Draws the keys, the words of the filter, and the marks of a strip.
-pub(super) fn help(page: &mut Page) {
+/// Draws the keys, the words of the filter, the marks of a strip, and the sources of the names of
+/// probes: first if names are missing.
+pub(super) fn help(page: &mut Page, names: Option<&ProbeNames>) {
+    let missing = names.and_then(ProbeNames::describe_missing);
+    if missing.is_some() {
+        draw_names(page, names);
+    }
+    draw_keys(page);
+    if missing.is_none() {
+        draw_names(page, names);
+    }
+}
+
+fn draw_names(page: &mut Page, names: Option<&ProbeNames>) {
+    let Some(sources) = names.and_then(ProbeNames::describe_sources) else { return };
+    page.heading("Names of probes");
+    page.text(&format!("from: {sources}"), Style::new());
+    if let Some(missing) = names.and_then(ProbeNames::describe_missing) {
+        page.text(&missing, page.screen.style(Color::Yellow));
+    }
+}
+
+fn draw_keys(page: &mut Page) {
     page.heading("Keys");
     for (keys, effect) in KEYS {
         page.text(&format!("{keys:<16}{effect}"), Style::new());

@@ -48,7 +48,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &TopApp, screen: TopScreen) {
             page.visible(first, rows.into())
         }
         TopView::Help => {
-            help::help(&mut page);
+            help::help(&mut page, app.status.as_ref().map(|status| &status.probe_names));
             page.visible(0, rows.into())
         }
     };
