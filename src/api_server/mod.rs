@@ -93,8 +93,8 @@ impl ApiServer {
         Self { url, credentials }.checked()
     }
 
-    /// Returns the reason why a kubeconfig does not suffice to read the pods of a node, in one line;
-    /// `None` if it suffices.
+    /// Returns the reason why a kubeconfig does not suffice to read the pods of a node, in one
+    /// line; `None` if it suffices.
     #[must_use]
     pub(crate) fn problem_of_node_kubeconfig(path: &Path) -> Option<String> {
         let problem = match Self::from_kubeconfig(path).map(|server| server.node_name()) {

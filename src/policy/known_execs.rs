@@ -29,7 +29,7 @@ struct Resolved {
     sandbox: Arc<Sandbox>,
     container: Arc<Container>,
     execs: Arc<[KnownExec]>,
-    /// Those without the ones of sources that only name calls.
+    /// Probes and hooks of the sources that do more than name calls.
     configured: Arc<[KnownExec]>,
 }
 

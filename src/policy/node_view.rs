@@ -56,9 +56,9 @@ impl NodeView {
         (!types.is_empty()).then_some(types)
     }
 
-    /// Returns whether an `ExecSync` has the command and timeout of a probe of its container, from a
-    /// source that does more than name calls: a policy for all probes changes how they are executed,
-    /// which a source that was found must not decide.
+    /// Returns whether an `ExecSync` has the command and timeout of a probe of its container, from
+    /// a source that does more than name calls: a policy for all probes changes how they are
+    /// executed, which a source that was found must not decide.
     pub(super) fn is_configured_probe(&self, target: &Target) -> bool {
         let Some((sandbox, container)) = target.objects() else { return false };
         let known = self.known_execs.configured(&self.specs, sandbox, container);

@@ -31,7 +31,7 @@ struct RuleFixture {
     policies: Policies,
     rules: FaultRules,
     /// The tap, whose queue takes the barrier of calls about unknown objects.
-    _tap: Tap,
+    tap: Tap,
     decoder: Decoder,
     inventory: watch::Sender<Arc<Inventory>>,
     events: Arc<EventRecorder>,
@@ -60,7 +60,7 @@ impl RuleFixture {
         let parsed = numbered
             .map(|(number, text)| FaultRule::parse(&format!("rule-{number}"), text, None, false).unwrap());
         policies.faults.add(parsed.collect(), RuleSource::Flag, "the test").unwrap();
-        Self { rules: policies.faults.clone(), policies, _tap: tap, decoder, inventory, events }
+        Self { rules: policies.faults.clone(), policies, tap, decoder, inventory, events }
     }
 
     /// Makes a call of the kubelet. Returns the names of the rules that hit it; `None` if it is not
@@ -91,7 +91,7 @@ fn a_probe_that_is_only_named_is_found_by_rules_and_not_by_policies_for_all_prob
         let node = NodeView {
             inventory: fixture.inventory.subscribe(),
             specs: watch::channel(specs).1,
-            calls: fixture._tap.internal_calls(CallIds::starting_at(1)),
+            calls: fixture.tap.internal_calls(CallIds::starting_at(1)),
             events: fixture.events.clone(),
             known_execs: KnownExecs::default(),
         };

@@ -143,8 +143,8 @@ impl NameSources {
         if let Some(KnownExec { purpose, source, .. }) = known_now {
             let (kind, source) = (if purpose.is_probe() { "probe" } else { "hook" }, source.name());
             return Some(format!(
-                "A {} {kind} of this container has this command and timeout (source: {source}). The source was read \
-                 after this call.",
+                "A {} {kind} of this container has this command and timeout (source: {source}), but was not known when \
+                 the call was recorded.",
                 purpose.name()
             ));
         }
@@ -301,8 +301,8 @@ mod tests {
         };
         assert_eq!(
             all.explain_unknown(Some(Source::ApiServer), Some(&later)).unwrap(),
-            "A startup probe of this container has this command and timeout (source: api-server). The source was read \
-             after this call."
+            "A startup probe of this container has this command and timeout (source: api-server), but was not known \
+             when the call was recorded."
         );
         assert_eq!(
             all.explain_unknown(None, None).unwrap(),
