@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::LintSubject;
 use super::lifetimes::{Lifetimes, lifetimes};
-use crate::execsync::{CallRecord, Evidence, ExecVerdict, ProbeMatch, cause_names};
+use crate::execsync::{CallRecord, Cause, Evidence, ExecVerdict, ProbeMatch, cause_names};
 use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
 
 /// Type of a probe that was learned from the times of its attempts.
@@ -127,6 +127,22 @@ impl<'a> Attempts<'a> {
         self.total.causes.get(cause).copied().unwrap_or_default()
     }
 
+    /// Returns the number of failures that are results of commands. A command that ended with its
+    /// container has an exit code, which says nothing about the probe.
+    pub(super) fn own_failures(&self) -> u32 {
+        self.total.failures.saturating_sub(self.ended_with_container())
+    }
+
+    /// Returns the number of failures of commands that ended with their container.
+    pub(super) fn ended_with_container(&self) -> u32 {
+        let is_it =
+            |call: &&&CallRecord| has_verdict(call, ExecVerdict::Failure) && has_ended_with_container(call);
+        let kept = u32::try_from(self.calls.iter().filter(is_it).count()).unwrap_or(u32::MAX);
+        // Not all calls are kept, and errors have the cause too.
+        let counted = self.with_cause(Cause::ContainerExited.name()).saturating_sub(self.total.errors);
+        kept.max(counted).min(self.total.failures)
+    }
+
     /// Returns the calls that are kept and have a cause, by its name.
     pub(super) fn calls_with_cause(&self, cause: &str) -> Vec<&'a CallRecord> {
         self.calls.iter().copied().filter(|record| cause_names(record).contains(&cause)).collect()
@@ -159,6 +175,11 @@ pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
 /// Returns whether a call is an ExecSync with this verdict.
 pub(super) fn has_verdict(record: &CallRecord, verdict: ExecVerdict) -> bool {
     ExecVerdict::from_record(record) == Some(verdict)
+}
+
+/// Returns whether the command of a call ended with its container.
+pub(super) fn has_ended_with_container(record: &CallRecord) -> bool {
+    cause_names(record).contains(&Cause::ContainerExited.name())
 }
 
 /// Returns the sum of durations, at most the longest duration.

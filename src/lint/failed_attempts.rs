@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{PeriodFacts, ProbeFacts, has_verdict, ids};
+use super::facts::{PeriodFacts, ProbeFacts, has_ended_with_container, has_verdict, ids};
 use crate::events::reason;
 use crate::execsync::{CallRecord, ExecVerdict};
 use crate::terminal::format::{counted, duration};
@@ -31,9 +31,10 @@ impl FailedAttempts {
     /// Returns how the attempts of a probe failed; `None` if none is counted.
     pub(super) fn new(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<Self> {
         let total = &probe.attempts.total;
-        let (failures, timeouts, all) = (total.failures, total.timeouts, total.attempts());
+        let (failures, timeouts, all) = (probe.attempts.own_failures(), total.timeouts, total.attempts());
         let with = |verdict| {
-            let is_it = move |call: &&CallRecord| has_verdict(call, verdict);
+            let is_it =
+                move |call: &&CallRecord| has_verdict(call, verdict) && !has_ended_with_container(call);
             probe.attempts.calls.iter().copied().filter(is_it).collect::<Vec<_>>()
         };
         let (failed, timed_out) = (with(ExecVerdict::Failure), with(ExecVerdict::TimedOut));

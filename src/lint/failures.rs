@@ -55,11 +55,12 @@ fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 /// Attempts failed, not only until the application was up.
 fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let total = &probe.attempts.total;
-    if !probe.has_kubelet_rules() || total.failures == 0 {
+    let own = probe.attempts.own_failures();
+    if !probe.has_kubelet_rules() || own == 0 {
         return None;
     }
-    let failed = total.failures.saturating_add(total.timeouts);
-    let later = total.failures_after_success;
+    let failed = own.saturating_add(total.timeouts);
+    let later = total.failures_after_success.saturating_sub(probe.attempts.ended_with_container());
     let never = total.successes == 0;
     // A startup probe is there to fail until the application is up.
     let is_startup = probe.series.probe == "startup";
@@ -185,6 +186,22 @@ mod tests {
                 "Correct what the output names."
             )
         );
+    }
+
+    #[test]
+    fn attempts_that_ended_with_their_container_are_no_failures() {
+        let ended = |facts: Fixture, count| {
+            facts.calls(count, 10, |call| {
+                call.exit(137);
+                call.analysis.container_exited = true;
+            })
+        };
+        let later = |row: &mut Minute| row.failures_after_success = 6;
+        assert_eq!(found(ended(readiness().attempts(9, 10), 6).row(later), FAILURES), None);
+        let mixed = failing(ended(readiness().attempts(9, 10), 3), 3).row(later);
+        let found = found(mixed, FAILURES).unwrap();
+        assert!(found.sentence.ends_with("3 of 15 attempts exited with 1: \"pool is empty\"."), "{found:?}");
+        assert_eq!((found.affected, found.calls.len()), (3, 3));
     }
 
     #[test]
