@@ -43,6 +43,8 @@ pub(super) struct ProbeFacts<'a> {
     pub(super) series: &'a ProbeSeries,
     /// Its attempts.
     pub(super) attempts: Attempts<'a>,
+    /// Their results by minutes, in no order.
+    pub(super) minutes: Vec<&'a Minute>,
 }
 
 /// Attempts of a probe, or of all probes of a container.
@@ -71,6 +73,7 @@ impl<'a> PeriodFacts<'a> {
             match probes.get_mut(place) {
                 Some(known) => {
                     known.attempts.total.merge(&history.total());
+                    known.minutes.extend(&history.minutes);
                     if known.series.failure_threshold.is_none() {
                         known.series = &history.series;
                     }
@@ -78,6 +81,7 @@ impl<'a> PeriodFacts<'a> {
                 None => probes.push(ProbeFacts {
                     series: &history.series,
                     attempts: Attempts::new(subject(&history.series), history.total()),
+                    minutes: history.minutes.iter().collect(),
                 }),
             }
         }
@@ -245,6 +249,7 @@ fn join_learned(probes: Vec<ProbeFacts<'_>>) -> Vec<ProbeFacts<'_>> {
         match (candidates.next(), candidates.next()) {
             (Some(probe), None) => {
                 probe.attempts.total.merge(&other.attempts.total);
+                probe.minutes.extend(other.minutes);
                 probe.attempts.calls.extend(other.attempts.calls);
                 probe.attempts.calls.sort_by_key(|record| (record.call.start, record.call.id));
             }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::facts::{PeriodFacts, ProbeFacts, has_ended_with_container, has_verdict, ids};
 use crate::events::reason;
 use crate::execsync::{CallRecord, ExecVerdict};
+use crate::history::timeline::ProbeSeries;
+use crate::tap::ExecCall;
 use crate::terminal::format::{counted, duration};
 
 /// Maximum number of characters of a line of the output that is quoted.
@@ -25,46 +27,58 @@ pub(super) struct FailedAttempts {
     pub(super) is_timeout: bool,
     /// Ids of some of the failed calls.
     pub(super) calls: Vec<u64>,
+    /// Whether some of the failures are because of the timeout.
+    has_timeouts: bool,
+    /// Whether the output is longer than its part that is kept.
+    is_output_cut: bool,
 }
 
 impl FailedAttempts {
     /// Returns how the attempts of a probe failed; `None` if none is counted.
     pub(super) fn new(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<Self> {
         let total = &probe.attempts.total;
-        let (failures, timeouts, all) = (probe.attempts.own_failures(), total.timeouts, total.attempts());
+        let (failures, timeouts) = (probe.attempts.own_failures(), total.timeouts);
         let with = |verdict| {
             let is_it =
                 move |call: &&CallRecord| has_verdict(call, verdict) && !has_ended_with_container(call);
             probe.attempts.calls.iter().copied().filter(is_it).collect::<Vec<_>>()
         };
         let (failed, timed_out) = (with(ExecVerdict::Failure), with(ExecVerdict::TimedOut));
-        let mut parts = Vec::new();
         let output = most_frequent_output(&failed).or_else(|| event_output(facts, probe, "failed"));
-        let attempts = |part: u32| format!("{part} of {}", counted(all, "attempt"));
-        if failures > 0 {
-            let quoted = output.as_ref().map(|output| format!(": {output:?}")).unwrap_or_default();
-            parts.push(format!("{} {}{quoted}", attempts(failures), how(&failed)));
-        }
-        if timeouts > 0 {
-            let because = probe.series.timeout.map(|timeout| format!(" of {}", duration(timeout)));
-            let because = because.unwrap_or_default();
-            let is_only = parts.is_empty();
-            let number = if is_only { attempts(timeouts) } else { timeouts.to_string() };
-            parts.insert(0, format!("{number} failed because of the timeout{because}"));
-            if !is_only {
-                parts.reverse();
-            }
-        }
+        let quoted = output.as_ref().map(|output| format!(": {output:?}")).unwrap_or_default();
+        let exited = how(&failed);
+        let timeout = probe.series.timeout.map(|timeout| format!(" of {}", duration(timeout)));
+        let late = format!("failed because of the timeout{}", timeout.unwrap_or_default());
+        let all = counted(total.attempts(), "attempt");
+        let text = match (failures, timeouts) {
+            (0, 0) => return None,
+            (_, 0) => format!("{failures} of {all} {exited}{quoted}"),
+            (0, _) => format!("{timeouts} of {all} {late}"),
+            _ => format!("of {all}, {timeouts} {late} and {failures} {exited}{quoted}"),
+        };
         let is_timeout = timeouts > failures;
         let calls = if is_timeout { ids(&timed_out) } else { ids(&failed) };
         let calls = if calls.is_empty() { total.failed_calls.clone() } else { calls };
-        let text = if let [failed, late] = &parts[..] {
-            // The quoted output ends the sentence.
-            format!("{late}, and {failed}")
+        let cut = failed.iter().filter(|call| call.call.exec.as_deref().is_some_and(ExecCall::is_output_cut));
+        let is_output_cut = 2 * cut.count() > failed.len();
+        Some(Self { text, output, is_timeout, calls, has_timeouts: timeouts > 0, is_output_cut })
+    }
+
+    /// Returns the remedy against the failures.
+    pub(super) fn remedy(&self, series: &ProbeSeries) -> String {
+        let faster = too_slow(series.timeout);
+        if self.is_timeout {
+            return faster;
+        }
+        let fix = if self.is_output_cut {
+            "Run the command in the container to see its whole output: only the beginning is kept"
         } else {
-            parts.pop()?
+            handler_remedy(&series.handler, self.output.as_deref())
         };
-        Some(Self { text, output, is_timeout, calls })
+        if self.has_timeouts {
+            return format!("{fix}; against the timeouts, {}", without_capital(&faster));
+        }
+        fix.to_owned()
     }
 }
 
@@ -123,6 +137,12 @@ fn shortened(line: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// Returns a sentence as the rest of another one.
+pub(super) fn without_capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Returns the remedy for a handler that takes longer than its timeout.
@@ -184,7 +204,43 @@ pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::Fixture;
     use super::*;
+
+    fn failed(facts: Fixture) -> (FailedAttempts, String) {
+        let period = facts.build();
+        let facts = PeriodFacts::new(&period);
+        let found = FailedAttempts::new(&facts, &facts.probes[0]).unwrap();
+        let remedy = found.remedy(facts.probes[0].series);
+        (found, remedy)
+    }
+
+    fn exits(facts: Fixture, bytes: usize) -> Fixture {
+        facts.calls(5, 20, move |call| {
+            call.exit(1);
+            call.exec.result.as_mut().unwrap().stdout_bytes = bytes;
+            call.exec.output = Some("no backend\n".into());
+        })
+    }
+
+    #[test]
+    fn timeouts_and_exits_are_one_sentence_with_both_remedies() {
+        let (both, remedy) = failed(exits(Fixture::new().attempts(12, 10).timeouts(3), 11));
+        assert_eq!(
+            (both.text.as_str(), remedy.as_str()),
+            (
+                "of 20 attempts, 3 failed because of the timeout of 5.00s and 5 exited with 1: \"no backend\"",
+                "Correct what the output names; against the timeouts, make the handler faster, or raise timeoutSeconds \
+                 (now 5)"
+            )
+        );
+    }
+
+    #[test]
+    fn an_output_that_is_cut_need_not_name_the_reason() {
+        let (_, remedy) = failed(exits(Fixture::new(), 200_000));
+        assert!(remedy.starts_with("Run the command in the container"), "{remedy}");
+    }
 
     #[test]
     fn an_output_is_shown_with_its_first_and_its_last_line() {

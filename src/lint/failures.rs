@@ -1,14 +1,16 @@
 //! Lints about probes that fail without a kill, and about readiness that flaps.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
 
 use super::facts::{MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, part};
-use super::failed_attempts::{FailedAttempts, handler_remedy, too_slow};
+use super::failed_attempts::FailedAttempts;
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
 use super::names::{FAILURES, FLAPPING};
-use crate::execsync::CallRecord;
-use crate::history::timeline::Prober;
+use crate::execsync::{CallRecord, Cause};
+use crate::history::timeline::{Minute, Prober};
 use crate::terminal::format::{counted, duration, size};
 
 /// Minimum number of losses of readiness.
@@ -61,36 +63,90 @@ fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFindi
     }
     let failed = own.saturating_add(total.timeouts);
     let later = total.failures_after_success.saturating_sub(probe.attempts.ended_with_container());
-    let never = total.successes == 0;
-    // A startup probe is there to fail until the application is up.
+    let course = course(probe, failed, later)?;
     let is_startup = probe.series.probe == "startup";
-    let least = if never && is_startup { MIN_ATTEMPTS } else { MIN_AFFECTED };
-    if failed < least || (!never && later < MIN_AFFECTED) {
-        return None;
-    }
-    let is_long = never && failed >= MIN_ATTEMPTS;
-    let how = FailedAttempts::new(facts, probe)?;
-    let consequence = match probe.series.probe.as_str() {
-        "readiness" if is_long => "The container has never been ready",
-        "startup" if is_long => "The startup probe has never succeeded, so the other probes have not begun",
-        _ if is_long => "The probe has never succeeded",
-        _ if never => "The probe has not succeeded yet",
-        _ => "The probe succeeds and fails by turns",
+    let (severity, consequence) = match course {
+        Course::NeverSucceeded if is_startup => (
+            Severity::Error,
+            "The startup probe has no success in this period, so the other probes have not begun".to_owned(),
+        ),
+        Course::NeverSucceeded => (
+            if failed >= MIN_ATTEMPTS { Severity::Error } else { Severity::Warning },
+            "The probe has no success in this period".to_owned(),
+        ),
+        Course::FailsSince(ref streak) => (
+            if is_startup { Severity::Warning } else { Severity::Error },
+            format!(
+                "The probe has failed {} in a row since {}",
+                counted(streak.failures, "time"),
+                clock(streak.since)
+            ),
+        ),
+        Course::ByTurns => (Severity::Warning, "The probe succeeds and fails by turns".to_owned()),
     };
-    let sentence = format!("{consequence}; {}.", how.text);
+    let how = FailedAttempts::new(facts, probe)?;
     Some(LintFinding {
         lint: FAILURES,
-        severity: if is_long { Severity::Error } else { Severity::Warning },
+        severity,
         subject: probe.attempts.subject.clone(),
-        sentence,
-        evidence: (!never)
+        sentence: format!("{consequence}; {}.", how.text),
+        evidence: matches!(course, Course::ByTurns)
             .then(|| format!("{} came after a success.", part(later, failed, "failures")))
             .into_iter()
             .collect(),
-        remedy: remedy(probe, &how),
+        remedy: format!("{}.", how.remedy(probe.series)),
         affected: failed,
         calls: how.calls,
     })
+}
+
+/// Results of a probe over a period.
+enum Course {
+    /// No attempt succeeded.
+    NeverSucceeded,
+    /// The attempts failed without a success until the end.
+    FailsSince(Streak),
+    /// Failures and successes followed each other.
+    ByTurns,
+}
+
+/// Failures after the last success of a probe.
+struct Streak {
+    /// Number of failures in the minutes after that of the last success.
+    failures: u32,
+    /// Beginning of the first of these minutes with a failure.
+    since: SystemTime,
+}
+
+/// Returns how a probe with failures behaved; `None` if too few failed, or only until the
+/// application was up.
+fn course(probe: &ProbeFacts<'_>, failed: u32, later: u32) -> Option<Course> {
+    if probe.attempts.total.successes == 0 {
+        // A startup probe is there to fail until the application is up.
+        let least = if probe.series.probe == "startup" { MIN_ATTEMPTS } else { MIN_AFFECTED };
+        return (failed >= least).then_some(Course::NeverSucceeded);
+    }
+    let streak = streak(probe).filter(|streak| streak.failures >= MIN_ATTEMPTS);
+    let by_turns = (failed >= MIN_AFFECTED && later >= MIN_AFFECTED).then_some(Course::ByTurns);
+    streak.map(Course::FailsSince).or(by_turns)
+}
+
+/// Returns the failures after the last success. Within its minute, the order is not known.
+fn streak(probe: &ProbeFacts<'_>) -> Option<Streak> {
+    let last = probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute).max()?;
+    let failed = |row: &Minute| {
+        let ended = row.causes.get(Cause::ContainerExited.name()).copied().unwrap_or_default();
+        row.failures.saturating_sub(ended).saturating_add(row.timeouts)
+    };
+    let later = || probe.minutes.iter().filter(|row| row.minute > last && failed(row) > 0);
+    let since = later().min_by_key(|row| row.minute)?.start();
+    Some(Streak { failures: later().map(|row| failed(row)).fold(0, u32::saturating_add), since })
+}
+
+/// Returns the time of the day.
+fn clock(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).map(|time| time.strftime("%H:%M UTC").to_string());
+    time.unwrap_or_else(|_| "an unknown time".to_owned())
 }
 
 /// The container changed between ready and not ready.
@@ -107,6 +163,9 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
         |probe: &&ProbeFacts<'_>| (probe.series.prober == Prober::Kubelet, probe.attempts.total.failed());
     let probe = facts.probes.iter().filter(is_it).max_by_key(rank);
     let how = probe.and_then(|probe| FailedAttempts::new(facts, probe));
+    if how.is_none() && probe.is_some_and(|probe| probe.attempts.ended_with_container() > 0) {
+        return None;
+    }
     let length = span(losses.iter().copied());
     let hours = length.max(Duration::from_secs(1)).as_secs_f64() / 3600.0;
     let rate = f64::from(count(losses) - 1) / hours;
@@ -120,7 +179,7 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
     let raise = threshold.map(|now| format!(" (now {now})")).unwrap_or_default();
     let fix = probe.zip(how.as_ref()).map_or_else(
         || "Find out why the readiness probe fails.".to_owned(),
-        |(probe, how)| remedy(probe, how),
+        |(probe, how)| format!("{}.", how.remedy(probe.series)),
     );
     Some(LintFinding {
         lint: FLAPPING,
@@ -134,19 +193,11 @@ fn flapping(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFindin
     })
 }
 
-fn remedy(probe: &ProbeFacts<'_>, how: &FailedAttempts) -> String {
-    if how.is_timeout {
-        return format!("{}.", too_slow(probe.series.timeout));
-    }
-    format!("{}.", handler_remedy(&probe.series.handler, how.output.as_deref()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Fixture, only};
     use super::*;
     use crate::events::reason;
-    use crate::history::timeline::Minute;
 
     fn found(facts: Fixture, lint: &str) -> Option<LintFinding> {
         only(super::lint, facts, lint)
@@ -212,10 +263,25 @@ mod tests {
         };
         assert_eq!(sentence(2), None);
         let text = |text: &str| format!("{text} attempts exited with 1: \"pool is empty\".");
-        let early = text("The probe has not succeeded yet; 3 of 3");
+        let early = text("The probe has no success in this period; 3 of 3");
         assert_eq!(sentence(3), Some((Severity::Warning, early)));
-        let late = text("The container has never been ready; 10 of 10");
+        let late = text("The probe has no success in this period; 10 of 10");
         assert_eq!(sentence(10), Some((Severity::Error, late)));
+    }
+
+    #[test]
+    fn a_probe_that_fails_without_a_break_until_the_end_is_an_error() {
+        // The fixture makes one attempt per second.
+        let found = found(failing(readiness().attempts(62, 10), 70), FAILURES).unwrap();
+        assert_eq!(
+            (found.severity, found.sentence.as_str()),
+            (
+                Severity::Error,
+                "The probe has failed 13 times in a row since 01:49 UTC; 70 of 132 attempts exited with 1: \"pool is \
+                 empty\"."
+            )
+        );
+        assert_eq!(found.evidence, [""; 0]);
     }
 
     #[test]
