@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::facts::{PeriodFacts, ProbeFacts};
-use super::failed_attempts::{FailedAttempts, handler_remedy};
+use super::failed_attempts::{FailedAttempts, without_capital};
 use super::finding::{LintFinding, LintSubject, Severity};
 use super::lifetimes::{Lifetimes, ProbeKill, span};
 use super::names::KILLS;
+use super::same_cause::limit_of;
 use crate::history::timeline::Prober;
 use crate::terminal::format::{counted, duration};
 
@@ -18,6 +19,10 @@ const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 
 /// Factor by which the time for the start exceeds the longest time that a container had.
 const STARTUP_FACTOR: u32 = 2;
+
+/// Maximum time for the start of an application. A probe that fails for longer does not fail because
+/// of the start.
+const MAX_START: Duration = Duration::from_secs(3600);
 
 /// Returns the findings about kills: one for each probe.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
@@ -31,7 +36,8 @@ fn killed(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Vec<LintFinding> {
         // Each of several probes with one command has kills of its own.
         Some(probe) => {
             let is_joint = probe.series.probe.contains(" or ");
-            (Some(probe.attempts.subject.clone()), kill.probe.clone().filter(|_| is_joint))
+            let series = (probe.attempts.subject.clone(), probe.series.handler.clone());
+            (Some(series), kill.probe.clone().filter(|_| is_joint))
         }
         None => (None, kill.probe.clone().or_else(|| kill.command.clone())),
     };
@@ -68,9 +74,12 @@ fn probe<'a>(
         probe.attempts.subject.clone().into_container() == container.subject
             && kill.probe.as_deref().map_or_else(is_command, is_named)
     };
-    let failed =
-        |probe: &&ProbeFacts<'_>| (probe.series.prober == Prober::Kubelet, probe.attempts.total.failed());
-    facts.probes.iter().filter(is_it).max_by_key(failed)
+    let rank = |probe: &&ProbeFacts<'_>| {
+        // The command of a probe may have changed in the period.
+        let is_command = kill.command.as_ref() == Some(&probe.series.handler);
+        (is_command, probe.series.prober == Prober::Kubelet, probe.attempts.total.failed())
+    };
+    facts.probes.iter().filter(is_it).max_by_key(rank)
 }
 
 /// Kills of a container because of one probe.
@@ -131,10 +140,14 @@ impl KillGroup<'_> {
     /// Returns whether each kill came before the first success of the probe, and nothing says that
     /// the application was up: its readiness probe, or a program that is missing.
     fn is_at_start(&self, failed: Option<&FailedAttempts>) -> bool {
-        let succeeded = self.probe.map(|probe| probe.attempts.total.successes);
-        let never = |kill: &&ProbeKill| match kill.has_succeeded {
-            Some(has_succeeded) => !has_succeeded,
-            None => succeeded == Some(0),
+        let never = |kill: &&ProbeKill| {
+            let is_start = kill.lifetime.is_none_or(|lifetime| lifetime <= MAX_START);
+            let never = match kill.has_succeeded {
+                Some(has_succeeded) => !has_succeeded,
+                // The start and the attempts after it may be before the period.
+                None => kill.lifetime.is_some() && self.successes() == Some(0),
+            };
+            is_start && never
         };
         let was_up = self.facts.probes.iter().any(|other| {
             let is_other = self.probe.is_none_or(|probe| !std::ptr::eq(probe, other));
@@ -148,7 +161,8 @@ impl KillGroup<'_> {
             .and_then(|failed| failed.output.as_deref())
             .is_some_and(|output| output.contains("statuscode: 4"));
         let cannot_start = self.probe.is_some_and(|probe| super::programs::cannot_start(probe));
-        self.kills.iter().all(never) && !was_up && !is_answered && !cannot_start
+        let is_limited = self.probe.is_some_and(|probe| limit_of(probe).is_some());
+        self.kills.iter().all(never) && !(was_up || is_answered || cannot_start || is_limited)
     }
 
     fn lifetimes(&self) -> Option<String> {
@@ -200,10 +214,7 @@ impl KillGroup<'_> {
         let period = period.as_secs();
         let budget = threshold.saturating_mul(period);
         let time = format!("{budget} s, at least twice the {} that it had", duration(had));
-        let otherwise = failed.zip(self.probe).map_or("Find out why the probe fails", |(failed, probe)| {
-            handler_remedy(&probe.series.handler, failed.output.as_deref())
-        });
-        let otherwise = format!("if it was up already, {}{}", otherwise[..1].to_lowercase(), &otherwise[1..]);
+        let otherwise = format!("if it was up already, {}", without_capital(&self.cause_remedy(failed)));
         if self.first.probe.as_deref() == Some("startup") {
             return format!(
                 "If the application needs longer to start, raise the failureThreshold of the startupProbe to \
@@ -221,14 +232,12 @@ impl KillGroup<'_> {
         let series = self.probe.map(|probe| probe.series).filter(|series| !series.probe.contains(" or "));
         let threshold = series.and_then(|series| series.failure_threshold);
         let slow = failed.is_some_and(|failed| failed.is_timeout);
-        let cause = match failed.zip(self.probe) {
-            _ if slow => {
-                "See with `probeshim explain` where the time of a call went, and make the handler faster"
-            }
-            Some((failed, probe)) => handler_remedy(&probe.series.handler, failed.output.as_deref()),
-            None => "Find out why the probe fails",
-        };
-        let repeated = if self.kills.len() > 1 && !slow {
+        let cause = self.cause_remedy(failed);
+        let look = if slow { "See with `probeshim explain` where the time of a call went; " } else { "" };
+        let cause = if slow { without_capital(&cause) } else { cause };
+        let has_failed_again =
+            |kill: &&ProbeKill| kill.has_succeeded == Some(false) || self.successes() == Some(0);
+        let repeated = if self.kills.len() > 1 && !slow && self.kills.iter().skip(1).all(has_failed_again) {
             "; the probe failed again after each restart, so a restart does not help"
         } else {
             ""
@@ -237,7 +246,18 @@ impl KillGroup<'_> {
             Some(1) => "; with failureThreshold 1 (now), a single failed attempt kills: 3 is the default",
             _ => "",
         };
-        format!("{cause}{repeated}{single}.")
+        format!("{look}{cause}{repeated}{single}.")
+    }
+
+    /// Returns the remedy against the failures of the probe.
+    fn cause_remedy(&self, failed: Option<&FailedAttempts>) -> String {
+        let known = failed.zip(self.probe).map(|(failed, probe)| failed.remedy(probe.series));
+        known.unwrap_or_else(|| "Find out why the probe fails".to_owned())
+    }
+
+    /// Returns the number of successes of the probe, if it was observed.
+    fn successes(&self) -> Option<u32> {
+        self.probe.map(|probe| probe.attempts.total.successes)
     }
 }
 
@@ -288,9 +308,60 @@ mod tests {
                 "The probe is check, with periodSeconds 10, timeoutSeconds 5."
             ]
         );
-        let expected = "Correct what the output names; the probe failed again after each restart, so a restart does not \
-                        help.";
-        assert_eq!((found.remedy.as_str(), found.calls.len()), (expected, 10));
+        assert_eq!((found.remedy.as_str(), found.calls.len()), ("Correct what the output names.", 10));
+    }
+
+    #[test]
+    fn a_restart_does_not_help_if_the_probe_never_succeeded_after_one() {
+        let ready = Fixture::new().probe("readiness", |probe| probe.handler = "ready".to_owned());
+        let failing = ready.attempts(9, 10).probe("liveness", |_| {}).calls(6, 20, |call| call.exit(1));
+        let period = killed(failing, 2, ", 30.0s after its start, no success before").build();
+        let found = super::lint(&PeriodFacts::new(&period));
+        assert!(
+            found[0]
+                .remedy
+                .ends_with("; the probe failed again after each restart, so a restart does not help.")
+        );
+    }
+
+    #[test]
+    fn an_application_that_is_slow_at_its_start_and_in_its_probe_has_both_remedies() {
+        let never = killed(Fixture::new().timeouts(6), 2, ", 30.0s after its start, no success before");
+        let found = crate::lint::lint(&never.build());
+        let [start, slow] =
+            ["add a startupProbe", "if it was up already, make the handler faster, or raise timeoutSeconds"];
+        assert!(found[0].remedy.contains(start) && found[0].remedy.contains(slow), "{found:#?}");
+        assert!(found.iter().all(|found| found.lint != "timeout"), "{found:#?}");
+    }
+
+    #[test]
+    fn a_container_that_ran_for_hours_was_not_killed_at_its_start() {
+        let never = killed(
+            Fixture::new().calls(6, 20, |call| call.exit(1)),
+            1,
+            ", 18000.0s after its start, no success before",
+        );
+        assert!(!found(never, KILLS).unwrap().remedy.contains("startupProbe"));
+    }
+
+    #[test]
+    fn a_probe_whose_command_was_changed_has_kills_for_each_command() {
+        let first = Fixture::new().command(&["cat", "/tmp/one"]).calls(3, 20, |call| call.exit(1));
+        let facts = first.command(&["cat", "/tmp/two"]).calls(4, 20, |call| call.exit(2));
+        let kill = |facts: Fixture, second, command: &str| {
+            let message =
+                "Container main failed liveness probe, and the kubelet stopped it (3 failures in a row)";
+            facts.event_at(second, reason::KILLING, &format!("{message}: {command}"))
+        };
+        let facts = kill(kill(kill(facts, 10, "cat /tmp/one"), 20, "cat /tmp/two"), 30, "cat /tmp/two");
+        let period = facts.build();
+        let sentences: Vec<String> =
+            super::lint(&PeriodFacts::new(&period)).into_iter().map(|found| found.sentence).collect();
+        let expected = [
+            "The liveness probe killed the container once; 3 of 3 attempts exited with 1.",
+            "The liveness probe killed the container 2 times in 10.0s; 4 of 4 attempts exited with 2.",
+        ];
+        assert_eq!(sentences, expected);
     }
 
     #[test]

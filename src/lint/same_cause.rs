@@ -1,5 +1,5 @@
-//! One finding for each cause: a finding about a kill has the place of those about the failures
-//! that led to it.
+//! One finding for each cause: a finding about a consequence, such as a kill, has the place of those
+//! about the failures that led to it.
 
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
@@ -9,7 +9,7 @@ use super::restarts::is_about_memory;
 use crate::execsync::Cause;
 
 /// Names of the lints about consequences of failures, the worst first.
-const CONSEQUENCES: [&str; 2] = [KILLS, FLAPPING];
+const CONSEQUENCES: [&str; 3] = [KILLS, FLAPPING, FAILURES];
 
 /// Names of the lints about commands that cannot be started.
 const NOT_STARTED: [&str; 2] = ["missing-program", "not-executable"];
@@ -20,71 +20,122 @@ const TIMEOUT: &str = "timeout";
 /// Name of the lint about memory.
 const OUT_OF_MEMORY: &str = "out-of-memory";
 
-/// Removes each finding whose cause another one has too. A finding about a consequence takes over
-/// the evidence and the remedy of the one about its cause.
+/// Name of the lint about numbers of processes.
+const PIDS_LIMIT: &str = "pids-limit";
+
+/// Removes each finding whose cause another one has too.
 pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
+    remove_failures_with_a_known_cause(facts, findings);
+    take_over_causes_of_probes(facts, findings);
+    take_over_limits(facts, findings);
+    remove_second_finding_about_memory(facts, findings);
+}
+
+/// Returns the name of the lint about the limit of the container because of which most failed
+/// attempts of a probe failed.
+pub(super) fn limit_of(probe: &ProbeFacts<'_>) -> Option<&'static str> {
+    let total = &probe.attempts.total;
+    let failed = total.failures.saturating_add(total.timeouts);
+    let limits = [(Cause::OutOfMemory, OUT_OF_MEMORY), (Cause::PidsLimit, PIDS_LIMIT)];
+    let is_it = |(cause, _): &(Cause, _)| probe.attempts.with_cause(cause.name()) > failed / 2;
+    limits.into_iter().find(is_it).map(|(_, lint)| lint)
+}
+
+/// Removes findings about failures whose cause, or worse consequence, has a finding of its own.
+fn remove_failures_with_a_known_cause(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
+    let others: Vec<LintSubject> = findings
+        .iter()
+        .filter(|finding| [KILLS, FLAPPING].contains(&finding.lint) || NOT_STARTED.contains(&finding.lint))
+        .map(|finding| finding.subject.clone())
+        .collect();
+    findings.retain(|finding| {
+        let is_limited = || probes(facts, &finding.subject).any(|probe| limit_of(probe).is_some());
+        finding.lint != FAILURES || !(others.contains(&finding.subject) || is_limited())
+    });
+}
+
+/// Lets findings about consequences take over the evidence of those about timeouts, and the evidence
+/// and the remedy of those about commands that cannot be started.
+fn take_over_causes_of_probes(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     let mut merged: Vec<LintFinding> = Vec::new();
     for lint in CONSEQUENCES {
-        let is_it = |finding: &mut LintFinding| finding.lint == lint;
-        for mut consequence in findings.extract_if(.., is_it).collect::<Vec<_>>() {
+        for mut consequence in findings.extract_if(.., |finding| finding.lint == lint).collect::<Vec<_>>() {
             let is_worse =
                 |other: &LintFinding| other.lint != consequence.lint && other.subject == consequence.subject;
             if merged.iter().any(is_worse) {
                 continue;
             }
-            let probe = facts.probes.iter().find(|probe| probe.attempts.subject == consequence.subject);
+            let cannot_start = probes(facts, &consequence.subject).any(cannot_start);
             let is_cause = |finding: &mut LintFinding| {
-                finding.subject == consequence.subject
-                    && probe.is_some_and(|probe| causes(probe).contains(&finding.lint))
+                let is_cause =
+                    finding.lint == TIMEOUT || (cannot_start && NOT_STARTED.contains(&finding.lint));
+                is_cause && finding.subject == consequence.subject
             };
             for cause in findings.extract_if(.., is_cause).collect::<Vec<_>>() {
                 consequence.evidence.extend(cause.evidence);
-                consequence.remedy = cause.remedy;
+                consequence.severity = consequence.severity.max(cause.severity);
+                // A consequence has a remedy against timeouts itself.
+                if cause.lint != TIMEOUT {
+                    consequence.remedy = cause.remedy;
+                }
             }
             merged.push(consequence);
         }
     }
-    let with = |is_it: &dyn Fn(&LintFinding) -> bool| -> Vec<LintSubject> {
-        let found = findings.iter().chain(&merged).filter(|finding| is_it(finding));
-        found.map(|finding| finding.subject.clone()).collect()
-    };
-    let explained =
-        with(&|finding| CONSEQUENCES.contains(&finding.lint) || NOT_STARTED.contains(&finding.lint));
+    findings.append(&mut merged);
+}
+
+/// Lets findings about kills and lost readiness take over those about a limit of the container,
+/// because of which most attempts of the probe failed.
+fn take_over_limits(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
+    let mut taken: Vec<(&str, LintSubject)> = Vec::new();
+    let causes: Vec<LintFinding> = findings
+        .iter()
+        .filter(|finding| [OUT_OF_MEMORY, PIDS_LIMIT].contains(&finding.lint))
+        .cloned()
+        .collect();
+    for consequence in findings.iter_mut().filter(|finding| [KILLS, FLAPPING].contains(&finding.lint)) {
+        let Some(limit) = probes(facts, &consequence.subject).find_map(limit_of) else { continue };
+        let container = consequence.subject.clone().into_container();
+        let is_it = |cause: &&LintFinding| cause.lint == limit && cause.subject == container;
+        if let Some(cause) = causes.iter().find(is_it) {
+            consequence.evidence.push(cause.sentence.clone());
+            consequence.evidence.extend(cause.evidence.clone());
+            consequence.remedy.clone_from(&cause.remedy);
+            taken.push((limit, container));
+        }
+    }
+    findings.retain(|finding| {
+        !taken.iter().any(|(lint, subject)| finding.lint == *lint && finding.subject == *subject)
+    });
+}
+
+/// Removes one of two findings about the memory of a container: the memory was that of commands, if
+/// more of them were killed than the container ended.
+fn remove_second_finding_about_memory(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     let in_attempts = |finding: &LintFinding| {
         let container = facts.containers.iter().find(|container| container.subject == finding.subject);
         container.map_or(0, |container| container.with_cause(Cause::OutOfMemory.name()))
     };
-    // The memory was that of commands, if more of them were killed than the container ended.
     let is_own_end =
         |finding: &LintFinding| is_about_memory(finding) && finding.affected >= in_attempts(finding);
-    let without_memory = with(&is_own_end);
+    let own_ends: Vec<LintSubject> = findings
+        .iter()
+        .filter(|finding| is_own_end(finding))
+        .map(|finding| finding.subject.clone())
+        .collect();
     findings.retain(|finding| match finding.lint {
-        FAILURES => !explained.contains(&finding.subject) && !is_for_lack_of_memory(facts, &finding.subject),
-        OUT_OF_MEMORY => !without_memory.contains(&finding.subject),
+        OUT_OF_MEMORY => !own_ends.contains(&finding.subject),
         _ => !is_about_memory(finding) || is_own_end(finding),
     });
-    findings.append(&mut merged);
 }
 
-/// Returns whether most failed attempts of a probe were killed for lack of memory.
-fn is_for_lack_of_memory(facts: &PeriodFacts<'_>, subject: &LintSubject) -> bool {
-    let probe = facts.probes.iter().find(|probe| probe.attempts.subject == *subject);
-    probe.is_some_and(|probe| {
-        let killed = probe.attempts.with_cause(Cause::OutOfMemory.name());
-        killed > probe.attempts.total.failures / 2
-    })
-}
-
-/// Returns the lints about the cause of most failures of a probe.
-fn causes(probe: &ProbeFacts<'_>) -> &'static [&'static str] {
-    let total = &probe.attempts.total;
-    if cannot_start(probe) {
-        &NOT_STARTED
-    } else if total.timeouts > total.failures {
-        &[TIMEOUT]
-    } else {
-        &[]
-    }
+/// Returns the probes that a finding is about. A probe whose command was changed is there twice.
+fn probes<'a>(
+    facts: &'a PeriodFacts<'a>,
+    subject: &'a LintSubject,
+) -> impl Iterator<Item = &'a ProbeFacts<'a>> + 'a {
+    facts.probes.iter().filter(move |probe| probe.attempts.subject == *subject)
 }
 
 #[cfg(test)]
@@ -116,6 +167,24 @@ mod tests {
         );
         assert!(found[0].remedy.ends_with("raise timeoutSeconds (now 5)."), "{found:#?}");
         assert!(found.iter().all(|found| found.lint != "timeout"), "{found:#?}");
+    }
+
+    #[test]
+    fn failures_and_timeouts_of_one_probe_are_one_finding() {
+        let failed = Fixture::new().attempts(20, 10).timeouts(6).calls(5, 10, |call| call.exit(1));
+        assert_eq!(names(failed.row(|row| row.failures_after_success = 11)), ["failures"]);
+    }
+
+    #[test]
+    fn a_kill_because_of_a_limit_has_the_remedy_against_the_limit() {
+        let facts = Fixture::new().calls(6, 10, |call| {
+            call.exit(137);
+            call.evidence().oom_kills = Some(1);
+        });
+        let message = KILLED.replace(')', ", no success before)");
+        let found = crate::lint::lint(&facts.event(reason::KILLING, &message).build());
+        assert_eq!(found.iter().map(|found| found.lint).collect::<Vec<_>>(), ["kills"], "{found:#?}");
+        assert!(found[0].remedy.starts_with("Raise the memory limit of the container"), "{found:#?}");
     }
 
     #[test]
