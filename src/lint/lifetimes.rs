@@ -231,6 +231,9 @@ impl ProbeKill {
             let (lifetime, has_succeeded) = (lifetime.or(since_start), Some(has_succeeded));
             return Some(Self { time, probe, command, lifetime, has_succeeded, is_made });
         }
+        if ObservedKill::is_without_failure(message) {
+            return None;
+        }
         let is_it = |probe: &&str| message.contains(&format!("{probe} probe"));
         let probe = ["liveness", "startup"].into_iter().find(is_it)?.to_owned();
         let (probe, lifetime) = (Some(probe), since_start);

@@ -84,7 +84,11 @@ fn other_stops(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFin
     let is_exec = facts.probes.iter().any(|probe| {
         probe.is_probe() && probe.attempts.subject.clone().into_container() == container.subject
     });
-    let seen = if is_exec { "its exec probes had not failed" } else { "it has no exec probe" };
+    let seen = if is_exec {
+        "no exec liveness or startup probe had failed often enough"
+    } else {
+        "it has no exec probe"
+    };
     let in_time = duration(span(stops.iter().copied()));
     Some(LintFinding {
         lint: KUBELET_STOPS,

@@ -124,9 +124,12 @@ impl LifecycleEvent {
     /// Returns whether a kill was because of the probe of a series, which may have no known type.
     pub(super) fn is_because_of_series(&self, series: &ProbeSeries) -> bool {
         let kill = ObservedKill::of_message(&self.message);
-        let is_command =
-            |kill: &ObservedKill| kill.probe.is_none() && kill.command.as_ref() == Some(&series.handler);
-        self.is_because_of(&series.probe) || kill.as_ref().is_some_and(is_command)
+        match kill.map(|kill| (kill.probe, kill.command)) {
+            Some((None, command)) => command.as_ref() == Some(&series.handler),
+            // The command of a probe may have changed.
+            Some((Some(_), Some(command))) => command == series.handler && self.is_because_of(&series.probe),
+            _ => self.is_because_of(&series.probe),
+        }
     }
 }
 

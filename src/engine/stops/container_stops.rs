@@ -203,14 +203,13 @@ impl ContainerStops {
     }
 
     fn kill(&self, name: &str, probe: &ProbeRun, at: SystemTime) -> ObservedKill {
-        let types = probe.types();
         ObservedKill {
             container: name.to_owned(),
-            probe: types.clone(),
-            failures: probe.failures,
+            probe: probe.types(),
+            failures: probe.failures_in_a_row(),
             lifetime: self.started.and_then(|started| at.duration_since(started).ok()),
             has_succeeded: probe.has_succeeded != Some(false),
-            command: types.is_none().then(|| probe.command()),
+            command: Some(probe.command()),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::inventory::{Change, Container, Inventory, Source};
 use crate::kill::message;
 use crate::manifest::ExecPurpose;
 use crate::tap::{Call, ExecRequest};
+use crate::terminal::format::counted;
 
 /// Maximum number of containers. No node has as many.
 const MAX_CONTAINERS: usize = 20_000;
@@ -111,12 +112,13 @@ impl StopObserver {
         let change = self.stops_mut(id)?.add(record, exec, thresholds)?;
         let name = container.name.as_deref().unwrap_or(id);
         let event = match change {
-            ReadinessChange::NotReady(failures) => Event::warning(
-                reason::CONTAINER_NOT_READY,
-                format!(
-                    "Container {name} is no longer ready, because its readiness probe failed {failures} times in a row"
-                ),
-            ),
+            ReadinessChange::NotReady(failures) => {
+                let times = failures.map(|failures| format!(" {} in a row", counted(failures, "time")));
+                let times = times.unwrap_or_default();
+                let because = format!("because its readiness probe failed{times}");
+                let message = format!("Container {name} is no longer ready, {because}");
+                Event::warning(reason::CONTAINER_NOT_READY, message)
+            }
             ReadinessChange::Ready => {
                 Event::normal(reason::CONTAINER_READY, format!("Container {name} is ready again"))
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::execsync::{CallRecord, ExecVerdict, ProbeMatch};
+use crate::execsync::{CallRecord, Cause, ExecVerdict, ProbeMatch, cause_names};
 use crate::manifest::ExecPurpose;
 use crate::tap::ExecCall;
 use crate::terminal::format;
@@ -26,8 +26,8 @@ pub(super) struct ProbeRun {
     purposes: Vec<ExecPurpose>,
     /// Failure thresholds of these probes, as far as they are known.
     thresholds: Vec<(ExecPurpose, u32)>,
-    /// Number of failures since the last success.
-    pub(super) failures: u32,
+    /// Number of failures since the last success, of all probes with this command.
+    failures: u32,
     /// Whether an attempt has succeeded; `None` if earlier attempts were not observed.
     pub(super) has_succeeded: Option<bool>,
     /// End of the last failure.
@@ -39,8 +39,8 @@ pub(super) struct ProbeRun {
 /// A change of the readiness of a container that had been ready before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadinessChange {
-    /// The readiness probe has failed this number of times in a row.
-    NotReady(u32),
+    /// The readiness probe has failed this number of times in a row, if it is known.
+    NotReady(Option<u32>),
     /// The readiness probe has succeeded again.
     Ready,
 }
@@ -79,6 +79,10 @@ impl ProbeRun {
             self.thresholds = thresholds.to_vec();
         }
         let decides_readiness = self.purposes.contains(&ExecPurpose::Readiness);
+        // The command ended with its container, which a kubelet does not probe again.
+        if cause_names(record).contains(&Cause::ContainerExited.name()) {
+            return None;
+        }
         match ExecVerdict::from_record(record)? {
             ExecVerdict::Success => {
                 let is_change = self.has_succeeded == Some(true) && !self.is_ready;
@@ -92,7 +96,8 @@ impl ProbeRun {
                 let threshold = self.threshold(ExecPurpose::Readiness).unwrap_or(DEFAULT_FAILURE_THRESHOLD);
                 let is_change = self.is_ready && self.failures >= threshold;
                 self.is_ready &= !is_change;
-                (is_change && decides_readiness).then_some(ReadinessChange::NotReady(self.failures))
+                (is_change && decides_readiness)
+                    .then_some(ReadinessChange::NotReady(self.failures_in_a_row()))
             }
             ExecVerdict::Error | ExecVerdict::Unknown => None,
         }
@@ -120,6 +125,14 @@ impl ProbeRun {
     pub(super) fn types(&self) -> Option<String> {
         let names: Vec<&str> = self.killing().into_iter().map(ExecPurpose::name).collect();
         (!names.is_empty()).then(|| names.join(" or "))
+    }
+
+    /// Returns the number of failures since the last success; `None` if several probes with this
+    /// command run at this time.
+    pub(super) fn failures_in_a_row(&self) -> Option<u32> {
+        let is_startup = self.purposes.contains(&ExecPurpose::Startup) && self.has_succeeded == Some(false);
+        let others = self.purposes.iter().filter(|purpose| **purpose != ExecPurpose::Startup);
+        (is_startup || others.count() < 2).then_some(self.failures)
     }
 
     /// Returns the command as text.

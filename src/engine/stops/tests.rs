@@ -158,7 +158,7 @@ fn a_stop_after_the_last_failure_of_a_liveness_probe_is_a_kill() {
     node.attempt(11, LIVENESS, "check", 1, Some(2));
     node.attempt(21, LIVENESS, "check", 1, Some(2));
     node.stop(21, true);
-    assert_eq!(node.events(21), killed("liveness", "2 failures in a row, 21.0s after its start)"));
+    assert_eq!(node.events(21), killed("liveness", "2 failures in a row, 21.0s after its start): check"));
     node.stop(22, true);
     assert_eq!(node.events(30), [], "a repeated stop has no event");
 }
@@ -184,7 +184,7 @@ fn a_startup_probe_with_the_command_of_the_liveness_probe_is_the_one_that_never_
     node.observe(6, container(1, ContainerState::ContainerRunning));
     assert_eq!(
         node.events(7),
-        killed("startup", "1 failure in a row, 5.0s after its start, no success before)")
+        killed("startup", "1 failure in a row, 5.0s after its start, no success before): check")
     );
 }
 
@@ -197,7 +197,7 @@ fn a_liveness_probe_with_the_command_of_the_startup_probe_kills_after_the_first_
         node.attempt(second, both, "check", exit_code, Some(30));
     }
     node.stop(8, true);
-    assert_eq!(node.events(8), killed("liveness", "2 failures in a row, 8.0s after its start)"));
+    assert_eq!(node.events(8), killed("liveness", "2 failures in a row, 8.0s after its start): check"));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_container_that_ran_before_probeshim_may_have_had_a_success() {
     node.attempt(8, both, "check", 1, Some(30));
     node.stop(8, true);
     node.observe(9, container(1, ContainerState::ContainerRunning));
-    let details = "2 failures in a row, 8.0s after its start)";
+    let details = "2 failures in a row, 8.0s after its start): check";
     assert_eq!(node.events(9), killed("startup or liveness", details));
 }
 
@@ -248,6 +248,21 @@ fn a_stop_without_a_failure_in_a_pod_that_continues_has_no_exec_probe_as_its_rea
     node.observe(7, container(1, ContainerState::ContainerRunning));
     let message = crate::kill::ObservedKill::without_failure("main");
     assert_eq!(node.events(8), [(reason::KILLING, message)]);
+}
+
+#[test]
+fn attempts_of_two_probes_with_one_command_are_not_counted_together() {
+    let both = &[ExecPurpose::Liveness, ExecPurpose::Readiness];
+    let mut node = ObservedNode::new();
+    node.attempt(1, both, "check", 0, Some(2));
+    for second in [11, 12, 21] {
+        node.attempt(second, both, "check", 1, Some(2));
+    }
+    node.stop(21, true);
+    let events = node.events(21);
+    let kill = killed("liveness", "21.0s after its start): check");
+    assert_eq!(events.last(), kill.last(), "{events:?}");
+    assert!(events.iter().all(|(_, message)| !message.contains("in a row")), "{events:?}");
 }
 
 #[test]
