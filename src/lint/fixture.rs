@@ -28,6 +28,8 @@ pub(super) struct Fixture {
     series: Vec<ProbeSeries>,
     rows: Vec<(ProbeSeries, Minute)>,
     last_id: u64,
+    /// Unique id of the pod in events.
+    pod_uid: Option<String>,
 }
 
 /// A call before it is recorded.
@@ -83,7 +85,7 @@ impl Fixture {
     pub(super) fn new() -> Self {
         let from = UNIX_EPOCH + Duration::from_secs(START);
         let builder = PeriodBuilder::new(from, from + PERIOD, 1);
-        Self { builder, series: Vec::new(), rows: Vec::new(), last_id: 0 }
+        Self { builder, series: Vec::new(), rows: Vec::new(), last_id: 0, pod_uid: None }
     }
 
     /// Adds a probe of a kubelet of this type, with changes.
@@ -150,6 +152,12 @@ impl Fixture {
         self.add_event(container, 0, reason, message)
     }
 
+    /// Sets the unique id of the pod for the events that are added afterwards.
+    pub(super) fn of_pod(mut self, uid: &str) -> Self {
+        self.pod_uid = Some(uid.to_owned());
+        self
+    }
+
     fn add_event(mut self, container: &str, seconds: u64, reason: &str, message: &str) -> Self {
         let text = |text: &str| Some(text.to_owned());
         self.builder.add_event(Event {
@@ -162,6 +170,7 @@ impl Fixture {
             message: message.to_owned(),
             count: 1,
             first_time: None,
+            pod_uid: self.pod_uid.clone(),
         });
         self
     }

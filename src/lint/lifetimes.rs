@@ -88,6 +88,8 @@ struct Running {
     is_out_of_memory: bool,
     /// Whether the start failed.
     has_failed: bool,
+    /// Unique id of the pod, if it is known.
+    pod_uid: Option<String>,
 }
 
 /// Returns the starts, kills and exits of each container. `events` are in order of time.
@@ -127,6 +129,19 @@ impl Lifetimes {
 
     fn add(&mut self, event: &Event, time: SystemTime, running: &mut Running) {
         let message = event.message.as_str();
+        if let Some(uid) = event.pod_uid.as_ref().filter(|uid| running.pod_uid.as_ref() != Some(*uid)) {
+            let is_start = matches!(
+                event.reason.as_str(),
+                reason::STARTED | reason::CONTAINER_CREATED | reason::CONTAINER_STARTED
+            );
+            match running.pod_uid {
+                // An event about the pod before, which ends.
+                Some(_) if !is_start => return,
+                Some(_) => self.forget_restarts(running),
+                None => {}
+            }
+            running.pod_uid = Some(uid.clone());
+        }
         match event.reason.as_str() {
             reason::STARTED | reason::CONTAINER_STARTED => self.start(time, running),
             reason::KILLING | reason::KILL_PREDICTED | reason::KILL_UNPREDICTED => {
@@ -173,6 +188,15 @@ impl Lifetimes {
         }
     }
 
+    /// Removes what another pod of the name had before: its restarts say nothing about this one.
+    fn forget_restarts(&mut self, running: &mut Running) {
+        self.exits.clear();
+        self.starts.clear();
+        self.failed_starts.clear();
+        self.start_error = None;
+        *running = Running::default();
+    }
+
     fn start(&mut self, time: SystemTime, running: &mut Running) {
         let before = running.started.and_then(|started| time.duration_since(started).ok());
         if !running.is_stopped
@@ -185,7 +209,8 @@ impl Lifetimes {
             last.back_off = time.duration_since(last.time).ok();
         }
         self.starts.push(time);
-        *running = Running { started: Some(time), ..Running::default() };
+        let pod_uid = running.pod_uid.take();
+        *running = Running { started: Some(time), pod_uid, ..Running::default() };
     }
 
     /// Adds a start that failed. Both the runtime's answer and the exit report it.
@@ -195,7 +220,8 @@ impl Lifetimes {
         if !(running.has_failed && is_same) {
             self.failed_starts.push(time);
         }
-        *running = Running { has_failed: true, ..Running::default() };
+        let pod_uid = running.pod_uid.take();
+        *running = Running { has_failed: true, pod_uid, ..Running::default() };
     }
 
     fn exit(&mut self, message: &str, time: SystemTime, running: &mut Running) {

@@ -8,10 +8,11 @@ use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, OwnExit, span};
 use super::names::{KUBELET_STOPS, RESTARTS};
+use crate::cri::signal_name;
 use crate::terminal::format::{counted, duration};
 
-/// Reason of exits for lack of memory.
-const MEMORY: &str = "because its memory was used up";
+/// Exit code of a process that received SIGKILL.
+const KILLED: i32 = 137;
 
 /// Minimum number of exits that are an error, or of exits with code 0 that are a finding.
 const MIN_EXITS: usize = 2;
@@ -40,9 +41,10 @@ fn own_exits(container: &Lifetimes) -> Option<LintFinding> {
         return None;
     }
     let number = count(exits);
-    let out_of_memory = exits.iter().filter(|exit| exit.is_out_of_memory).count();
-    let is_memory = 2 * out_of_memory > exits.len();
-    let how = if is_memory { MEMORY.to_owned() } else { codes(exits) };
+    let how = match cause(exits) {
+        ExitCause::Memory => "because its memory was used up".to_owned(),
+        ExitCause::Killed | ExitCause::Own => codes(exits),
+    };
     let times = match number {
         1 => "once".to_owned(),
         number => {
@@ -50,28 +52,65 @@ fn own_exits(container: &Lifetimes) -> Option<LintFinding> {
         }
     };
     let severity = if failed && exits.len() >= MIN_EXITS { Severity::Error } else { Severity::Warning };
+    let ended = match cause(exits) {
+        ExitCause::Killed => "was killed",
+        ExitCause::Memory | ExitCause::Own => "ended by itself",
+    };
     Some(LintFinding {
         lint: RESTARTS,
         severity,
         subject: container.subject.clone(),
         sentence: format!(
-            "The container ended by itself {times}, {how}, and was restarted: no probe is to blame, and no client had \
-             stopped it."
+            "The container {ended} {times}, {how}, and was restarted: no failed exec probe and no StopContainer that \
+             passed probeshim explains it."
         ),
         evidence: [lifetimes(exits), back_offs(exits)].into_iter().flatten().collect(),
-        remedy: if is_memory {
-            "Raise the memory limit of the container, or find out what uses its memory.".to_owned()
-        } else if failed {
-            "Look for the reason in the log of the container that ended (`kubectl logs --previous`); settings of probes \
-             change nothing."
-                .to_owned()
-        } else {
-            "Let the main process of the container run on, or run it as a Job, which is not restarted after exit code 0."
-                .to_owned()
+        remedy: match cause(exits) {
+            ExitCause::Memory => {
+                "Raise the memory limit of the container, or find out what uses its memory.".to_owned()
+            }
+            ExitCause::Killed => {
+                "Find out what sent SIGKILL: the kernel if the node had no memory left (see `dmesg`), an operator, or an \
+                 agent. The log of the container does not name it."
+                    .to_owned()
+            }
+            ExitCause::Own if failed => {
+                "Look for the reason in the log of the container that ended (`kubectl logs --previous`); settings of \
+                 probes change nothing."
+                    .to_owned()
+            }
+            ExitCause::Own => {
+                "Let the main process of the container run on, or run it as a Job, which is not restarted after exit \
+                 code 0."
+                    .to_owned()
+            }
         },
         affected: number,
         calls: Vec::new(),
     })
+}
+
+/// Cause of most of the exits of a container.
+#[derive(Clone, Copy, PartialEq)]
+enum ExitCause {
+    /// The memory of the container was used up.
+    Memory,
+    /// Its main process received SIGKILL, for another reason.
+    Killed,
+    /// Its main process exited.
+    Own,
+}
+
+fn cause(exits: &[OwnExit]) -> ExitCause {
+    let most =
+        |is_it: fn(&OwnExit) -> bool| 2 * exits.iter().filter(|exit| is_it(exit)).count() > exits.len();
+    if most(|exit| exit.is_out_of_memory) {
+        ExitCause::Memory
+    } else if most(|exit| exit.code == Some(KILLED) && !exit.is_out_of_memory) {
+        ExitCause::Killed
+    } else {
+        ExitCause::Own
+    }
 }
 
 /// A kubelet stopped the container for a reason that no exec probe explains, and kept the pod.
@@ -139,7 +178,7 @@ fn codes(exits: &[OwnExit]) -> String {
     let named: Vec<String> = codes
         .iter()
         .map(|(code, times)| {
-            let signal = signal(*code).map(|name| format!(" ({name})")).unwrap_or_default();
+            let signal = signal_name(*code).map(|name| format!(" ({name})")).unwrap_or_default();
             let times = if codes.len() > 1 { format!(" {}", counted(*times, "time")) } else { String::new() };
             format!("{code}{signal}{times}")
         })
@@ -149,20 +188,6 @@ fn codes(exits: &[OwnExit]) -> String {
     } else {
         format!("with exit code {}", named.join(", "))
     }
-}
-
-/// Returns the name of the signal that ended a container with an exit code.
-fn signal(code: i32) -> Option<&'static str> {
-    Some(match code.checked_sub(128)? {
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        15 => "SIGTERM",
-        _ => return None,
-    })
 }
 
 fn lifetimes(exits: &[OwnExit]) -> Option<String> {
@@ -183,8 +208,10 @@ fn back_offs(exits: &[OwnExit]) -> Option<String> {
 }
 
 /// Returns whether a finding is about exits for lack of memory.
-pub(super) fn is_about_memory(finding: &LintFinding) -> bool {
-    finding.lint == RESTARTS && finding.sentence.contains(MEMORY)
+pub(super) fn is_about_memory(facts: &PeriodFacts<'_>, finding: &LintFinding) -> bool {
+    let is_it = |container: &&Lifetimes| container.subject == finding.subject;
+    let container = facts.lifetimes.iter().find(is_it).filter(|_| finding.lint == RESTARTS);
+    container.is_some_and(|container| cause(&container.exits) == ExitCause::Memory)
 }
 
 #[cfg(test)]
@@ -214,8 +241,8 @@ mod tests {
         let found = found(exits(5, "Exited with code 1 (Error)"), RESTARTS).unwrap();
         assert_eq!(
             found.sentence,
-            "The container ended by itself 5 times in 2m00s, with exit code 1, and was restarted: no probe is to blame, and \
-             no client had stopped it."
+            "The container ended by itself 5 times in 2m00s, with exit code 1, and was restarted: no failed exec probe and \
+             no StopContainer that passed probeshim explains it."
         );
         assert_eq!(
             found.evidence,
@@ -232,6 +259,36 @@ mod tests {
         let found = found(exits(2, "Exited with code 137 (OOMKilled)"), RESTARTS).unwrap();
         assert!(found.sentence.contains(", because its memory was used up, "), "{found:?}");
         assert!(found.remedy.starts_with("Raise the memory limit"), "{found:?}");
+    }
+
+    #[test]
+    fn a_container_that_something_killed_has_no_reason_in_its_log() {
+        let found = found(exits(3, "Exited with code 137 (Error)"), RESTARTS).unwrap();
+        assert!(
+            found
+                .sentence
+                .starts_with("The container was killed 3 times in 60.0s, with exit code 137 (SIGKILL), "),
+            "{found:?}"
+        );
+        assert!(found.remedy.contains("dmesg") && !found.remedy.contains("kubectl logs"), "{found:?}");
+    }
+
+    #[test]
+    fn restarts_are_those_of_the_last_pod_of_the_name() {
+        let cycle = |facts: Fixture, second, message: &str| {
+            facts
+                .event_at(second, reason::CONTAINER_STARTED, "Started")
+                .event_at(second + 20, reason::CONTAINER_EXITED, message)
+                .event_at(second + 30, reason::CONTAINER_STARTED, "Started")
+        };
+        let first = cycle(Fixture::new().of_pod("one"), 0, "Exited with code 1 (Error)");
+        let again = cycle(first.of_pod("two"), 700, "Exited with code 2 (Error)");
+        let found = found(again, RESTARTS).unwrap();
+        assert!(
+            found.sentence.starts_with("The container ended by itself once, with exit code 2"),
+            "{found:?}"
+        );
+        assert_eq!(found.evidence[1], "The last restarts came after 10.0s (CrashLoopBackOff).");
     }
 
     #[test]

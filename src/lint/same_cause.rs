@@ -118,7 +118,7 @@ fn remove_second_finding_about_memory(facts: &PeriodFacts<'_>, findings: &mut Ve
         container.map_or(0, |container| container.with_cause(Cause::OutOfMemory.name()))
     };
     let is_own_end =
-        |finding: &LintFinding| is_about_memory(finding) && finding.affected >= in_attempts(finding);
+        |finding: &LintFinding| is_about_memory(facts, finding) && finding.affected >= in_attempts(finding);
     let own_ends: Vec<LintSubject> = findings
         .iter()
         .filter(|finding| is_own_end(finding))
@@ -126,7 +126,7 @@ fn remove_second_finding_about_memory(facts: &PeriodFacts<'_>, findings: &mut Ve
         .collect();
     findings.retain(|finding| match finding.lint {
         OUT_OF_MEMORY => !own_ends.contains(&finding.subject),
-        _ => !is_about_memory(finding) || is_own_end(finding),
+        _ => !is_about_memory(facts, finding) || is_own_end(finding),
     });
 }
 

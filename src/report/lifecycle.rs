@@ -209,6 +209,7 @@ mod tests {
             message: message.to_owned(),
             count: 1,
             first_time: None,
+            pod_uid: None,
         }
     }
 

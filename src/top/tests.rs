@@ -63,6 +63,7 @@ fn killing(pod: &str) -> Event {
         message: "Container main failed liveness probe, will be restarted".to_owned(),
         count: 1,
         first_time: None,
+        pod_uid: None,
     }
 }
 

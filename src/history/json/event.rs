@@ -21,6 +21,9 @@ pub struct Event {
     /// Time of the first occurrence; null from a probeshim that does not report it.
     #[serde(rename = "firstTime", default)]
     pub first_time: Option<String>,
+    /// Unique id of the pod, which differs between pods of one name; absent if it is unknown.
+    #[serde(rename = "podUid", default, skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
 }
 
 impl From<&events::Event> for Event {
@@ -40,6 +43,7 @@ impl From<&events::Event> for Event {
             message: event.message.clone(),
             count: event.count,
             first_time: Some(time(event.first_time)),
+            pod_uid: pod.and_then(|pod| pod.uid.clone()),
         }
     }
 }
