@@ -186,7 +186,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 80] = [
+pub const ALL: [&str; 81] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
