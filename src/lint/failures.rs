@@ -75,7 +75,7 @@ fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFindi
             "The probe has no success in this period".to_owned(),
         ),
         Course::FailsSince(ref streak) => (
-            if is_startup { Severity::Warning } else { Severity::Error },
+            if is_startup || streak.failures < MIN_ATTEMPTS { Severity::Warning } else { Severity::Error },
             format!(
                 "The probe has failed {} in a row since {}",
                 counted(streak.failures, "time"),
@@ -126,8 +126,12 @@ fn course(probe: &ProbeFacts<'_>, failed: u32, later: u32) -> Option<Course> {
         let least = if probe.series.probe == "startup" { MIN_ATTEMPTS } else { MIN_AFFECTED };
         return (failed >= least).then_some(Course::NeverSucceeded);
     }
-    let streak = streak(probe).filter(|streak| streak.failures >= MIN_ATTEMPTS);
-    let by_turns = (failed >= MIN_AFFECTED && later >= MIN_AFFECTED).then_some(Course::ByTurns);
+    let is_notable = failed >= MIN_AFFECTED && later >= MIN_AFFECTED;
+    let streak = streak(probe).filter(|streak| {
+        let is_most = streak.failures > failed / 2;
+        streak.failures >= MIN_ATTEMPTS || (is_notable && is_most && streak.failures >= MIN_AFFECTED)
+    });
+    let by_turns = is_notable.then_some(Course::ByTurns);
     streak.map(Course::FailsSince).or(by_turns)
 }
 
@@ -282,6 +286,10 @@ mod tests {
             )
         );
         assert_eq!(found.evidence, [""; 0]);
+        let later = |row: &mut Minute| row.failures_after_success = 8;
+        let early = only(super::lint, failing(readiness().attempts(57, 10), 8).row(later), FAILURES);
+        let early = early.map(|found| (found.severity, found.sentence.contains("6 times in a row")));
+        assert_eq!(early, Some((Severity::Warning, true)));
     }
 
     #[test]
