@@ -31,8 +31,8 @@ pub struct ObservedKill {
     pub container: String,
     /// Type of the probe, or the possible types, joined with `or`, if they are known.
     pub probe: Option<String>,
-    /// Number of failures in a row before the stop; `None` if the attempts of another probe with the
-    /// same command are among those that were counted.
+    /// Number of failures in a row before the stop; `None` if the attempts of another probe with
+    /// the same command are among those that were counted.
     pub failures: Option<u32>,
     /// Time from the start of the container to the stop, in whole tenths of a second, if the start
     /// was observed.

@@ -20,8 +20,8 @@ const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 /// Factor by which the time for the start exceeds the longest time that a container had.
 const STARTUP_FACTOR: u32 = 2;
 
-/// Maximum time for the start of an application. A probe that fails for longer does not fail because
-/// of the start.
+/// Maximum time for the start of an application. A probe that fails for longer does not fail
+/// because of the start.
 const MAX_START: Duration = Duration::from_secs(3600);
 
 /// Returns the findings about kills: one for each probe.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_whose_command_was_changed_has_kills_for_each_command() {
+    fn a_probe_with_a_changed_command_has_kills_for_each_command() {
         let first = Fixture::new().command(&["cat", "/tmp/one"]).calls(3, 20, |call| call.exit(1));
         let facts = first.command(&["cat", "/tmp/two"]).calls(4, 20, |call| call.exit(2));
         let kill = |facts: Fixture, second, command: &str| {

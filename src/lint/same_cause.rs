@@ -1,5 +1,5 @@
-//! One finding for each cause: a finding about a consequence, such as a kill, has the place of those
-//! about the failures that led to it.
+//! One finding for each cause: a finding about a consequence, such as a kill, has the place of
+//! those about the failures that led to it.
 
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
@@ -54,8 +54,8 @@ fn remove_failures_with_a_known_cause(facts: &PeriodFacts<'_>, findings: &mut Ve
     });
 }
 
-/// Lets findings about consequences take over the evidence of those about timeouts, and the evidence
-/// and the remedy of those about commands that cannot be started.
+/// Lets findings about consequences take over the evidence of those about timeouts, and the
+/// evidence and the remedy of those about commands that cannot be started.
 fn take_over_causes_of_probes(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
     let mut merged: Vec<LintFinding> = Vec::new();
     for lint in CONSEQUENCES {
