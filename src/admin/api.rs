@@ -324,6 +324,7 @@ pub struct EventsQuery {
 /// A line of the stream of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a line is written or shown at once, and not kept")]
 pub enum EventLine {
     /// An event.
     Event(Event),
