@@ -189,9 +189,11 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         Some(parts.prepare.unwrap_or_default() + parts.start.unwrap_or_default())
     };
     let is_slow = |call: &&CallRecord| start(call).is_some_and(|start| start >= SLOW_START);
-    let kept = attempts.calls_with_cause(Cause::Start.name()).into_iter();
-    let calls: Vec<&CallRecord> = kept.filter(is_slow).filter(|call| !lacks_cpu(call)).collect();
-    if count(&calls) < MIN_AFFECTED {
+    let affected = attempts.with_cause(Cause::Start.name());
+    let kept = attempts.calls_with_cause(Cause::Start.name());
+    let calls: Vec<&CallRecord> =
+        kept.iter().copied().filter(is_slow).filter(|call| !lacks_cpu(call)).collect();
+    if affected < MIN_AFFECTED || 2 * calls.len() < kept.len() {
         return None;
     }
     let longest = calls.iter().filter_map(|call| start(call)).max()?;
@@ -200,15 +202,15 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         severity: Severity::Warning,
         subject: attempts.subject.clone(),
         sentence: format!(
-            "The runtime took up to {} to start the command in {} that are kept, although the node had CPU.",
-            duration(longest),
-            counted(count(&calls), "attempt")
+            "The runtime was slow to start the command in {}, although the node had CPU: it took up to {}.",
+            part(affected, attempts.total.attempts(), "attempts"),
+            duration(longest)
         ),
         evidence: slowest_phase(&calls).into_iter().collect(),
         remedy: "Look in the log of the runtime, and at the disk of the node. The timeout does not cover this time, \
                  so timeoutSeconds does not help; httpGet, tcpSocket and grpc probes start no process."
             .to_owned(),
-        affected: count(&calls),
+        affected,
         calls: ids(&calls),
     })
 }
