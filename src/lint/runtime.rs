@@ -311,7 +311,7 @@ mod tests {
             move |call: &mut CallDraft| {
                 let parts = call.parts();
                 parts.run = Some(Duration::from_secs(run));
-                parts.drain = Some(Duration::from_millis(10_050) - Duration::from_secs(run));
+                parts.drain = Some(Duration::from_millis(10_050 - 1_000 * run));
             }
         };
         assert_eq!(found(killed(&drained(5)), "unanswered-call"), None, "a child held the output");

@@ -23,20 +23,20 @@ fn causes(change: impl FnOnce(&mut Call, &mut ExecCall, &mut ExecAnalysis)) -> V
 }
 
 /// Returns the causes of a command that was killed at its timeout, with evidence.
-fn timed_out(evidence: Evidence) -> Vec<Cause> {
+fn timed_out(evidence: &Evidence) -> Vec<Cause> {
     causes(|call, _, analysis| {
         call.ending = CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED));
         analysis.evidence =
-            Some(Arc::new(Evidence { window: 4 * SECOND, psi_window: 4 * SECOND, ..evidence }));
+            Some(Arc::new(Evidence { window: 4 * SECOND, psi_window: 4 * SECOND, ..evidence.clone() }));
     })
 }
 
 /// Returns the causes of a command that exited with a code and wrote an output, with evidence.
-fn exited(exit_code: i32, output: &str, evidence: Evidence) -> Vec<Cause> {
+fn exited(exit_code: i32, output: &str, evidence: &Evidence) -> Vec<Cause> {
     causes(|_, exec, analysis| {
         exec.result = Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: output.len() });
         exec.output = Some(output.into());
-        analysis.evidence = Some(Arc::new(Evidence { window: 4 * SECOND, ..evidence }));
+        analysis.evidence = Some(Arc::new(Evidence { window: 4 * SECOND, ..evidence.clone() }));
     })
 }
 
@@ -70,8 +70,8 @@ fn a_call_that_the_runtime_never_answered_has_that_cause_and_no_slow_command() {
 
 #[test]
 fn throttling_for_a_small_part_of_the_time_does_not_explain_a_timeout() {
-    assert_eq!(timed_out(cpu(6, SECOND / 2)), [Cause::Run], "a sixth of the periods");
-    assert_eq!(timed_out(cpu(30, 3 * SECOND)), [Cause::Throttled]);
+    assert_eq!(timed_out(&cpu(6, SECOND / 2)), [Cause::Run], "a sixth of the periods");
+    assert_eq!(timed_out(&cpu(30, 3 * SECOND)), [Cause::Throttled]);
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn throttling_is_a_second_cause_only_of_a_failed_call_that_was_slow() {
 
 #[test]
 fn a_shell_that_cannot_start_a_process_until_its_timeout_is_at_the_process_limit() {
-    assert_eq!(timed_out(pids(100)), [Cause::PidsLimit, Cause::Run]);
-    assert_eq!(timed_out(pids(95)), [Cause::Run], "there is room for five processes");
+    assert_eq!(timed_out(&pids(100)), [Cause::PidsLimit, Cause::Run]);
+    assert_eq!(timed_out(&pids(95)), [Cause::Run], "there is room for five processes");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn the_message_of_a_shell_without_processes_counts_only_near_the_limit() {
         "bash: fork: retry: Resource temporarily unavailable",
         "RuntimeError: can't start new thread",
     ] {
-        assert_eq!(exited(2, output, pids(99)), [Cause::PidsLimit], "{output}");
-        assert_eq!(exited(2, output, pids(5)), [Cause::ExitCode(2)], "{output}");
+        assert_eq!(exited(2, output, &pids(99)), [Cause::PidsLimit], "{output}");
+        assert_eq!(exited(2, output, &pids(5)), [Cause::ExitCode(2)], "{output}");
     }
 }
 
@@ -114,8 +114,8 @@ fn the_message_of_a_shell_without_processes_counts_only_near_the_limit() {
 fn a_shell_that_reports_a_killed_program_ran_out_of_memory_if_the_kernel_killed_one() {
     let killed = |oom_kills| Evidence { oom_kills: Some(oom_kills), ..Evidence::default() };
     for output in ["Killed", "bash: line 1:    12 Killed                  head -c 1G /dev/zero"] {
-        assert_eq!(exited(1, output, killed(1)), [Cause::OutOfMemory], "{output}");
-        assert_eq!(exited(1, output, killed(0)), [Cause::ExitCode(1)], "{output}");
+        assert_eq!(exited(1, output, &killed(1)), [Cause::OutOfMemory], "{output}");
+        assert_eq!(exited(1, output, &killed(0)), [Cause::ExitCode(1)], "{output}");
     }
 }
 
