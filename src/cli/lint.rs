@@ -98,7 +98,12 @@ fn failure(findings: &[LintFinding], fail_on: Option<Severity>) -> Result<(), Cl
 fn examined(period: &Period, selection: &Selection, has_findings: bool) -> String {
     let probes = period.probes.iter().filter(|probe| selection.has_series(&probe.series));
     let attempts: u64 = probes.map(|probe| u64::from(probe.total().attempts())).sum();
-    let nothing = if attempts == 0 && !has_findings { ": nothing was observed yet" } else { "" };
+    let nothing = match attempts {
+        0 if !has_findings => {
+            ": nothing was observed yet; a kubelet's httpGet, tcpSocket and grpc probes do not pass the runtime"
+        }
+        _ => "",
+    };
     let attempts = counted(attempts, "attempt");
     format!("in {attempts} from {} to {} (UTC){nothing}", time(period.from), time(period.to))
 }
