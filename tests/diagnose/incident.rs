@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 /// Command of a container that names none. The shell waits for orphans.
 const COMMAND: [&str; 3] = ["sh", "-c", "while :; do sleep 1; done"];
 
-/// Lints about the load of the machine, which runs several incidents at once: they are true, and say
-/// nothing about an incident.
+/// Lints about the load of the machine, which runs several incidents at once: they are true, and
+/// say nothing about an incident.
 const OF_MACHINE: [&str; 3] = ["busy-node", "slow-disk", "memory-pressure"];
 
 /// An incident, as its file in `incidents` describes it.
