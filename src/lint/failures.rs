@@ -83,6 +83,7 @@ fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFindi
             ),
         ),
         Course::ByTurns => (Severity::Warning, "The probe succeeds and fails by turns".to_owned()),
+        Course::Mixed => (Severity::Warning, "The probe has successes and failures".to_owned()),
     };
     let how = FailedAttempts::new(facts, probe)?;
     Some(LintFinding {
@@ -90,7 +91,7 @@ fn failures(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintFindi
         severity,
         subject: probe.attempts.subject.clone(),
         sentence: format!("{consequence}; {}.", how.text),
-        evidence: matches!(course, Course::ByTurns)
+        evidence: matches!(course, Course::ByTurns | Course::Mixed)
             .then(|| format!("{} came after a success.", part(later, failed, "failures")))
             .into_iter()
             .collect(),
@@ -106,8 +107,10 @@ enum Course {
     NeverSucceeded,
     /// The attempts failed without a success until the end.
     FailsSince(Streak),
-    /// Failures and successes followed each other.
+    /// A success followed a failure, and another failure followed.
     ByTurns,
+    /// There are successes and failures, whose order within a minute is not known.
+    Mixed,
 }
 
 /// Failures after the last success of a probe.
@@ -131,8 +134,15 @@ fn course(probe: &ProbeFacts<'_>, failed: u32, later: u32) -> Option<Course> {
         let is_most = streak.failures > failed / 2;
         streak.failures >= MIN_ATTEMPTS || (is_notable && is_most && streak.failures >= MIN_AFFECTED)
     });
-    let by_turns = is_notable.then_some(Course::ByTurns);
-    streak.map(Course::FailsSince).or(by_turns)
+    let mixed = is_notable.then(|| if alternates(probe) { Course::ByTurns } else { Course::Mixed });
+    streak.map(Course::FailsSince).or(mixed)
+}
+
+/// Returns whether failures came in a minute before one with successes.
+fn alternates(probe: &ProbeFacts<'_>) -> bool {
+    let first_failure = probe.minutes.iter().filter(|row| row.failed() > 0).map(|row| row.minute).min();
+    let last_success = probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute).max();
+    first_failure.zip(last_success).is_some_and(|(failure, success)| failure < success)
 }
 
 /// Returns the failures after the last success. Within its minute, the order is not known.
@@ -237,7 +247,7 @@ mod tests {
             (found.severity, found.sentence.as_str(), found.remedy.as_str()),
             (
                 Severity::Warning,
-                "The probe succeeds and fails by turns; 3 of 12 attempts exited with 1: \"pool is empty\".",
+                "The probe has successes and failures; 3 of 12 attempts exited with 1: \"pool is empty\".",
                 "Correct what the output names."
             )
         );
