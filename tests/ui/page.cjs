@@ -46,9 +46,9 @@ async function waitForRows(page) {
   });
 }
 
-// Waits until the main part has a text.
+// Waits until the view has a heading. Other texts of a view may be in the view before it too.
 async function waitForHeading(page, text) {
-  await page.waitForFunction((wanted) => document.querySelector('main')?.textContent.includes(wanted), {}, text);
+  await page.waitForFunction((wanted) => document.querySelector('h1')?.textContent === wanted, {}, text);
 }
 
 const parts = {
@@ -76,7 +76,7 @@ const parts = {
     const link = await page.waitForSelector('#slowest article h3 a');
     const call = await link.evaluate((element) => element.textContent);
     await link.click();
-    await waitForHeading(page, 'Explanation');
+    await waitForHeading(page, call);
     const explained = { heading: await heading(page), sentences: await texts(page, '.sentences li'), command: await texts(page, '.command code'), phases: await texts(page, '.phases li') };
     await page.goBack();
     await page.waitForSelector('.probe');
