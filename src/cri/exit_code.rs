@@ -1,5 +1,11 @@
 //! Exit codes of commands and containers.
 
+/// Exit code of a shell for a program that cannot be executed.
+pub const NOT_EXECUTABLE: i32 = 126;
+
+/// Exit code of a shell for a program that does not exist.
+pub const NOT_FOUND: i32 = 127;
+
 /// Exit code of a process that SIGKILL ended.
 pub const KILLED: i32 = 128 + 9;
 

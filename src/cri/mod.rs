@@ -21,7 +21,7 @@ mod status_message;
 pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
 pub use client::{image_client, runtime_client};
 pub use error_cause::{LARGE_MESSAGE, NO_WORKING_DIRECTORY, error_cause, is_container_exited, known_cause};
-pub use exit_code::{KILLED, signal_name};
+pub use exit_code::{KILLED, NOT_EXECUTABLE, NOT_FOUND, signal_name};
 pub(crate) use field_client::FieldClient;
 pub use fields::{FieldError, FieldMessage, FieldPath, MessageJsonError, MessageSide, Redaction};
 pub use framing::{FrameError, framed_message, unary_message};

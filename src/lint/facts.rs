@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::finding::LintSubject;
 use super::lifetimes::{Lifetimes, lifetimes};
-use crate::execsync::{CallRecord, Cause, Evidence, ExecVerdict, ProbeMatch, cause_names};
+use crate::execsync::{CallRecord, Evidence, ExecVerdict, ProbeMatch, cause_name, cause_names};
 use crate::history::timeline::{Minute, Period, ProbeSeries, Prober};
 
 /// Type of a probe that was learned from the times of its attempts.
@@ -139,12 +139,7 @@ impl<'a> Attempts<'a> {
 
     /// Returns the number of failures of commands that ended with their container.
     pub(super) fn ended_with_container(&self) -> u32 {
-        let is_it =
-            |call: &&&CallRecord| has_verdict(call, ExecVerdict::Failure) && has_ended_with_container(call);
-        let kept = u32::try_from(self.calls.iter().filter(is_it).count()).unwrap_or(u32::MAX);
-        // Not all calls are kept, and errors have the cause too.
-        let counted = self.with_cause(Cause::ContainerExited.name()).saturating_sub(self.total.errors);
-        kept.max(counted).min(self.total.failures)
+        self.with_cause(cause_name::ENDED_FAILURE)
     }
 
     /// Returns the calls that are kept and have a cause, by its name.
@@ -179,11 +174,6 @@ pub(super) fn evidence(record: &CallRecord) -> Option<&Evidence> {
 /// Returns whether a call is an ExecSync with this verdict.
 pub(super) fn has_verdict(record: &CallRecord, verdict: ExecVerdict) -> bool {
     ExecVerdict::from_record(record) == Some(verdict)
-}
-
-/// Returns whether the command of a call ended with its container.
-pub(super) fn has_ended_with_container(record: &CallRecord) -> bool {
-    cause_names(record).contains(&Cause::ContainerExited.name())
 }
 
 /// Returns the sum of durations, at most the longest duration.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{PeriodFacts, ProbeFacts, has_ended_with_container, has_verdict, ids};
+use super::facts::{PeriodFacts, ProbeFacts, has_verdict, ids};
 use crate::events::reason;
 use crate::execsync::{CallRecord, ExecVerdict};
 use crate::history::timeline::ProbeSeries;
@@ -40,7 +40,7 @@ impl FailedAttempts {
         let (failures, timeouts) = (probe.attempts.own_failures(), total.timeouts);
         let with = |verdict| {
             let is_it =
-                move |call: &&CallRecord| has_verdict(call, verdict) && !has_ended_with_container(call);
+                move |call: &&CallRecord| has_verdict(call, verdict) && !call.has_ended_with_container();
             probe.attempts.calls.iter().copied().filter(is_it).collect::<Vec<_>>()
         };
         let (failed, timed_out) = (with(ExecVerdict::Failure), with(ExecVerdict::TimedOut));

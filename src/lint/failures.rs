@@ -9,7 +9,7 @@ use super::failed_attempts::FailedAttempts;
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
 use super::names::{FAILURES, FLAPPING};
-use crate::execsync::{CallRecord, Cause};
+use crate::execsync::{CallRecord, cause_name};
 use crate::history::timeline::{Minute, Prober};
 use crate::terminal::format::{counted, duration, size};
 
@@ -149,7 +149,7 @@ fn alternates(probe: &ProbeFacts<'_>) -> bool {
 fn streak(probe: &ProbeFacts<'_>) -> Option<Streak> {
     let last = probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute).max()?;
     let failed = |row: &Minute| {
-        let ended = row.causes.get(Cause::ContainerExited.name()).copied().unwrap_or_default();
+        let ended = row.causes.get(cause_name::ENDED_FAILURE).copied().unwrap_or_default();
         row.failures.saturating_sub(ended).saturating_add(row.timeouts)
     };
     let later = || probe.minutes.iter().filter(|row| row.minute > last && failed(row) > 0);

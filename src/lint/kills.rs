@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::failed_attempts::{FailedAttempts, without_capital};
 use super::finding::{LintFinding, LintSubject, Severity};
-use super::lifetimes::{Lifetimes, ProbeKill, span};
+use super::lifetimes::{Lifetimes, ProbeKill, how_often};
 use super::names::KILLS;
 use super::same_cause::limit_of;
 use crate::history::timeline::Prober;
-use crate::terminal::format::{counted, duration};
+use crate::terminal::format::duration;
 
 /// Period of a probe that does not set one.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
@@ -121,13 +121,7 @@ impl KillGroup<'_> {
     fn how_often(&self, is_made: bool, at_start: bool) -> String {
         let count = u32::try_from(self.kills.len()).unwrap_or(u32::MAX);
         let killed = if is_made { "killed" } else { "would have killed" };
-        let times = match count {
-            1 => "once".to_owned(),
-            count => {
-                let span = span(self.kills.iter().map(|kill| kill.time));
-                format!("{} in {}", counted(count, "time"), duration(span))
-            }
-        };
+        let times = how_often(self.kills.iter().map(|kill| kill.time));
         let before = match (at_start, count) {
             (false, _) => "",
             (true, 1) => ", before the probe had ever succeeded",

@@ -8,6 +8,7 @@ use super::finding::LintSubject;
 use crate::events::reason;
 use crate::history::json::Event;
 use crate::kill::ObservedKill;
+use crate::terminal::format::{counted, duration};
 
 /// Maximum time between two reports of the same start.
 const SAME_START: Duration = Duration::from_secs(3);
@@ -273,6 +274,17 @@ fn occurrences(event: &Event, last: SystemTime) -> impl Iterator<Item = SystemTi
     let first = first.map_or(last, SystemTime::from);
     let count = usize::try_from(event.count).unwrap_or(usize::MAX).clamp(1, MAX_REPEATED);
     std::iter::repeat_n(first, count - 1).chain([last])
+}
+
+/// Returns how often something happened at these times: `once`, or `3 times in 2m00s`.
+pub(super) fn how_often(times: impl Iterator<Item = SystemTime> + Clone) -> String {
+    match times.clone().count() {
+        1 => "once".to_owned(),
+        number => {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            format!("{} in {}", counted(number, "time"), duration(span(times)))
+        }
+    }
 }
 
 /// Returns the time from the first to the last of several times.

@@ -17,7 +17,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 /// The program of a command, or a program that a shell calls, does not exist.
 fn missing_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let program = program(probe);
-    let is_shell = probe.series.command.first().is_some_and(|program| is_shell(program));
+    let is_shell = is_shell_command(probe);
     let (sentence, remedy) = match failure(probe, cause_name::MISSING_PROGRAM) {
         Some(ExecFailure::NoProgramOrInterpreter) => (
             "A program that the command calls, or its interpreter, does not exist".to_owned(),

@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
-use super::lifetimes::{Lifetimes, OwnExit, span};
+use super::lifetimes::{Lifetimes, OwnExit, how_often, span};
 use super::names::{KUBELET_STOPS, RESTARTS};
-use crate::cri::signal_name;
+use crate::cri::{KILLED, signal_name};
 use crate::terminal::format::{counted, duration};
-
-/// Exit code of a process that received SIGKILL.
-const KILLED: i32 = 137;
 
 /// Minimum number of exits that are an error, or of exits with code 0 that are a finding.
 const MIN_EXITS: usize = 2;
@@ -41,18 +38,14 @@ fn own_exits(container: &Lifetimes) -> Option<LintFinding> {
         return None;
     }
     let number = count(exits);
-    let how = match cause(exits) {
+    let cause = cause(exits);
+    let how = match cause {
         ExitCause::Memory => "because its memory was used up".to_owned(),
         ExitCause::Killed | ExitCause::Own => codes(exits),
     };
-    let times = match number {
-        1 => "once".to_owned(),
-        number => {
-            format!("{} in {}", counted(number, "time"), duration(span(exits.iter().map(|exit| exit.time))))
-        }
-    };
+    let times = how_often(exits.iter().map(|exit| exit.time));
     let severity = if failed && exits.len() >= MIN_EXITS { Severity::Error } else { Severity::Warning };
-    let ended = match cause(exits) {
+    let ended = match cause {
         ExitCause::Killed => "was killed",
         ExitCause::Memory | ExitCause::Own => "ended by itself",
     };
@@ -65,7 +58,7 @@ fn own_exits(container: &Lifetimes) -> Option<LintFinding> {
              passed probeshim explains it."
         ),
         evidence: [lifetimes(exits), back_offs(exits)].into_iter().flatten().collect(),
-        remedy: match cause(exits) {
+        remedy: match cause {
             ExitCause::Memory => {
                 "Raise the memory limit of the container, or find out what uses its memory.".to_owned()
             }

@@ -2,9 +2,8 @@
 
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
-use super::lifetimes::{Lifetimes, span};
+use super::lifetimes::{Lifetimes, how_often};
 use super::names::{FAILED_POST_START, START_ERRORS};
-use crate::terminal::format::{counted, duration};
 
 /// Text before the error of the program in messages of runc and crun.
 const BEFORE_ERROR: [&str; 3] =
@@ -23,15 +22,11 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 /// The runtime could not start the container.
 fn start_errors(container: &Lifetimes) -> Option<LintFinding> {
     let failed = &container.failed_starts;
+    if failed.is_empty() {
+        return None;
+    }
     let error = container.start_error.as_deref().map(shortened);
-    let times = match failed.len() {
-        0 => return None,
-        1 => "once".to_owned(),
-        _ => {
-            let span = duration(span(failed.iter().copied()));
-            format!("{} in {span}", counted(count(failed), "time"))
-        }
-    };
+    let times = how_often(failed.iter().copied());
     let because = error.map_or_else(String::new, |error| format!(": {error}"));
     Some(LintFinding {
         lint: START_ERRORS,
@@ -48,14 +43,10 @@ fn start_errors(container: &Lifetimes) -> Option<LintFinding> {
 /// The postStart hook failed, for which a kubelet stops the container.
 fn failed_hook(container: &Lifetimes) -> Option<LintFinding> {
     let failed = &container.failed_hooks;
-    let times = match failed.len() {
-        0 => return None,
-        1 => "once".to_owned(),
-        _ => {
-            let span = duration(span(failed.iter().copied()));
-            format!("{} in {span}", counted(count(failed), "time"))
-        }
-    };
+    if failed.is_empty() {
+        return None;
+    }
+    let times = how_often(failed.iter().copied());
     Some(LintFinding {
         lint: FAILED_POST_START,
         severity: Severity::Error,

@@ -44,6 +44,12 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let timeout = probe.series.timeout;
     let calls: Vec<&CallRecord> =
         attempts.calls.iter().copied().filter(|call| has_verdict(call, ExecVerdict::TimedOut)).collect();
+    let waiting = waiting(&calls);
+    let cure = if waiting.is_some() {
+        "Find out what the command waits for, such as a server, a name, a lock or its input"
+    } else {
+        "See with `probeshim explain` where the time of a call went; make the handler faster"
+    };
     let because = timeout.map(|timeout| format!(" of {}", duration(timeout))).unwrap_or_default();
     Some(LintFinding {
         lint: "timeout",
@@ -57,18 +63,8 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
             "{} failed because of the timeout{because}.",
             part(failed, attempts.total.attempts(), "attempts")
         ),
-        evidence: [percentiles(attempts), waiting(&calls)].into_iter().flatten().collect(),
-        remedy: if waiting(&calls).is_some() {
-            format!(
-                "Find out what the command waits for, such as a server, a name, a lock or its input, or {}.",
-                raise_timeout(timeout)
-            )
-        } else {
-            format!(
-                "See with `probeshim explain` where the time of a call went; make the handler faster, or {}.",
-                raise_timeout(timeout)
-            )
-        },
+        evidence: [percentiles(attempts), waiting].into_iter().flatten().collect(),
+        remedy: format!("{cure}, or {}.", raise_timeout(timeout)),
         affected: failed,
         calls: if calls.is_empty() { attempts.total.failed_calls.clone() } else { ids(&calls) },
     })
@@ -218,9 +214,7 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 /// Returns whether processes of the node were stalled on CPU for a notable time during a call.
 fn lacks_cpu(record: &CallRecord) -> bool {
     let evidence = record.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref());
-    evidence
-        .and_then(|evidence| Some(evidence.node_pressure?.notable(evidence.psi_window)[0]))
-        .unwrap_or_default()
+    evidence.is_some_and(|evidence| evidence.notable_of_node()[0])
 }
 
 /// Returns a sentence about commands that waited, if most calls that are kept did.

@@ -47,8 +47,7 @@ impl NodeView {
     }
 
     /// Returns the types of the probes whose command and timeout an `ExecSync` has; `None` if it
-    /// belongs to no known probe. All names count, because an operator
-    /// requested the pause.
+    /// belongs to no known probe. All names count, because an operator requested the pause.
     pub(super) fn probes(&self, target: &Target) -> Option<Vec<ProbeType>> {
         let purposes = self.purposes(target);
         let types = ProbeType::ALL.into_iter().filter(|probe| purposes.contains(&(*probe).into()));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::execsync::{CallRecord, Cause, ExecVerdict, ProbeMatch, cause_names};
+use crate::execsync::{CallRecord, ExecVerdict, ProbeMatch};
 use crate::manifest::ExecPurpose;
 use crate::tap::ExecCall;
 use crate::terminal::format;
@@ -80,7 +80,7 @@ impl ProbeRun {
         }
         let decides_readiness = self.purposes.contains(&ExecPurpose::Readiness);
         // The command ended with its container, which a kubelet does not probe again.
-        if cause_names(record).contains(&Cause::ContainerExited.name()) {
+        if record.has_ended_with_container() {
             return None;
         }
         match ExecVerdict::from_record(record)? {

@@ -1,10 +1,7 @@
 //! Commands that could not be started, and shells that could not start a program of theirs.
 
 use super::super::analysis::CallRecord;
-
-/// Exit codes of a shell for a program that cannot be executed, or does not exist.
-const NOT_EXECUTABLE: i32 = 126;
-const NOT_FOUND: i32 = 127;
+use crate::cri::{NOT_EXECUTABLE, NOT_FOUND};
 
 /// Texts with which runc and crun begin an error about the program of a command, in lower case
 /// (runc: Go's `exec.Error`; crun: `find_executable` and `libcrun_run_linux_container`).

@@ -81,11 +81,8 @@ pub(in crate::execsync) fn hardly_computes(evidence: &Evidence) -> bool {
 /// measured pressure, there is no proof.
 pub(super) fn is_in_storm(evidence: &Evidence) -> bool {
     let processors = evidence.load.map_or(1, |(_, processors)| processors);
-    let lacks_cpu = [
-        evidence.node_pressure.map(|node| node.notable(evidence.psi_window)),
-        evidence.container_pressure.map(|container| container.notable(evidence.window)),
-    ];
-    let lacks_cpu = lacks_cpu.into_iter().flatten().any(|[cpu, _, _]| cpu);
+    let container = evidence.container_pressure.unwrap_or_default().notable(evidence.window);
+    let lacks_cpu = evidence.notable_of_node()[0] || container[0];
     let (_, node) = evidence.in_flight;
     node >= STORM_IN_FLIGHT.max(STORM_PER_PROCESSOR.saturating_mul(processors)) && lacks_cpu
 }

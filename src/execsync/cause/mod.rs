@@ -83,7 +83,7 @@ pub enum Cause {
 impl Cause {
     /// Returns the name of the cause.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Rejected(_) => "rejected",
             Self::RuntimeLost => "runtime-lost",

@@ -30,14 +30,23 @@ pub const OWN_ERROR: &str = "own-error";
 pub const OWN_TIMEOUT: &str = "own-timeout";
 /// An error that another finding than one about errors explains.
 pub const EXPLAINED_ERROR: &str = "explained-error";
+/// A failure of a command that ended with its container, which says nothing about the probe.
+pub const ENDED_FAILURE: &str = "ended-failure";
 
 /// Names of results that are no causes.
-pub const LEFT_OUT: [&str; 3] = [OWN_ERROR, OWN_TIMEOUT, EXPLAINED_ERROR];
+pub const LEFT_OUT: [&str; 4] = [OWN_ERROR, OWN_TIMEOUT, EXPLAINED_ERROR, ENDED_FAILURE];
 
 /// Causes of errors that have findings of their own. An attempt also finds its container stopped
 /// between a kill and the restart.
-const EXPLAINED: [&str; 7] =
-    ["container-exited", MISSING_PROGRAM, NOT_EXECUTABLE, "frozen", "pids-limit", "out-of-memory", "drain"];
+const EXPLAINED: [&str; 7] = [
+    Cause::ContainerExited.name(),
+    MISSING_PROGRAM,
+    NOT_EXECUTABLE,
+    Cause::Frozen.name(),
+    Cause::PidsLimit.name(),
+    Cause::OutOfMemory.name(),
+    Cause::Drain.name(),
+];
 
 /// Returns the names of the causes of an ExecSync: what probeshim did to the call, or else those of
 /// [`Cause`]. None if the call was quick and succeeded.
@@ -59,9 +68,10 @@ pub fn cause_names(record: &CallRecord) -> Vec<&'static str> {
     Cause::all(record).into_iter().map(name).collect()
 }
 
-/// Returns the name under which an error or a timeout is counted in addition to its causes, if
-/// findings about errors and timeouts leave it out: probeshim itself caused it, by a fault or
-/// because it did not send the call to the runtime, or the error has a finding of its own.
+/// Returns the name under which a result is counted in addition to its causes, if findings about
+/// such results leave it out: probeshim itself caused an error or a timeout, by a fault or because
+/// it did not send the call to the runtime; an error has a finding of its own; a command that
+/// failed ended with its container.
 #[must_use]
 pub fn left_out(record: &CallRecord, verdict: ExecVerdict) -> Option<&'static str> {
     let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
@@ -72,7 +82,16 @@ pub fn left_out(record: &CallRecord, verdict: ExecVerdict) -> Option<&'static st
         ExecVerdict::Error if cause_names(record).iter().any(|cause| EXPLAINED.contains(cause)) => {
             Some(EXPLAINED_ERROR)
         }
+        ExecVerdict::Failure if record.has_ended_with_container() => Some(ENDED_FAILURE),
         _ => None,
+    }
+}
+
+impl CallRecord {
+    /// Returns whether the container had exited, or exited while the command ran.
+    #[must_use]
+    pub fn has_ended_with_container(&self) -> bool {
+        cause_names(self).contains(&Cause::ContainerExited.name())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Advice against the cause of a slow or failed ExecSync.
 
 use super::{CallRecord, ExecAnalysis, ProbeMatch};
-use crate::cri::{Code, KILLED, signal_name};
+use crate::cri::{Code, KILLED, NOT_EXECUTABLE, NOT_FOUND, signal_name};
 use crate::execsync::analysis::TimeoutMargin;
 use crate::execsync::cause::limits::{cpu_limit, has_waited};
 use crate::execsync::cause::{Cause, ExecFailure};
@@ -216,11 +216,7 @@ impl Subject<'_> {
 
     /// Returns whether processes of the node were stalled for a notable time.
     fn is_node_loaded(&self) -> bool {
-        let evidence = self.insight.evidence.as_deref();
-        let notable = evidence
-            .and_then(|evidence| Some(evidence.node_pressure?.notable(evidence.psi_window)))
-            .unwrap_or_default();
-        notable.contains(&true)
+        self.insight.evidence.as_deref().is_some_and(|evidence| evidence.notable_of_node().contains(&true))
     }
 
     /// Returns whether the command exited with 0, and the call ended after its timeout.
@@ -250,7 +246,8 @@ impl Subject<'_> {
     /// Returns the program that could not be executed: that of the command, or one that a shell
     /// calls.
     fn failed_program(&self) -> String {
-        let is_of_shell = self.exec.result.is_some_and(|result| matches!(result.exit_code, 126 | 127));
+        let is_of_shell =
+            self.exec.result.is_some_and(|result| matches!(result.exit_code, NOT_EXECUTABLE | NOT_FOUND));
         let program = self.exec.command.first().filter(|program| !program.is_empty() && !is_of_shell);
         program.map_or_else(
             || if is_of_shell { "the program that it calls" } else { "the program" }.to_owned(),

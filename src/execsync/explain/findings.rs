@@ -118,6 +118,15 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// Returns whether processes of the node were stalled for a notable part of the time: on CPU,
+    /// I/O and memory. Without a measurement, they were not.
+    #[must_use]
+    pub fn notable_of_node(&self) -> [bool; 3] {
+        self.node_pressure.unwrap_or_default().notable(self.psi_window)
+    }
+}
+
 impl PressureStall {
     /// Returns whether the processes were stalled for at least a tenth of the measured time: on
     /// CPU, I/O and memory.
