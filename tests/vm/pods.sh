@@ -63,6 +63,8 @@ echo "pod: play"
 cat >look.sh <<'END'
 probeshim pods vm/oom --output json >out/oom.json
 find /sys/fs/cgroup/probeshim.slice -name 'cri-containerd-*.scope' >out/play-scopes
+# With the events of the cgroups below, and of those that were removed.
+cat /sys/fs/cgroup/probeshim.slice/memory.events >out/play-memory-events
 END
 probeshim play oom.json --upstream /run/containerd-2.2/containerd.sock --instance play \
   --until restarts=1 -- bash look.sh
