@@ -236,7 +236,10 @@ impl DescribePrinter<'_> {
             let container = has_several.then(|| Cell::new(container));
             first.into_iter().chain(container).chain([Cell::new(message)]).collect()
         };
-        let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
+        // A stop that no failed probe explains is recorded after the restart, with its own time.
+        let mut sorted = events.to_vec();
+        sorted.sort_by(|a, b| a.time.cmp(&b.time));
+        let rows: Vec<Vec<Cell>> = sorted.iter().map(row).collect();
         let container = has_several.then_some("Container");
         let columns = ["Type", "Reason", "Age"].into_iter().chain(container).chain(["Message"]);
         self.table("Events", columns.map(Column::text).collect::<Vec<_>>(), &rows);

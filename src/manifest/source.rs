@@ -61,6 +61,11 @@ impl Source {
         }
     }
 
+    /// Returns whether the source was found, without configuration, beside the local kubelet.
+    pub(crate) fn is_found(self) -> bool {
+        matches!(self, Self::ReadOnlyPort | Self::StaticPods)
+    }
+
     /// Returns how strictly documents of this source are read. A person writes the strict ones for
     /// probeshim. Other programs, which may be newer than probeshim, write the lenient ones.
     pub(crate) fn level(self) -> Level {

@@ -270,7 +270,9 @@ impl WatchState {
                 return false;
             }
             let known = |state: &&SourceState| !names.sources.iter().any(|it| it.is_same_but_pods(state));
-            for state in all.iter().filter(known) {
+            // Problems of the other sources are events.
+            let is_told = |state: &&SourceState| state.problem.is_none() || state.source.is_found();
+            for state in all.iter().filter(known).filter(is_told) {
                 let problem = state.problem.as_deref().map(sanitize);
                 info!(problem, "names of probes: {}", sanitize(&state.describe()));
             }

@@ -4,7 +4,7 @@ use fixtures::wait::seldom_looks;
 use serde_json::Value;
 
 use super::answer::Ask;
-use super::incident::{Incident, Until};
+use super::incident::Until;
 
 /// Observations of a pod.
 struct Observed {
@@ -16,21 +16,24 @@ struct Observed {
     status: Value,
 }
 
-/// Waits until the condition of an incident holds. `status` returns the status of the pod. The
-/// error names the missing part.
+/// Waits until a condition holds. Calls up to the id `after` do not count. `status` returns the
+/// status of the pod. The error names the missing part.
 pub(crate) fn reached(
-    incident: &Incident,
+    until: &Until,
     pod: &str,
+    after: u64,
     ask: Ask<'_>,
     status: impl Fn() -> Option<Value>,
 ) -> Result<(), String> {
     let mut missing = String::new();
     let result = wait("", || {
         let calls = ["calls", "--method", "ExecSync", "--namespace", "e2e", "--pod", pod];
+        let mut calls = list(ask, &calls);
+        calls.retain(|call| call["id"].as_u64().unwrap() > after);
         let mut events = list(ask, &["events"]);
         events.retain(|event| event["pod"] == pod);
         let status = status().map(|pod| pod["status"]["containerStatuses"][0].clone()).unwrap_or_default();
-        missing = missing_parts(&incident.until, &Observed { calls: list(ask, &calls), events, status });
+        missing = missing_parts(until, &Observed { calls, events, status });
         missing.is_empty().then_some(())
     });
     result.map_err(|_| missing)

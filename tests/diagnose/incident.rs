@@ -37,6 +37,8 @@ pub(crate) struct Incident {
     /// Whether no other incident may run at the same time.
     #[serde(default)]
     pub(crate) alone: bool,
+    /// Earlier version of the pod, which its manifest replaces.
+    pub(crate) before: Option<Before>,
     /// Intervention from outside, which ends when the condition holds.
     pub(crate) act: Option<Act>,
     /// Condition under which the diagnoses are read.
@@ -52,6 +54,16 @@ pub(crate) struct Incident {
     pub(crate) explain: Option<Explained>,
     pub(crate) lint: Option<Linted>,
     pub(crate) describe: Option<Expected>,
+}
+
+/// Earlier version of a pod.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Before {
+    /// Condition under which the manifest is replaced.
+    pub(crate) until: Until,
+    /// Fields of the container, besides its name and image.
+    container: Value,
 }
 
 /// Program that runs the probes of an incident.
@@ -71,6 +83,8 @@ pub(crate) enum Prober {
 pub(crate) enum Act {
     /// The processes of the container are frozen.
     Freeze,
+    /// Each of the first two processes of the container is killed with SIGKILL.
+    Kill,
     /// The container may have no more processes than it has.
     LimitProcesses,
     /// The OCI runtime takes two seconds to start a command in the container.
@@ -166,8 +180,18 @@ impl Incident {
 
     /// Returns the manifest of the pod. `unused` is an address that replaces the word `UNUSED`.
     pub(crate) fn manifest(&self, unused: &str) -> Value {
+        self.manifest_with(&self.container, unused)
+    }
+
+    /// Returns the manifest of the pod's earlier version, if it has one.
+    pub(crate) fn earlier_manifest(&self, unused: &str) -> Option<(&Until, Value)> {
+        let before = self.before.as_ref()?;
+        Some((&before.until, self.manifest_with(&before.container, unused)))
+    }
+
+    fn manifest_with(&self, fields: &Value, unused: &str) -> Value {
         let mut container = json!({"image": BUSYBOX, "imagePullPolicy": "Never", "command": COMMAND});
-        extend(&mut container, &self.container);
+        extend(&mut container, fields);
         let named = |nth: usize| {
             let mut container = container.clone();
             container["name"] = if nth == 0 { "main".into() } else { format!("main-{nth}").into() };

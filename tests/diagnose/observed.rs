@@ -7,6 +7,7 @@ use fixtures::containerd::{Suspended, Version};
 use fixtures::kubelet::NODE;
 use fixtures::node::Node;
 use fixtures::runtime::Runtime as _;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::answer::{Ask, Diagnosis};
 use super::condition::{found, list, reached, wait};
@@ -66,16 +67,36 @@ fn start(version: Version) -> Result<Node, String> {
 fn run(node: &Node, incident: &Incident) -> Diagnosis {
     let (shim, pod) = (node.shim.as_ref().unwrap(), format!("{}-{NODE}", incident.pod_name));
     let ask = |arguments: &[&str]| shim.try_ask(arguments);
-    node.kubelet.run(&incident.manifest(node.containerd.unused_address()));
-    let missed = reach(node, incident, &pod, &ask).err();
+    let missed = start_pod(node, incident, &pod, &ask);
+    let missed = missed.and_then(|after| reach(node, incident, &pod, after, &ask)).err();
     let diagnosis = Diagnosis::read(incident, &pod, missed, &ask);
     node.kubelet.forget(&incident.pod_name);
     diagnosis
 }
 
-/// Waits until the condition of an incident holds, during its intervention. The error names the
+/// Starts the pod of an incident. If it has an earlier version, that runs first, until its condition
+/// holds. Returns the id of the last call of the earlier version, or zero. The error names the
 /// missing part.
-fn reach(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<(), String> {
+fn start_pod(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<u64, String> {
+    let (kubelet, unused) = (&node.kubelet, node.containerd.unused_address());
+    let manifest = incident.manifest(unused);
+    let Some((until, earlier)) = incident.earlier_manifest(unused) else {
+        kubelet.run(&manifest);
+        return Ok(0);
+    };
+    kubelet.run(&earlier);
+    reached(until, pod, 0, ask, || kubelet.pod(&incident.pod_name))?;
+    let uid = || Some(kubelet.pod(&incident.pod_name)?["metadata"]["uid"].clone());
+    let earlier = uid();
+    kubelet.run(&manifest);
+    wait("the pod with the new manifest", || uid().filter(|uid| Some(uid) != earlier.as_ref()))?;
+    let calls = list(ask, &["calls", "--method", "ExecSync", "--pod", pod]);
+    Ok(calls.iter().filter_map(|call| call["id"].as_u64()).max().unwrap_or(0))
+}
+
+/// Waits until the condition of an incident holds, during its intervention. Calls up to the id
+/// `after` do not count. The error names the missing part.
+fn reach(node: &Node, incident: &Incident, pod: &str, after: u64, ask: Ask<'_>) -> Result<(), String> {
     let mut intervention = match incident.act {
         Some(act) => Some(intervene(node, act, pod, ask)?),
         None => None,
@@ -87,7 +108,7 @@ fn reach(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<()
         // Calls end only after the runtime has continued.
         intervention = None;
     }
-    let result = reached(incident, pod, ask, || node.kubelet.pod(&incident.pod_name));
+    let result = reached(&incident.until, pod, after, ask, || node.kubelet.pod(&incident.pod_name));
     drop(intervention);
     result
 }
@@ -95,14 +116,19 @@ fn reach(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<()
 /// Intervenes in the first container of a pod, once it runs.
 fn intervene(node: &Node, act: Act, pod: &str, ask: Ask<'_>) -> Result<Intervention, String> {
     let label = format!("io.kubernetes.pod.name={pod}");
-    let id = wait("a running container", || {
+    let running = || {
         let ids = node.crictl.run(&["ps", "--quiet", "--label", &label]).stdout;
         ids.lines().next().map(str::to_owned)
-    })?;
-    let cgroup = |controller: &str| {
+    };
+    let id = wait("a running container", running)?;
+    let pid_of = |id: &str| {
         let template = ["inspect", "-o", "go-template", "--template", "{{.info.pid}}"];
-        let pid = node.crictl.ok(&[&template[..], &[&id]].concat());
-        cgroup_of(pid.trim(), controller)
+        node.crictl.ok(&[&template[..], &[id]].concat()).trim().to_owned()
+    };
+    let cgroup = |controller: &str| cgroup_of(&pid_of(&id), controller);
+    let kill = |id: &str| {
+        let pid = pid_of(id).parse::<i32>().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     };
     Ok(match act {
         Act::Freeze => {
@@ -111,6 +137,12 @@ fn intervene(node: &Node, act: Act, pod: &str, ask: Ask<'_>) -> Result<Intervent
             let (file, frozen, thawed) = if cgroup.join(first.0).exists() { first } else { second };
             fs::write(cgroup.join(file), frozen).unwrap();
             Intervention::Frozen(cgroup.join(file), thawed)
+        }
+        Act::Kill => {
+            kill(&id);
+            let next = wait("a restarted container", || running().filter(|next| *next != id))?;
+            kill(&next);
+            Intervention::Endless
         }
         Act::LimitProcesses => {
             let pids = cgroup("pids");

@@ -21,7 +21,7 @@ pub(crate) fn diagnose(incidents: &[&Incident]) -> Result<Vec<Diagnosis>, String
         let mut manifest = incident.manifest(containerd.unused_address());
         dress(&mut manifest["spec"], &probes);
         player.run(name, &manifest.to_string());
-        let missed = reached(incident, name, &ask, || player.pod(name)).err();
+        let missed = reached(&incident.until, name, 0, &ask, || player.pod(name)).err();
         let diagnosis = Diagnosis::read(incident, name, missed, &ask);
         player.forget(name);
         diagnosis

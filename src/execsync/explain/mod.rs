@@ -76,7 +76,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
 /// Quotes the status message with which the runtime rejected a call.
 fn status_message(call: &Call) -> Vec<String> {
     let title = if call.is_affected() { "The status message was" } else { "The runtime's message was" };
-    call.message.as_deref().map(|message| quoted(title, message)).unwrap_or_default()
+    call.message.as_deref().map(|message| quoted(title, message, false)).unwrap_or_default()
 }
 
 /// Describes the faults that were injected into a call.
@@ -130,13 +130,14 @@ fn output(exec: &ExecCall) -> Vec<String> {
     match exec.output.as_deref().map(str::trim_end) {
         None => Vec::new(),
         Some("") => vec!["The command wrote no output.".to_owned()],
-        Some(output) if exec.is_output_cut() => quoted("The output began with", output),
-        Some(output) => quoted("The output was", output),
+        Some(output) if exec.is_output_cut() => quoted("The output began with", output, true),
+        Some(output) => quoted("The output was", output, false),
     }
 }
 
-/// Quotes a text: in the sentence if it is one line, otherwise each line as a sentence.
-fn quoted(title: &str, text: &str) -> Vec<String> {
+/// Quotes a text, or the beginning of one that `is_cut`: in the sentence if it is one line,
+/// otherwise each line as a sentence.
+fn quoted(title: &str, text: &str, is_cut: bool) -> Vec<String> {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     if let [line] = lines[..] {
         return vec![format!("{title}: {line}")];
@@ -144,6 +145,7 @@ fn quoted(title: &str, text: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(MAX_LINES);
     let shown = lines.iter().take(MAX_LINES).map(|line| format!("| {line}"));
     let rest = match more {
+        _ if is_cut => Some("| … more, which is not kept".to_owned()),
         0 => None,
         1 => Some("| … 1 more line".to_owned()),
         _ => Some(format!("| … {more} more lines")),
