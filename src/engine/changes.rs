@@ -55,6 +55,14 @@ impl NodeEngine {
         if let Some(prober) = &self.prober {
             prober.changed(&self.inventory, changes);
         }
+        // The container that follows on a stopped one shows that the pod continues. The stop is
+        // recorded first, so that no reader sees a restart without its reason.
+        if changes
+            .iter()
+            .any(|change| matches!(change, Change::ContainerCreated(_) | Change::ContainerStarted(_)))
+        {
+            self.record_stops();
+        }
         for change in changes {
             self.observe_change(change);
             if (is_mutating || before.covers(change))

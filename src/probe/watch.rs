@@ -269,10 +269,10 @@ impl WatchState {
             if all == names.sources {
                 return false;
             }
-            let known = |state: &&SourceState| !names.sources.iter().any(|it| it.is_same_but_pods(state));
+            let is_new = |state: &&SourceState| !names.sources.iter().any(|it| it.is_same_but_pods(state));
             // Problems of the other sources are events.
-            let is_told = |state: &&SourceState| state.problem.is_none() || state.source.is_found();
-            for state in all.iter().filter(known).filter(is_told) {
+            let is_logged = |state: &&SourceState| state.problem.is_none() || state.source.is_found();
+            for state in all.iter().filter(is_new).filter(is_logged) {
                 let problem = state.problem.as_deref().map(sanitize);
                 info!(problem, "names of probes: {}", sanitize(&state.describe()));
             }

@@ -60,7 +60,7 @@ pub(super) struct ContainerStops {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodAfterStop {
     /// It is not known at this time whether the pod continues.
-    Unclear(Instant),
+    Unclear,
     /// The pod has its other containers, or a new container of the name.
     Continues,
     /// The sandbox is stopped.
@@ -76,10 +76,11 @@ impl ContainerStops {
         self.last_hook = Some(start);
     }
 
-    /// Adds the end of an ExecSync, whose record follows.
+    /// Adds the end of an ExecSync, whose record follows. The reason of a stop does not wait for an
+    /// attempt that ended after it.
     pub(super) fn end_exec(&mut self, call: u64) {
         self.hooks.remove(&call);
-        if self.unrecorded.len() < MAX_CALLS {
+        if self.stop.is_none() && self.unrecorded.len() < MAX_CALLS {
             self.unrecorded.insert(call);
         }
     }
@@ -164,12 +165,10 @@ impl ContainerStops {
 
     /// Returns the event about the stop of the container with this name; `None` while its reason is
     /// not certain.
-    pub(super) fn event(&self, name: &str, pod: &PodAfterStop) -> Option<Event> {
+    pub(super) fn event(&self, name: &str, pod: &PodAfterStop, now: Instant) -> Option<Event> {
         let (at, since) = self.stop?;
-        if let PodAfterStop::Unclear(now) = pod
-            && !self.unrecorded.is_empty()
-            && now.saturating_duration_since(since) < RECORD_DELAY
-        {
+        let may_follow = !self.unrecorded.is_empty() && now.saturating_duration_since(since) < RECORD_DELAY;
+        if may_follow && *pod != PodAfterStop::Ends {
             return None;
         }
         let (begin, hook) = self.begin_of_stop(at);
@@ -179,7 +178,7 @@ impl ContainerStops {
             return killing(self.kill(name, probe, at).to_string());
         }
         match pod {
-            PodAfterStop::Unclear(_) => None,
+            PodAfterStop::Unclear => None,
             PodAfterStop::Ends => killing(message::stopping(name)),
             PodAfterStop::Continues => {
                 let possible: Vec<&ProbeRun> =

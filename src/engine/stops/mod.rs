@@ -169,7 +169,7 @@ impl StopObserver {
                 continue;
             };
             let name = container.container_ref.name.as_deref().unwrap_or(&id);
-            if let Some(event) = stops.event(name, &self.after_stop(inventory, container, now)) {
+            if let Some(event) = stops.event(name, &self.after_stop(inventory, container, now), now) {
                 events.push((id.clone(), event));
                 self.pending.remove(&id);
             }
@@ -196,7 +196,7 @@ impl StopObserver {
             is_quiet &= stops.is_none_or(|stops| stops.is_quiet(now));
         }
         let has_exited = self.containers.get(&container.id).is_some_and(|stops| stops.exited.is_some());
-        if has_exited && is_quiet { PodAfterStop::Continues } else { PodAfterStop::Unclear(now) }
+        if has_exited && is_quiet { PodAfterStop::Continues } else { PodAfterStop::Unclear }
     }
 
     fn stops_mut(&mut self, id: &str) -> Option<&mut ContainerStops> {
