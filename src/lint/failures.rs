@@ -26,7 +26,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 /// Commands write more output than a kubelet keeps.
 fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let total = &probe.attempts.total;
-    let (large, all) = (total.large_outputs, total.attempts());
+    let (large, failed) = (total.large_outputs, total.failures.saturating_add(total.timeouts));
     let bytes = |call: &&CallRecord| {
         let result = call.call.exec.as_deref()?.result?;
         Some(result.stdout_bytes.saturating_add(result.stderr_bytes))
@@ -37,9 +37,9 @@ fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
-            "The command wrote more than 10 KiB of output in {}: a kubelet reads no more, and the runtime moves all of it \
-             each time.",
-            part(large, all, "attempts")
+            "The command wrote more than 10 KiB of output in {}: a kubelet reads no more, so its event may lack the \
+             reason.",
+            part(large, failed, "failed attempts")
         ),
         evidence: largest
             .map(|bytes| {
@@ -107,7 +107,7 @@ enum Course {
     NeverSucceeded,
     /// The attempts failed without a success until the end.
     FailsSince(Streak),
-    /// A success followed a failure, and another failure followed.
+    /// Failures came between successes.
     ByTurns,
     /// There are successes and failures, whose order within a minute is not known.
     Mixed,
@@ -131,30 +131,32 @@ fn course(probe: &ProbeFacts<'_>, failed: u32, later: u32) -> Option<Course> {
     }
     let is_notable = failed >= MIN_AFFECTED && later >= MIN_AFFECTED;
     let streak = streak(probe).filter(|streak| {
-        let is_most = streak.failures > failed / 2;
+        let is_most = streak.failures > failed / 2 || streak.failures >= later;
         streak.failures >= MIN_ATTEMPTS || (is_notable && is_most && streak.failures >= MIN_AFFECTED)
     });
     let mixed = is_notable.then(|| if alternates(probe) { Course::ByTurns } else { Course::Mixed });
     streak.map(Course::FailsSince).or(mixed)
 }
 
-/// Returns whether failures came in a minute before one with successes.
+/// Returns whether failures came in a minute between two with successes.
 fn alternates(probe: &ProbeFacts<'_>) -> bool {
-    let first_failure = probe.minutes.iter().filter(|row| row.failed() > 0).map(|row| row.minute).min();
-    let last_success = probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute).max();
-    first_failure.zip(last_success).is_some_and(|(failure, success)| failure < success)
+    let succeeded = || probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute);
+    let Some((first, last)) = succeeded().min().zip(succeeded().max()) else { return false };
+    probe.minutes.iter().any(|row| first < row.minute && row.minute < last && own_failures(row) > 0)
 }
 
 /// Returns the failures after the last success. Within its minute, the order is not known.
 fn streak(probe: &ProbeFacts<'_>) -> Option<Streak> {
     let last = probe.minutes.iter().filter(|row| row.successes > 0).map(|row| row.minute).max()?;
-    let failed = |row: &Minute| {
-        let ended = row.causes.get(cause_name::ENDED_FAILURE).copied().unwrap_or_default();
-        row.failures.saturating_sub(ended).saturating_add(row.timeouts)
-    };
-    let later = || probe.minutes.iter().filter(|row| row.minute > last && failed(row) > 0);
+    let later = || probe.minutes.iter().filter(|row| row.minute > last && own_failures(row) > 0);
     let since = later().min_by_key(|row| row.minute)?.start();
-    Some(Streak { failures: later().map(|row| failed(row)).fold(0, u32::saturating_add), since })
+    Some(Streak { failures: later().map(|row| own_failures(row)).fold(0, u32::saturating_add), since })
+}
+
+/// Returns the number of failures and timeouts, without those that ended with their container.
+fn own_failures(row: &Minute) -> u32 {
+    let ended = row.causes.get(cause_name::ENDED_FAILURE).copied().unwrap_or_default();
+    row.failures.saturating_sub(ended).saturating_add(row.timeouts)
 }
 
 /// Returns the time of the day.
@@ -303,6 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn failures_between_successes_come_by_turns() {
+        let facts = failing(readiness().attempts(60, 10), 40).attempts(60, 10);
+        let found = found(facts.row(|row| row.failures_after_success = 40), FAILURES).unwrap();
+        assert_eq!(
+            found.sentence,
+            "The probe succeeds and fails by turns; 40 of 160 attempts exited with 1: \"pool is empty\"."
+        );
+    }
+
+    #[test]
+    fn failures_before_the_first_success_are_no_turn() {
+        let up = || failing(readiness(), 60).attempts(119, 10);
+        let last = failing(up(), 4).row(|row| row.failures_after_success = 4);
+        let since = found(last, FAILURES).unwrap();
+        assert!(since.sentence.starts_with("The probe has failed 4 times in a row since "), "{since:?}");
+        let blip = failing(up(), 4).attempts(9, 10).row(|row| row.failures_after_success = 4);
+        let mixed = found(blip, FAILURES).unwrap();
+        assert!(mixed.sentence.starts_with("The probe has successes and failures; "), "{mixed:?}");
+    }
+
+    #[test]
     fn readiness_that_is_lost_twice_flaps() {
         let lost = |times: u64| {
             (0..times).fold(failing(readiness().attempts(9, 10), 3), |facts, nth| {
@@ -322,7 +345,7 @@ mod tests {
     #[test]
     fn output_that_no_kubelet_reads_is_an_information() {
         let large = |bytes| {
-            Fixture::new().slow_with(3, 900, move |call| {
+            Fixture::new().attempts(9, 10).slow_with(3, 900, move |call| {
                 call.exit(1);
                 call.exec.result.as_mut().unwrap().stdout_bytes = bytes;
             })
@@ -330,6 +353,6 @@ mod tests {
         assert_eq!(found(large(10 << 10), "large-output"), None);
         let found = found(large(200 << 10), "large-output").unwrap();
         assert_eq!(found.severity, Severity::Info);
-        assert!(found.sentence.contains(" in 3 of 3 attempts (100 %): "), "{found:?}");
+        assert!(found.sentence.contains(" in 3 of 3 failed attempts (100 %): "), "{found:?}");
     }
 }

@@ -177,7 +177,7 @@ fn short_period(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// The runtime took long to start commands, although the node had CPU for them.
+/// The runtime took long to start commands, for another reason than a lack of CPU.
 fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let attempts = &probe.attempts;
     let start = |call: &CallRecord| {
@@ -188,21 +188,25 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let affected = attempts.with_cause(Cause::Start.name());
     let kept = attempts.calls_with_cause(Cause::Start.name());
     let calls: Vec<&CallRecord> =
-        kept.iter().copied().filter(is_slow).filter(|call| !lacks_cpu(call)).collect();
+        kept.iter().copied().filter(is_slow).filter(|call| lacks_cpu(call) != Some(true)).collect();
+    let measured = count(&calls.iter().filter_map(|call| lacks_cpu(call)).collect::<Vec<_>>());
     if affected < MIN_AFFECTED || 2 * calls.len() < kept.len() {
         return None;
     }
     let longest = calls.iter().filter_map(|call| start(call)).max()?;
+    let had_cpu = (measured > 0).then(|| {
+        format!("The node had CPU in {}.", part(measured, count(&kept), "slow calls that are kept"))
+    });
     Some(LintFinding {
         lint: "slow-start",
         severity: Severity::Warning,
         subject: attempts.subject.clone(),
         sentence: format!(
-            "The runtime was slow to start the command in {}, although the node had CPU: it took up to {}.",
+            "The runtime was slow to start the command in {}: the start took up to {}.",
             part(affected, attempts.total.attempts(), "attempts"),
             duration(longest)
         ),
-        evidence: slowest_phase(&calls).into_iter().collect(),
+        evidence: [slowest_phase(&calls), had_cpu].into_iter().flatten().collect(),
         remedy: "Look in the log of the runtime, and at the disk of the node. The timeout does not cover this time, \
                  so timeoutSeconds does not help; httpGet, tcpSocket and grpc probes start no process."
             .to_owned(),
@@ -211,10 +215,11 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// Returns whether processes of the node were stalled on CPU for a notable time during a call.
-fn lacks_cpu(record: &CallRecord) -> bool {
-    let evidence = record.analysis.as_deref().and_then(|analysis| analysis.evidence.as_deref());
-    evidence.is_some_and(|evidence| evidence.notable_of_node()[0])
+/// Returns whether processes of the node were stalled on CPU for a notable time during a call;
+/// `None` if that was not measured.
+fn lacks_cpu(record: &CallRecord) -> Option<bool> {
+    let evidence = record.analysis.as_deref()?.evidence.as_deref()?;
+    evidence.node_pressure.is_some().then(|| evidence.notable_of_node()[0])
 }
 
 /// Returns a sentence about commands that waited, if most calls that are kept did.

@@ -113,9 +113,13 @@ impl ProbeRun {
     }
 
     /// Returns whether the probe may be the reason of a stop at a time: it failed shortly before,
-    /// and is not known to be a probe that does not kill.
+    /// and is not known to be a probe that does not kill. Failures before the observation count too,
+    /// and are not known.
     pub(super) fn may_be_reason(&self, stopped: SystemTime, hook: Duration) -> bool {
-        let is_reached = |purpose| self.threshold(purpose).is_none_or(|threshold| self.failures >= threshold);
+        let is_reached = |purpose| {
+            self.has_succeeded.is_none()
+                || self.threshold(purpose).is_none_or(|threshold| self.failures >= threshold)
+        };
         let may_kill = self.purposes.is_empty() || self.killing().into_iter().any(is_reached);
         may_kill && self.failures > 0 && self.failed_before(stopped, MAX_DELAY_UNKNOWN + hook)
     }
@@ -128,8 +132,9 @@ impl ProbeRun {
     }
 
     /// Returns the number of failures since the last success; `None` if several probes with this
-    /// command run at this time.
+    /// command run at this time, or if earlier attempts were not observed.
     pub(super) fn failures_in_a_row(&self) -> Option<u32> {
+        self.has_succeeded?;
         let is_startup = self.purposes.contains(&ExecPurpose::Startup) && self.has_succeeded == Some(false);
         let others = self.purposes.iter().filter(|purpose| **purpose != ExecPurpose::Startup);
         (is_startup || others.count() < 2).then_some(self.failures)

@@ -213,8 +213,21 @@ fn a_container_that_ran_before_probeshim_may_have_had_a_success() {
     node.attempt(8, both, "check", 1, Some(30));
     node.stop(8, true);
     node.observe(9, container(1, ContainerState::ContainerRunning));
-    let details = "2 failures in a row, 8.0s after its start): check";
-    assert_eq!(node.events(9), killed("startup or liveness", details));
+    assert_eq!(node.events(9), killed("startup or liveness", "8.0s after its start): check"));
+}
+
+#[test]
+fn failures_before_probeshim_started_may_have_reached_the_threshold() {
+    let mut node = ObservedNode::new();
+    node.observer = StopObserver::since(node.start + Duration::from_secs(3));
+    let started = node.inventory.container(MAIN).unwrap().clone();
+    let now = node.monotonic;
+    node.observer.on_change(&Change::ContainerStarted(started), node.start, now);
+    node.thresholds = vec![(ExecPurpose::Liveness, 3)];
+    node.attempt(5, &[ExecPurpose::Liveness], "check", 1, Some(30));
+    node.stop(5, true);
+    node.observe(9, container(1, ContainerState::ContainerRunning));
+    assert_eq!(node.events(9), killed("liveness", "5.0s after its start): check"));
 }
 
 #[test]

@@ -141,7 +141,8 @@ impl Minute {
         *self.count_mut(verdict) += 1;
         let output = exec.result.map(|result| result.stdout_bytes.saturating_add(result.stderr_bytes));
         let is_cut = output.is_some_and(|bytes| bytes > KUBELET_OUTPUT_BYTES);
-        self.large_outputs += u32::from(is_cut && verdict != ExecVerdict::Success);
+        self.large_outputs +=
+            u32::from(is_cut && matches!(verdict, ExecVerdict::Failure | ExecVerdict::TimedOut));
         if verdict != ExecVerdict::Success && self.failed_calls.len() < MAX_FAILED {
             self.failed_calls.push(id);
         }

@@ -48,22 +48,27 @@ fn a_command_that_waited_until_its_timeout_has_that_remedy() {
 
 #[test]
 fn a_slow_start_is_the_runtimes_and_no_thin_margin_of_the_probe() {
-    let starts = |cpu| {
+    let starts = |cpu: Option<u64>| {
         let facts = Fixture::new().probe(LIVENESS, |probe| probe.timeout = Some(Duration::from_secs(2)));
         facts.slow_with(12, 1900, move |call| {
             let parts = call.parts();
             std::mem::swap(&mut parts.start, &mut parts.run);
-            let cpu = Duration::from_millis(cpu);
-            call.evidence().node_pressure = Some(PressureStall { cpu, ..PressureStall::default() });
+            let cpu = cpu.map(Duration::from_millis);
+            call.evidence().node_pressure = cpu.map(|cpu| PressureStall { cpu, ..PressureStall::default() });
         })
     };
-    let (severity, text) = sentence(starts(0), "slow-start").unwrap();
-    assert_eq!(severity, Severity::Warning);
-    let expected = "The runtime was slow to start the command in 12 of 12 attempts (100 %), although the node had CPU: it took \
-                    up to 1.90s.";
-    assert_eq!(text, expected);
-    assert_eq!(sentence(starts(0), "thin-margin"), None);
-    assert_eq!(sentence(starts(1000), "slow-start"), None, "the node lacked CPU");
+    let found = |cpu| only(crate::lint::timing::lint, starts(cpu), "slow-start");
+    let measured = found(Some(0)).unwrap();
+    assert_eq!(measured.severity, Severity::Warning);
+    assert_eq!(
+        measured.sentence,
+        "The runtime was slow to start the command in 12 of 12 attempts (100 %): the start took up to 1.90s."
+    );
+    let had_cpu = "The node had CPU in 12 of 12 slow calls that are kept (100 %).".to_owned();
+    assert!(measured.evidence.contains(&had_cpu), "{measured:?}");
+    assert!(!found(None).unwrap().evidence.iter().any(|text| text.contains("CPU")), "it was not measured");
+    assert_eq!(sentence(starts(Some(0)), "thin-margin"), None);
+    assert_eq!(found(Some(1000)), None, "the node lacked CPU");
 }
 
 #[test]
