@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay() {
-    let cluster = need!(Cluster::start());
+    let mut cluster = need!(Cluster::start());
     cluster.apply(&deployment());
     wait_for("the deployment is available", || available(&cluster).then_some(()));
     let exec = |script: &str| cluster.kubectl(&["exec", "deployment/probed", "--", "sh", "-c", script]);
@@ -51,22 +51,7 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
         }
     }
 
-    for (file, probe) in [("/tmp/ready", "readiness"), ("/tmp/live", "liveness")] {
-        let named = last_named(&cluster, file);
-        assert_eq!((&named["type"], &named["source"]), (&json!(probe), &json!("api-server")), "{named:#}");
-    }
-    // A static pod has another uid at the API server than at the runtime.
-    let probe =
-        json!({"exec": {"command": ["cat", "/tmp/static"]}, "periodSeconds": 1, "timeoutSeconds": 10});
-    let mut mirrored = manifest("mirrored", "touch /tmp/static; sleep 100000", &probe);
-    mirrored["metadata"]["namespace"] = json!("default");
-    cluster.kubelet.run(&mirrored);
-    wait_for("the probe of the mirror pod has a name", || {
-        (last_named(&cluster, "/tmp/static")["source"] == "api-server").then_some(())
-    });
-    let names = cluster.shim.json(&["status"])["probeNames"].clone();
-    assert_eq!(names["unnamedContainers"], 0, "{names:#}");
-    cluster.kubelet.forget("mirrored");
+    every_probe_has_a_name_with_the_line_that_status_shows(&mut cluster);
 
     cluster.kubectl(&["delete", "deployment", "probed"]);
     wait_for("the pod is gone", || {
@@ -74,8 +59,39 @@ fn a_deployment_becomes_ready_and_is_restarted_by_its_probes_through_the_relay()
     });
 }
 
+/// The read-only port is closed, so without configuration only static pods have names. The line
+/// that `status` shows names the others, and the mirror pods at the API server.
+fn every_probe_has_a_name_with_the_line_that_status_shows(cluster: &mut Cluster) {
+    let wait_for_name = |cluster: &Cluster, file: &str, probe: &str, source: &str| {
+        wait_for(&format!("the {probe} probe has a name from {source}"), || {
+            let last = last_probe(cluster, file);
+            (last["type"] == probe && last["source"] == source).then_some(())
+        });
+    };
+    let probe =
+        json!({"exec": {"command": ["cat", "/tmp/static"]}, "periodSeconds": 1, "timeoutSeconds": 10});
+    let mut mirrored = manifest("mirrored", "touch /tmp/static; sleep 100000", &probe);
+    mirrored["metadata"]["namespace"] = json!("default");
+    cluster.kubelet.run(&mirrored);
+    wait_for_name(cluster, "/tmp/static", "liveness", "static-pods");
+    let names = |cluster: &Cluster| cluster.shim.json(&["status"])["probeNames"].clone();
+    let found = names(cluster);
+    assert_eq!(found["unnamedContainers"], 1, "{found:#}");
+    let line = found["line"].as_str().unwrap();
+    assert!(line.starts_with("kubelet: {kubeconfig: /"), "{found:#}");
+
+    cluster.shim.configure(&format!("{line}\n"));
+    wait_for_name(cluster, "/tmp/ready", "readiness", "api-server");
+    wait_for_name(cluster, "/tmp/live", "liveness", "api-server");
+    // A static pod has another uid at the API server than at the runtime.
+    wait_for_name(cluster, "/tmp/static", "liveness", "api-server");
+    let all = names(cluster);
+    assert_eq!(all["unnamedContainers"], 0, "{all:#}");
+    cluster.kubelet.forget("mirrored");
+}
+
 /// Returns the probe of the last ExecSync of a file.
-fn last_named(cluster: &Cluster, file: &str) -> Value {
+fn last_probe(cluster: &Cluster, file: &str) -> Value {
     let calls = cluster.shim.list(&["calls", "--method", "ExecSync"]);
     let is_it = |call: &&Value| call["exec"]["command"].to_string().contains(file);
     calls.iter().rev().find(is_it).map_or(Value::Null, |call| call["exec"]["probe"].clone())

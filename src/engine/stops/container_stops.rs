@@ -165,10 +165,10 @@ impl ContainerStops {
 
     /// Returns the event about the stop of the container with this name; `None` while its reason is
     /// not certain.
-    pub(super) fn event(&self, name: &str, pod: &PodAfterStop, now: Instant) -> Option<Event> {
+    pub(super) fn event(&self, name: &str, pod: PodAfterStop, now: Instant) -> Option<Event> {
         let (at, since) = self.stop?;
         let may_follow = !self.unrecorded.is_empty() && now.saturating_duration_since(since) < RECORD_DELAY;
-        if may_follow && *pod != PodAfterStop::Ends {
+        if may_follow && pod != PodAfterStop::Ends {
             return None;
         }
         let (begin, hook) = self.begin_of_stop(at);

@@ -169,7 +169,7 @@ impl StopObserver {
                 continue;
             };
             let name = container.container_ref.name.as_deref().unwrap_or(&id);
-            if let Some(event) = stops.event(name, &self.after_stop(inventory, container, now), now) {
+            if let Some(event) = stops.event(name, self.after_stop(inventory, container, now), now) {
                 events.push((id.clone(), event));
                 self.pending.remove(&id);
             }
