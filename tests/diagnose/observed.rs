@@ -74,9 +74,9 @@ fn run(node: &Node, incident: &Incident) -> Diagnosis {
     diagnosis
 }
 
-/// Starts the pod of an incident. If it has an earlier version, that runs first, until its condition
-/// holds. Returns the id of the last call of the earlier version, or zero. The error names the
-/// missing part.
+/// Starts the pod of an incident. If it has an earlier version, that runs first, until its
+/// condition holds. Returns the id of the last call of the earlier version, or zero. The error
+/// names the missing part.
 fn start_pod(node: &Node, incident: &Incident, pod: &str, ask: Ask<'_>) -> Result<u64, String> {
     let (kubelet, unused) = (&node.kubelet, node.containerd.unused_address());
     let manifest = incident.manifest(unused);

@@ -56,9 +56,10 @@ fn a_pod_runs_behind_probeshim_under_systemd_cgroup_v2_and_apparmor() {
     }
     assert_eq!(outcome.text("kubelet/apparmor").trim_end_matches('\0'), PROFILE);
 
-    // The memory limit was exceeded by a child of the container's first process, and the kernel killed both. The reason of the
-    // end is not compared: containerd sets it from an event that can come after the end, or never if the limit was exceeded before
-    // containerd had begun to watch for it.
+    // The memory limit was exceeded by a child of the container's first process, and the kernel
+    // killed both. The reason of the end is not compared: containerd sets it from an event that can
+    // come after the end, or never if the limit was exceeded before containerd had begun to watch
+    // for it.
     let pod = outcome.json("oom.json");
     let ended = &pod["status"]["containerStatuses"][0]["lastState"]["terminated"];
     assert_eq!(ended["exitCode"], 137, "{pod}");

@@ -113,8 +113,8 @@ impl ProbeRun {
     }
 
     /// Returns whether the probe may be the reason of a stop at a time: it failed shortly before,
-    /// and is not known to be a probe that does not kill. Failures before the observation count too,
-    /// and are not known.
+    /// and is not known to be a probe that does not kill. Failures before the observation count
+    /// too, and are not known.
     pub(super) fn may_be_reason(&self, stopped: SystemTime, hook: Duration) -> bool {
         let is_reached = |purpose| {
             self.has_succeeded.is_none()
