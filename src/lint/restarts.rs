@@ -119,7 +119,7 @@ fn other_stops(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFin
     let seen = if is_exec {
         "no exec liveness or startup probe had failed often enough"
     } else {
-        "it has no exec probe"
+        "no exec probe of it was observed"
     };
     let in_time = duration(span(stops.iter().copied()));
     Some(LintFinding {
@@ -305,6 +305,7 @@ mod tests {
             found.sentence.contains("3 times in 2m00s") && found.sentence.contains("httpGet"),
             "{found:?}"
         );
+        assert!(found.sentence.contains("although no exec probe of it was observed: "), "{found:?}");
     }
 
     #[test]
