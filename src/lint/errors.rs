@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
 use super::failed_attempts::{event_output, handler_remedy, too_slow};
 use super::finding::{LintFinding, Severity};
+use super::names::{DISCARDED_ERRORS, LARGE_OUTPUT};
 use crate::cri::error_cause;
 use crate::execsync::{CallRecord, ExecVerdict, cause_name, cause_names};
 
@@ -55,7 +56,7 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
         return Some(refused_output(probe, errors, has_result, &calls));
     }
     Some(LintFinding {
-        lint: "discarded-errors",
+        lint: DISCARDED_ERRORS,
         severity,
         subject: attempts.subject.clone(),
         sentence,
@@ -132,7 +133,7 @@ fn refused_output(
     let attempts = &probe.attempts;
     let consequence = if has_result { "" } else { consequence(&probe.series.probe) };
     LintFinding {
-        lint: "large-output",
+        lint: LARGE_OUTPUT,
         severity: Severity::Error,
         subject: attempts.subject.clone(),
         sentence: format!(

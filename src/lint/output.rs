@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::HELD_OUTPUT;
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
 use crate::history::json::Event;
@@ -45,7 +46,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let rest = unanswered.iter().filter(|event| !event.is_found);
     found.extend(rest.map(|Unanswered { event, subject, .. }| {
         LintFinding {
-            lint: "held-output",
+            lint: HELD_OUTPUT,
             severity: Severity::Error,
             subject: subject.clone(),
             sentence:
@@ -109,7 +110,7 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
     let mut calls = ids(&kept);
     calls.extend(stuck.iter().filter(|id| !kept.iter().any(|call| call.call.id == **id)));
     Some(LintFinding {
-        lint: "held-output",
+        lint: HELD_OUTPUT,
         severity: if stuck.is_empty() { Severity::Warning } else { Severity::Error },
         subject: attempts.subject.clone(),
         sentence,

@@ -2,6 +2,7 @@
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, part, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::{FROZEN, OUT_OF_MEMORY, PIDS_LIMIT, THROTTLED};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CpuUsage, cpu_limit};
 use crate::history::json::Event;
@@ -40,7 +41,7 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
     let by = limit.as_ref().map(|limit| format!(" by its limit of {limit}")).unwrap_or_default();
     let now = limit.map(|limit| format!(" (now {limit})")).unwrap_or_default();
     Some(LintFinding {
-        lint: "throttled",
+        lint: THROTTLED,
         severity: Severity::Warning,
         subject: container.subject.clone(),
         sentence: format!(
@@ -70,7 +71,7 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
     let events = events.fold(0, u64::saturating_add);
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     (in_calls > 0 || events > 0).then(|| LintFinding {
-        lint: "out-of-memory",
+        lint: OUT_OF_MEMORY,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: "The kernel killed processes of the container, because its memory was used up.".to_owned(),
@@ -93,7 +94,7 @@ fn pids_limit(container: &Attempts<'_>) -> Option<LintFinding> {
     let calls = container.calls_with_cause(Cause::PidsLimit.name());
     let pids = calls.iter().rev().find_map(|call| evidence(call)?.pids);
     (affected > 0).then(|| LintFinding {
-        lint: "pids-limit",
+        lint: PIDS_LIMIT,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: format!(
@@ -118,7 +119,7 @@ fn frozen(container: &Attempts<'_>) -> Option<LintFinding> {
     let affected = container.with_cause(Cause::Frozen.name());
     let calls = container.calls_with_cause(Cause::Frozen.name());
     (affected > 0).then(|| LintFinding {
-        lint: "frozen",
+        lint: FROZEN,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: format!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, OwnExit, how_often, span};
-use super::names::{KUBELET_STOPS, RESTARTS};
+use super::names::{KUBELET_STOPS, LONG_PRE_STOP, RESTARTS};
 use crate::cri::{KILLED, signal_name};
 use crate::terminal::format::{counted, duration};
 
@@ -145,7 +145,7 @@ fn unfinished_hook(container: &Lifetimes) -> Option<LintFinding> {
     let hooks = &container.unfinished_hooks;
     let last = hooks.last()?;
     Some(LintFinding {
-        lint: "long-pre-stop",
+        lint: LONG_PRE_STOP,
         severity: Severity::Warning,
         subject: container.subject.clone(),
         sentence: format!(

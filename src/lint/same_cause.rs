@@ -3,7 +3,9 @@
 
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
-use super::names::{FAILURES, FLAPPING, KILLS};
+use super::names::{
+    FAILURES, FLAPPING, KILLS, MISSING_PROGRAM, NOT_EXECUTABLE, OUT_OF_MEMORY, PIDS_LIMIT, TIMEOUT,
+};
 use super::programs::cannot_start;
 use super::restarts::is_about_memory;
 use crate::execsync::Cause;
@@ -12,16 +14,7 @@ use crate::execsync::Cause;
 const CONSEQUENCES: [&str; 3] = [KILLS, FLAPPING, FAILURES];
 
 /// Names of the lints about commands that cannot be started.
-const NOT_STARTED: [&str; 2] = ["missing-program", "not-executable"];
-
-/// Name of the lint about timeouts.
-const TIMEOUT: &str = "timeout";
-
-/// Name of the lint about memory.
-const OUT_OF_MEMORY: &str = "out-of-memory";
-
-/// Name of the lint about numbers of processes.
-const PIDS_LIMIT: &str = "pids-limit";
+const NOT_STARTED: [&str; 2] = [MISSING_PROGRAM, NOT_EXECUTABLE];
 
 /// Removes each finding whose cause another one has too.
 pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
